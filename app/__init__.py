@@ -14,7 +14,7 @@ __all__ = ["HERE", "__version__", "create_app", "resource_folder"]
 
 
 def create_app(settings: Settings | None = None) -> Flask:
-    """Make the web application. It opens no database until a request needs one."""
+    """Create the Flask application. No database is opened until a request needs one."""
     from flask import Flask
     from werkzeug.middleware.proxy_fix import ProxyFix
 

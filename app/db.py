@@ -1,4 +1,4 @@
-"""The request's connections: one store a request to read, and a short-lived writer. Restores a deleted run."""
+"""Connections of a request: a store for reading, and a short-lived writer."""
 
 from __future__ import annotations
 
@@ -26,25 +26,21 @@ SHOWN_WITHIN_S = 3.0
 
 
 def get_settings() -> Settings:
-    """Return the running application's settings."""
     settings: Settings = current_app.config["COMPILEBOARD"]
     return settings
 
 
 def is_read_only() -> bool:
-    """Return whether this server writes nothing at all."""
     return get_settings().read_only == "yes"
 
 
 def get_board_path() -> str:
-    """Return the file of the running application's board."""
     return parse_address(get_settings().db).board
 
 
 def get_store() -> Store:
-    """Return what this request reads: the board, the tables across runs, and runs' own files.
-
-    Raises: StoreError if the database is missing, newer, older, locked or not one.
+    """Return this request's store. Raises StoreError if the database is missing, newer, older,
+    locked or not one.
     """
     if "store" not in g:
         g.store = open_store(get_settings().db)
@@ -53,26 +49,15 @@ def get_store() -> Store:
 
 
 def get_reader() -> sqlite3.Connection:
-    """Return this request's read-only connection to the board.
-
-    Raises: StoreError as get_store does.
-    """
     return get_store().board
 
 
 def get_run_reader(run_id: str) -> sqlite3.Connection:
-    """Return this request's read-only connection to the detail of one run.
-
-    Raises: StoreError as get_store does, or if the run's file is damaged or not there.
-    """
+    """Raises StoreError as get_store does, or if the run's file is damaged or missing."""
     return get_store().open_run(run_id)
 
 
 def renew_reader() -> sqlite3.Connection:
-    """Return this request's connection as of now: what it has read holds nothing of the database any more.
-
-    Raises: StoreError as get_store does.
-    """
     reader = get_reader()
     reader.execute("rollback")
     reader.execute("begin")
@@ -80,23 +65,17 @@ def renew_reader() -> sqlite3.Connection:
 
 
 def get_engine() -> Engine:
-    """Return what holds the tables across runs.
-
-    Raises: StoreError as get_store does.
-    """
     return get_store().engine
 
 
 def get_clock() -> RecorderClock:
-    """Return this moment, with the silence after which a run no longer counts as running."""
     return read_clock(get_settings().stale_after_s)
 
 
 @contextmanager
 def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sqlite3.Connection]:
-    """Open a writing connection for as long as a block runs; what it changes is kept as done by the request's sender.
-
-    Raises: StoreError as get_store does.
+    """Open a writing connection for a block; its changes are audited. Raises StoreError as
+    get_store does.
     """
     get_reader()  # refuses a database that is older or newer
     close_store()
@@ -107,12 +86,15 @@ def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sq
         if has_changed:
             record_action(connection, action, subject, request_origin(), detail=detail)
         connect.checkpoint(connection)
-    if has_changed and action.startswith("run.") and parse_address(get_settings().db).clickhouse is not None:
+    if (
+        has_changed
+        and action.startswith("run.")
+        and parse_address(get_settings().db).clickhouse is not None
+    ):
         _wait_until_shown(subject)
 
 
 def _wait_until_shown(run_id: str) -> None:
-    """Wait a moment until pages across runs show what a person did: the follower publishes it."""
     path, until_s = get_board_path(), time.monotonic() + SHOWN_WITHIN_S
     with closing(connect.open_reader(path)) as reader:
         while time.monotonic() < until_s and is_taken(path, FOLLOW):
@@ -122,27 +104,27 @@ def _wait_until_shown(run_id: str) -> None:
 
 
 def request_origin() -> ActionOrigin:
-    """Return who sent this request, as far as app.web.access knows, and where it came from."""
     channel = "api" if request.path.startswith("/api/") else "page"
     return ActionOrigin(
-        channel, g.get("actor"), address=request.remote_addr, user_agent=request.headers.get("User-Agent")
+        channel,
+        g.get("actor"),
+        address=request.remote_addr,
+        user_agent=request.headers.get("User-Agent"),
     )
 
 
 def close_store(_error: BaseException | None = None) -> None:
-    """Close what this request reads, if it opened it."""
     store = g.pop("store", None)
     if store is not None:
         store.close()
 
 
 def init_app(app: Flask) -> None:
-    """Close the store at the end of each request."""
     app.teardown_appcontext(close_store)
 
 
 def revoke_by_id(token_id: str) -> None:
-    """Revoke a token; answer 404 where none in force has that id."""
+    """Revoke a token, or abort with 404 if none in force has that id."""
     with writing("token.revoke", token_id) as connection:
         revoked = revoke_token(connection, token_id)
     if revoked is None:
@@ -150,7 +132,7 @@ def revoke_by_id(token_id: str) -> None:
 
 
 def restore_deleted_run(run_id: str) -> None:
-    """Restore a deleted run and its place in the search index; answer 404 or 409 in words where that cannot be."""
+    """Restore a deleted run and its place in the search index, or abort with 404 or 409."""
     try:
         with writing("run.restore", run_id) as connection:
             restored = restore_run(connection, run_id)

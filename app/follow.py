@@ -1,4 +1,6 @@
-"""Update incidents while runs come in, and send due alerts: `serve` has one such process beside it."""
+"""The follower: updates incidents while runs arrive and sends due alerts. `serve` starts one beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ PRUNE_EVERY_S = 3600.0
 
 
 class Follower:
-    """The follower beside a server. It ends with this process, however this one ends: then its stdin is closed."""
+    """The follower process of a server, which ends with it: its stdin is closed."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         db = settings.db if parse_address(settings.db).clickhouse else os.path.abspath(settings.db)
@@ -63,7 +65,6 @@ class Follower:
         self._process.returncode = 0  # gunicorn reaps it
 
     def restart(self) -> None:
-        """Start it again where it has ended, but not all the time."""
         if self._has_ended() and time.monotonic() - self._started_s >= RESTART_EVERY_S:
             log("the process that updates incidents ended; it is started again", "warning")
             assert self._process.stdin is not None
@@ -71,15 +72,12 @@ class Follower:
             self._start()
 
     def _has_ended(self) -> bool:
-        """Return whether nobody holds the other end of its stdin; its number may be another's by now."""
         poll = select.poll()
         poll.register(self._process.stdin, 0)  # type: ignore[arg-type]
         return bool(poll.poll(0))
 
 
 class FollowerThread:
-    """The follower in a server's own process: what one process alone can open cannot have one beside it."""
-
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings = settings
         self._environ = environ
@@ -87,11 +85,9 @@ class FollowerThread:
         self._thread = threading.Thread(target=self._run, name="follow", daemon=True)
 
     def begin(self) -> None:
-        """Begin to work, in the process of a server's worker."""
         self._thread.start()
 
     def end(self) -> None:
-        """End it, once it has done what it is at."""
         self._is_stopping.set()
         self._thread.join()
 
@@ -121,8 +117,8 @@ def follow(
 ) -> int:
     """Scan until `wait` returns True; return the exit code.
 
-    `db` is what `--db` names. Of several processes at one database one does the work; the others wait for its lease.
-    A problem is reported once, and tried again: a database is locked, moved or migrated while this runs.
+    Of several processes at one database one works; the others wait for its lease. An error is
+    reported once and retried.
     """
     lease: Lease | None = None
     board = parse_address(db).board
@@ -148,10 +144,13 @@ def follow(
 
 
 class _Work:
-    """What is done again and again for one store, each thing whatever became of the others."""
-
     def __init__(
-        self, db: str, rules_path: str, environ: Mapping[str, str], prune_after_days: int, seal_after_s: int
+        self,
+        db: str,
+        rules_path: str,
+        environ: Mapping[str, str],
+        prune_after_days: int,
+        seal_after_s: int,
     ) -> None:
         address = parse_address(db)
         self._db = db
@@ -162,10 +161,11 @@ class _Work:
         self._reported: set[str] = set()
         self._alerted_s = -ALERT_EVERY_S
         self._pruned_s = time.monotonic()  # `serve` did it when it started
-        self.upkeep = Upkeep(address, address.clickhouse, seal_after_s) if address.clickhouse else None
+        self.upkeep = (
+            Upkeep(address, address.clickhouse, seal_after_s) if address.clickhouse else None
+        )
 
     def run(self) -> None:
-        """Do it once; a problem is reported when it comes."""
         problems: dict[str, None] = {}
         changed = False
         with self._noting(problems):
@@ -179,7 +179,9 @@ class _Work:
                 self._pruned_s = time.monotonic()
                 _prune(self._board, self._prune_after_days)
         with self._noting(problems):
-            if self._rules_path and (changed or time.monotonic() - self._alerted_s >= ALERT_EVERY_S):
+            if self._rules_path and (
+                changed or time.monotonic() - self._alerted_s >= ALERT_EVERY_S
+            ):
                 self._alerted_s = time.monotonic()
                 _alert(self._board, self._rules_path, self._environ)
         if self.upkeep is not None:
@@ -200,7 +202,6 @@ class _Work:
             problems[text] = None
 
     def wait(self, wait: Callable[[float], bool]) -> bool:
-        """Wait until it is time again, publishing meanwhile what people and boxes change; return whether to end."""
         if self.upkeep is None:
             return wait(LOOK_EVERY_S)
         until_s = time.monotonic() + LOOK_EVERY_S
@@ -215,7 +216,6 @@ class _Work:
 
 
 def _prune(path: str, after_days: int) -> None:
-    """Delete for good what was deleted a week ago, and the detail of runs that are old enough."""
     clock = read_clock(STALE_AFTER_S)
     with closing(open_writer(path, create=False)) as writer:
         prune_trash(writer)
@@ -223,9 +223,17 @@ def _prune(path: str, after_days: int) -> None:
         if pruning is not None:
             with pruning:
                 rule = PruneRule(clock.now_us - after_days * 86_400 * 1_000_000)
-                for run in prune_runs(writer, rule, clock.alive_since_us):  # `verify` names those with a damaged file
+                for run in prune_runs(
+                    writer, rule, clock.alive_since_us
+                ):  # `verify` names those with a damaged file
                     origin = ActionOrigin("server")
-                    record_action(writer, "run.prune_detail", run.id, origin, detail=f"after {after_days} days")
+                    record_action(
+                        writer,
+                        "run.prune_detail",
+                        run.id,
+                        origin,
+                        detail=f"after {after_days} days",
+                    )
 
 
 def _scan(db: str) -> bool:
@@ -240,7 +248,6 @@ def _scan(db: str) -> bool:
 
 
 def _index(path: str) -> None:
-    """Index the runs that boxes have pushed whole since: no recorder here does it at their end."""
     with closing(open_reader(path)) as reader:
         run_ids = list_unindexed_runs(reader)
     if run_ids:
@@ -257,12 +264,10 @@ def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
 
 
 def sleep(seconds: float) -> bool:
-    """Wait; nobody ends this one."""
     time.sleep(seconds)
     return False
 
 
 def wait_for_stdin(seconds: float) -> bool:
-    """Wait, and say whether whoever started this is gone."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready) and not os.read(sys.stdin.fileno(), 1024)

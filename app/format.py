@@ -1,4 +1,4 @@
-"""Numbers as people read them, always with their unit. What torch did not record is "not recorded", never 0."""
+"""Numbers with units for people. Values that torch did not record are "not recorded", never 0."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def format_duration(microseconds: float | None) -> str:
-    """Write a duration with three significant figures: 850 µs, 12.3 ms, 4.56 s, 3 min 12 s, 2 h 05 min.
-
-    Units: microseconds.
-    """
+    """Format microseconds: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 12 s`, `2 h 05 min`."""
     if microseconds is None:
         return NOT_RECORDED
     if microseconds < 0:
@@ -33,10 +30,7 @@ def format_duration(microseconds: float | None) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Write a size in binary units: 512 B, 1.50 KiB, 79.2 GiB.
-
-    Units: bytes.
-    """
+    """Format bytes: `512 B`, `1.50 KiB`, `79.2 GiB`."""
     if size is None:
         return NOT_RECORDED
     value, unit = float(size), 0
@@ -46,12 +40,10 @@ def format_bytes(size: float | None) -> str:
 
 
 def format_count(number: float | None) -> str:
-    """Write a count in groups of three: 12,345."""
     return NOT_RECORDED if number is None else f"{number:,.0f}".replace("-", "−")
 
 
 def format_number(number: float | None) -> str:
-    """Write a number of unknown nature: whole as a count, else with four significant figures."""
     if number is None:
         return NOT_RECORDED
     if float(number).is_integer() and abs(number) < 1e15:
@@ -60,20 +52,17 @@ def format_number(number: float | None) -> str:
 
 
 def format_ratio(ratio: float | None) -> str:
-    """Write a ratio as a factor: 1.37×."""
+    """Format as `1.37×`."""
     return NOT_RECORDED if ratio is None else f"{ratio:.2f}×"
 
 
 def format_percent(share: float | None) -> str:
-    """Write a share of one in percent: 12.5%."""
+    """Format a share of 1 as `12.5%`."""
     return NOT_RECORDED if share is None else f"{100 * share:.1f}%"
 
 
 def format_time(microseconds: int | None) -> str:
-    """Write a time in UTC to the second: 2026-11-21 07:37:05.
-
-    Units: microseconds since the epoch.
-    """
+    """Format microseconds since the epoch in UTC: `2026-11-21 07:37:05`."""
     if microseconds is None:
         return NOT_RECORDED
     moment = _utc(microseconds)
@@ -81,10 +70,7 @@ def format_time(microseconds: int | None) -> str:
 
 
 def format_day(microseconds: int, now_us: int) -> str:
-    """Write a day in UTC as a sentence has it: 15 Nov; with its year where that is not this one.
-
-    Units: microseconds since the epoch.
-    """
+    """Format microseconds since the epoch as `15 Nov`, with the year if it is not this one."""
     moment, today = _utc(microseconds), _utc(now_us)
     if moment is None or today is None:
         return format_time(microseconds)
@@ -92,22 +78,18 @@ def format_day(microseconds: int, now_us: int) -> str:
 
 
 def format_times(begun_us: int | None, ended_us: int | None) -> tuple[str, str]:
-    """Write both ends of a range to the minute, or to the second where they lie in one minute."""
     begun, ended = format_time(begun_us), format_time(ended_us)
     return (begun, ended) if begun[:16] == ended[:16] else (begun[:16], ended[:16])
 
 
 def format_iso_time(microseconds: int | None) -> str:
-    """Write a time as machines read it, for <time datetime> and exports; empty where there is none.
-
-    Units: microseconds since the epoch.
-    """
+    """Format microseconds since the epoch for <time datetime> and exports; '' for None."""
     moment = None if microseconds is None else _utc(microseconds)
     return moment.isoformat().replace("+00:00", "Z") if moment else ""
 
 
 def format_plural(number: int, singular: str, many: str = "") -> str:
-    """Write a count with its noun: 1 run, 12 runs."""
+    """Format as `1 run` or `12 runs`."""
     return f"{format_count(number)} {singular if number == 1 else many or singular + 's'}"
 
 
@@ -116,7 +98,6 @@ def _three(value: float) -> str:
 
 
 def _utc(microseconds: int) -> datetime | None:
-    """Return the moment, or None where a broken clock or log gave one that no calendar has."""
     try:
         return datetime.fromtimestamp(microseconds / 1e6, timezone.utc)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Add to the search index what is not in it, in a child process; pages show how far it is."""
+"""Search indexing in a child process; pages show its progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from compileboard.start import own_command
 
 
 def start_indexing(path: str) -> int:
-    """Start a child where there is something to index; return how many runs wait for it."""
     with closing(open_reader(path)) as reader:
         pending_count = len(list_pending(reader))
     if pending_count:

@@ -1,4 +1,4 @@
-"""Write JSON that every reader takes, whatever a log held: half a surrogate pair, a number beyond 64 bits."""
+"""JSON that every parser accepts, even for half a surrogate pair or a number beyond 64 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _LARGEST = 2**63 - 1
 
 
 def dump_json(value: Any, option: int = OPTIONS) -> bytes:
-    """Write a value as JSON; what JSON in UTF-8 does not have is replaced, a number that is too large is text."""
     option |= orjson.OPT_PASSTHROUGH_DATACLASS
     try:
         return orjson.dumps(value, get_row, option)

@@ -1,4 +1,4 @@
-"""Lines on stderr: plain, or with --log-format in its format, each with its time."""
+"""Lines on stderr, plain or in the format of --log-format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ _format = "none"
 
 
 def set_log_format(log_format: str) -> None:
-    """Set the format of this process's lines: none, text or json."""
     global _format
     _format = log_format
 
 
 def log(message: str, level: str = "info") -> None:
-    """Write a line of the server's own; stdout stays free."""
     if _format != "none":
         write_line(_format, {"level": level, "message": message})
         return
@@ -30,13 +28,19 @@ def log(message: str, level: str = "info") -> None:
 
 
 def write_line(log_format: str, values: dict[str, Any]) -> None:
-    """Write one line in one piece: those of several workers do not mix."""
     now_s = time.time()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s)) + f".{int(now_s * 1000) % 1000:03d}Z"
+    stamp = (
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s)) + f".{int(now_s * 1000) % 1000:03d}Z"
+    )
     if log_format == "json":
         line = json.dumps({"time": stamp, **values})
     else:
-        line = " ".join([stamp, *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None)])
+        line = " ".join(
+            [
+                stamp,
+                *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None),
+            ]
+        )
     line = _SECRET.sub("cb_…", line)  # of a path, an id, a message
     with suppress(OSError, ValueError):  # nobody reads it any more
         os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What every room may know of the package itself: its version and where its templates and static files lie."""
+"""The package's version, templates and static files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ HERE = Path(__file__).resolve().parent
 
 
 def resource_folder(name: str) -> Path:
-    """Find templates or static: inside the package when installed, beside it in a clone."""
+    """Return the templates or static folder: inside the package if installed, beside it in a
+    clone.
+    """
     inside = HERE / name
     return inside if inside.is_dir() else HERE.parent / name

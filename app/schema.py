@@ -1,6 +1,7 @@
-"""Dataclasses as JSON, and their JSON schemas: annotations describe the fields, the docstring the whole.
+"""Dataclasses as JSON, and their JSON schemas from annotations and docstrings.
 
-`Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property with `@published` is a field as well.
+`Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property
+with `@published` is a field as well.
 """
 
 from __future__ import annotations
@@ -17,46 +18,54 @@ Getter = TypeVar("Getter", bound=Callable[..., Any])
 PRIVATE = {"private": True}  # metadata of a field that JSON does not show
 OPTIONAL = {"optional": True}  # metadata of a field that JSON may lack
 _NAMED: dict[str, type] = {}  # models by their names in the document
-_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object"}
+_NAMES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    dict: "object",
+}
 
 
 class Unit(str):
-    """A sentence behind the description of every value of a type: its unit."""
+    """The unit of a type, appended to the description of every value of it."""
 
     __slots__ = ()
 
 
 class Keywords:
-    """Keywords of a type's schema: `Keywords(minimum=0)`."""
-
     def __init__(self, **values: Any) -> None:
         self.values = values
 
 
 def published(getter: Getter) -> Getter:
-    """Mark a property's getter: the property is a field of the JSON, described by its docstring."""
+    """Decorate a property's getter to make the property a JSON field, described by its
+    docstring.
+    """
     getter.in_json = True  # type: ignore[attr-defined]
     return getter
 
 
 def one_of(values: Iterable[str]) -> Keywords:
-    """Return the keyword that limits a text to some words."""
     return Keywords(enum=[*values])
 
 
 def is_model(model: type) -> bool:
-    """Return True for a dataclass and a named tuple: what JSON has as an object."""
     return dataclasses.is_dataclass(model) or hasattr(model, "_fields")
 
 
 @cache
 def list_names(model: Any) -> tuple[str, ...]:
-    """List the names that a dataclass or a named tuple has as JSON: its fields, then its published properties."""
     parts = [part for base in reversed(model.__mro__) for part in vars(base).items()]
-    computed = [name for name, part in parts if isinstance(part, property) and hasattr(part.fget, "in_json")]
+    computed = [
+        name for name, part in parts if isinstance(part, property) and hasattr(part.fget, "in_json")
+    ]
     if not dataclasses.is_dataclass(model):
         return (*model._fields, *computed)
-    fields = [field.name for field in dataclasses.fields(model) if not field.metadata.get("private")]
+    fields = [
+        field.name for field in dataclasses.fields(model) if not field.metadata.get("private")
+    ]
     return (*fields, *dict.fromkeys(computed))
 
 
@@ -68,10 +77,6 @@ def _make_getter(model: Any) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def get_row(value: Any) -> dict[str, Any]:
-    """Return what JSON has of one dataclass or named tuple; what is in its fields stays as it is.
-
-    Raises: TypeError if it is neither.
-    """
     model = type(value)
     if is_model(model):
         return dict(zip(list_names(model), _make_getter(model)(value)))  # type: ignore[arg-type]
@@ -79,7 +84,7 @@ def get_row(value: Any) -> dict[str, Any]:
 
 
 def get_plain(value: Any) -> Any:
-    """Return what JSON has of a value: dataclasses and named tuples in it as dicts."""
+    """Return a value with all dataclasses and named tuples in it as dicts."""
     if is_model(type(value)):
         return {name: get_plain(part) for name, part in get_row(value).items()}
     if isinstance(value, list | tuple):
@@ -88,9 +93,9 @@ def get_plain(value: Any) -> Any:
 
 
 def describe_model(model: type, components: dict[str, Schema]) -> Schema:
-    """Return the schema of a dataclass: an object that always has exactly its names.
+    """Return the JSON schema of a dataclass; no other properties are allowed.
 
-    Raises: TypeError if a field has no description.
+    Raises TypeError if a field has no description.
     """
     hints = get_type_hints(model, include_extras=True)
     fields = getattr(model, "__dataclass_fields__", {}).values()  # a named tuple has none
@@ -104,7 +109,10 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
             hint = get_type_hints(getter, include_extras=True)["return"]
             properties[name] = describe_type(hint, components, read_docstring(getter))
         if not properties[name].keys() & {"description", "$ref", "oneOf"}:
-            raise TypeError(f"{model.__name__}.{name}: expected Annotated[…, description], this has no description")
+            raise TypeError(
+                f"{model.__name__}.{name}: expected Annotated[…, description], this has no "
+                "description"
+            )
     return {
         "type": "object",
         "description": read_docstring(model),
@@ -115,7 +123,6 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
 
 
 def describe_type(hint: Any, components: dict[str, Schema], description: str = "") -> Schema:
-    """Return the schema of a type; a dataclass is a reference, and put into `components`."""
     schema = _describe_parts(hint, components)
     unit = schema.pop("unit", "")
     text = f"{schema.get('description') or description} {unit}".strip()
@@ -142,12 +149,16 @@ def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:
         schema["type"] = [schema["type"], "null"]
         schema |= {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     elif is_nullable:
-        about: Schema = {name: schema.pop(name) for name in ("description", "unit") if name in schema}
+        about: Schema = {
+            name: schema.pop(name) for name in ("description", "unit") if name in schema
+        }
         schema = {"oneOf": [schema, {"type": "null"}], **about}
     return schema
 
 
-def _describe_plain(hint: Any, origin: Any, args: tuple[Any, ...], components: dict[str, Schema]) -> Schema:
+def _describe_plain(
+    hint: Any, origin: Any, args: tuple[Any, ...], components: dict[str, Schema]
+) -> Schema:
     if hint is Any:
         return {}
     if origin in (Union, types.UnionType):

@@ -1,4 +1,6 @@
-"""Serve with gunicorn, in this process: bind first, so that every mistake is one sentence before anything starts."""
+"""Serve with gunicorn in this process. The socket is bound first, so that errors appear before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.indexing import start_indexing
 from compileboard.app.log_lines import log
 from compileboard.app.settings import Settings
-from compileboard.app.web.access import LOOPBACK_NAMES, describe_protection, is_loopback, read_proxy_secret, read_roles
+from compileboard.app.web.access import (
+    LOOPBACK_NAMES,
+    describe_protection,
+    is_loopback,
+    read_proxy_secret,
+    read_roles,
+)
 from compileboard.app.web.assets import compress_assets
 from compileboard.app.web.request_log import describe_logging
 from compileboard.app.web.security import allowed_hosts
@@ -39,31 +47,36 @@ FILES_OF_A_THREAD = 4  # a database, its write-ahead log, its index, a file
 
 
 class ServeError(Exception):
-    """Why the server cannot start, and what to do."""
+    """The server cannot start; the message says why and what to do."""
 
 
 def hold_database(path: str, *, shared: bool = True) -> Lease:
-    """Stop others from replacing the database while it is served; where it is not `shared`, from serving it too.
+    """Lock the database against replacement while it is served and, unless `shared`, against a
+    second server.
 
-    Raises: ServeError if it is being replaced, or its folder cannot be written.
+    Raises ServeError if it is being replaced, or its folder is not writable.
     """
     try:
         lease = take_lease(path, SERVE, shared=shared)
     except OSError as error:
         raise ServeError(
-            f"{error.filename} cannot be made ({error.strerror}): the database's folder is not there or not writable"
+            f"{error.filename} cannot be made ({error.strerror}): the database's folder is not "
+            "there or not writable"
         ) from error
     if lease is None and not shared:
-        raise ServeError(f"{path} is served already: one process alone can open ClickHouse's files in its folder")
+        raise ServeError(
+            f"{path} is served already: one process alone can open ClickHouse's files in its folder"
+        )
     if lease is None:
-        raise ServeError(f"{path} is being replaced by `compileboard restore`; start again when that is done")
+        raise ServeError(
+            f"{path} is being replaced by `compileboard restore`; start again when that is done"
+        )
     return lease
 
 
 def check_engine(address: StoreAddress, settings: Settings) -> None:
-    """Refuse what cannot be served of ClickHouse.
-
-    Raises: ServeError; AddressError if the password's file cannot be read.
+    """Raises ServeError if this ClickHouse cannot be served, AddressError if the password file
+    cannot be read.
     """
     if address.clickhouse is None:
         return
@@ -71,18 +84,22 @@ def check_engine(address: StoreAddress, settings: Settings) -> None:
     for name in ("clickhouse_connect", "chdb")[: 2 if _is_in_process(address) else 1]:
         if find_spec(name) is None:
             extra = "chdb" if _is_in_process(address) else "clickhouse"
-            raise ServeError(f"--db {address.clickhouse.label} needs {name}: pip install 'compileboard[{extra}]'")
+            raise ServeError(
+                f"--db {address.clickhouse.label} needs {name}: pip install 'compileboard[{extra}]'"
+            )
     if _is_in_process(address) and settings.workers > 1:
         raise ServeError(
-            f"--workers {settings.workers}: one process alone can open ClickHouse's files in a folder. Leave --workers "
+            f"--workers {settings.workers}: one process alone can open ClickHouse's files in a "
+            "folder. Leave --workers "
             "out, or use a ClickHouse server: --db clickhouse://HOST/DATABASE?folder=/DIR"
         )
 
 
 def prepare_database(path: str, environ: Mapping[str, str]) -> None:
-    """Make a missing or empty database, refuse one that cannot be read, and pick up what nobody recorded.
+    """Create a missing or empty database, record leftover spools, start indexing, and prune deleted
+    runs.
 
-    Raises: StoreError if the database is newer, older, locked or not one.
+    Raises StoreError if the database is newer, older, locked, or not a database.
     """
     made = make_missing(path)
     if made is not None:
@@ -96,11 +113,12 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
 
 
 def _prune(path: str) -> None:
-    """Delete for good what was deleted a week ago, where this process may write."""
     with suppress(StoreError), closing(open_writer(path)) as writer:
         pruned = prune_trash(writer)
         if pruned:
-            log(f"deleted for good what was deleted a week ago: {format_plural(len(pruned), 'run')}")
+            log(
+                f"deleted for good what was deleted a week ago: {format_plural(len(pruned), 'run')}"
+            )
 
 
 def _pick_up(environ: Mapping[str, str]) -> None:
@@ -110,7 +128,10 @@ def _pick_up(environ: Mapping[str, str]) -> None:
     picked = pick_up_spools(environ)
     if picked.run_ids:
         runs = format_plural(len(picked.run_ids), "run")
-        log(f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder had finished")
+        log(
+            f"recorded {format_plural(picked.event_count, 'event')} of {runs} that no recorder "
+            "had finished"
+        )
     for problem in picked.problems:
         log(f"not picked up: {problem}")
     for problem in picked.set_aside:
@@ -118,17 +139,16 @@ def _pick_up(environ: Mapping[str, str]) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Open the listening socket.
-
-    Raises: ServeError if the address cannot be had.
-    """
+    """Open the listening socket. Raises ServeError if the address is unavailable."""
     bare = host.strip("[]")
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(
             bare, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ServeError(f"--host {host} is not an address of this machine ({error.strerror})") from None
+        raise ServeError(
+            f"--host {host} is not an address of this machine ({error.strerror})"
+        ) from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -143,7 +163,8 @@ def bind(host: str, port: int) -> socket.socket:
 def _explain_bind(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"port {port} on {host} is in use by another program; stop it or give another --port (0 picks a free one)"
+            f"port {port} on {host} is in use by another program; stop it or give another "
+            "--port (0 picks a free one)"
         )
     if isinstance(error, PermissionError):
         return f"port {port} may not be used by this user; give a --port above 1023"
@@ -151,30 +172,32 @@ def _explain_bind(error: OSError, host: str, port: int) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse an address that others reach without the names that they may call it by, and a proxy that cannot be told.
+    """Refuse an address reachable by others without allowed host names, and a proxy that cannot be
+    identified.
 
-    Raises: ServeError; SettingError.
+    Raises ServeError, SettingError.
     """
     read_proxy_secret(settings)
     read_roles(settings.identity_scopes)
     if not is_loopback(settings.host) and not settings.allow_host.strip(" ,"):
         raise ServeError(
-            f"--host {settings.host} can be reached from other machines, and any web page that is open there could "
-            "then read this database by a name of its own. Say by which names people open the dashboard: --allow-host "
+            f"--host {settings.host} can be reached from other machines, and any web page that "
+            "is open there could "
+            "then read this database by a name of its own. Say by which names people open the "
+            "dashboard: --allow-host "
             "NAME (of this machine, or its address)"
         )
 
 
 def describe_exposure(settings: Settings) -> str:
-    """Return what is open to whom, and by which names."""
     names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
     return f"{describe_protection(settings)} (open as {names})"
 
 
 def serve(settings: Settings, environ: Mapping[str, str]) -> int:
-    """Serve until interrupted; return the exit code.
+    """Serve until interrupted and return the exit code.
 
-    Raises: ServeError if the address cannot be had; StoreError if the database cannot be used.
+    Raises ServeError if the address is unavailable, StoreError if the database cannot be used.
     """
     listener = bind(settings.host, settings.port)
     with listener:
@@ -199,11 +222,15 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _make_follower(settings: Settings, environ: Mapping[str, str]) -> Follower | FollowerThread | None:
+def _make_follower(
+    settings: Settings, environ: Mapping[str, str]
+) -> Follower | FollowerThread | None:
     if settings.follow == "no" or settings.read_only == "yes":
         return None
     return (
-        FollowerThread(settings, environ) if _is_in_process(parse_address(settings.db)) else Follower(settings, environ)
+        FollowerThread(settings, environ)
+        if _is_in_process(parse_address(settings.db))
+        else Follower(settings, environ)
     )
 
 
@@ -212,13 +239,15 @@ def _is_in_process(address: StoreAddress) -> bool:
 
 
 def _settle(_worker: Any) -> None:
-    """Leave what a worker was born with out of garbage collection: walking 60 000 objects is 40 ms of a request."""
+    """Exclude the objects a worker starts with from garbage collection: walking 60 000 objects
+    takes 40 ms of a request.
+    """
     gc.collect()
     gc.freeze()
 
 
 def make_room_for_connections(threads: int) -> int:
-    """Raise this process's limit on open files where it may; return how many connections then fit below it."""
+    """Raise the limit on open files if possible, and return how many connections fit below it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = CONNECTIONS + FILES_OF_ITS_OWN + FILES_OF_A_THREAD * threads
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -235,7 +264,9 @@ def run_gunicorn(
     follower: Follower | FollowerThread | None = None,
     worker_class: str = "compileboard.app.worker.Worker",
 ) -> None:
-    """Serve an application from a listening socket until it is told to stop, and start its follower when that ends."""
+    """Serve an application from a listening socket until stopped, and start its follower at the
+    end.
+    """
     from gunicorn.app.base import BaseApplication
     from gunicorn.arbiter import Arbiter
 
@@ -261,7 +292,10 @@ def run_gunicorn(
             _settle(worker)
             follower.begin()
 
-        options |= {"post_worker_init": begin, "worker_exit": lambda _server, _worker: follower.end()}
+        options |= {
+            "post_worker_init": begin,
+            "worker_exit": lambda _server, _worker: follower.end(),
+        }
 
     if settings.log_format != "none":
         options["logconfig_dict"] = describe_logging(settings.log_format)

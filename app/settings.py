@@ -1,6 +1,7 @@
-"""Every setting of the dashboard, in one place.
+"""Every setting of the dashboard.
 
-A value comes from the command line, else from the environment (COMPILEBOARD_ and the name in capitals), else from here.
+A value comes from the command line, else from the environment (COMPILEBOARD_ and the name in
+capitals), else from here.
 """
 
 from __future__ import annotations
@@ -14,41 +15,55 @@ from compileboard.collectors.contract.run_config import STALE_AFTER_S
 
 @dataclass(frozen=True)
 class Settings:
-    """Every setting with its default and what it is for."""
-
-    db: Annotated[str, "The database file, or a clickhouse:// address. A missing or empty one is created."] = (
-        "compileboard.db"
-    )
+    db: Annotated[
+        str, "The database file, or a clickhouse:// address. A missing or empty one is created."
+    ] = "compileboard.db"
     host: Annotated[str, "The address to listen on."] = "127.0.0.1"
     port: Annotated[int, "The port to listen on; 0 picks a free one."] = 8000
-    workers: Annotated[int, "Server processes. One is right for a team; each has its own threads."] = 1
+    workers: Annotated[
+        int, "Server processes. One is right for a team; each has its own threads."
+    ] = 1
     threads: Annotated[int, "Requests that one worker answers at once."] = 8
     allow_host: Annotated[
         str, "Host names, separated by commas, that a browser may use; needed beyond this machine."
     ] = ""
     reading: Annotated[str, "Who may read: open (whoever reaches the server) or tokens."] = "open"
-    trusted_proxies: Annotated[int, "Reverse proxies in front, whose X-Forwarded-For and -Proto are believed."] = 0
-    identity_header: Annotated[str, "Header in which a trusted proxy names the person that it let in."] = ""
+    trusted_proxies: Annotated[
+        int, "Reverse proxies in front, whose X-Forwarded-For and -Proto are believed."
+    ] = 0
+    identity_header: Annotated[
+        str, "Header in which a trusted proxy names the person that it let in."
+    ] = ""
     identity_scopes: Annotated[str, "Scope of each such person, as ann=admin,*=read."] = "*=read"
-    identity_secret_file: Annotated[str, "File of the secret that the proxy proves itself with."] = ""
-    stale_after_s: Annotated[int, "Seconds without a heartbeat after which a running run shows as interrupted?."] = (
-        STALE_AFTER_S
-    )
+    identity_secret_file: Annotated[
+        str, "File of the secret that the proxy proves itself with."
+    ] = ""
+    stale_after_s: Annotated[
+        int, "Seconds without a heartbeat after which a running run shows as interrupted?."
+    ] = STALE_AFTER_S
     refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
     page_size: Annotated[int, "Rows on one page of a list."] = 50
     trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
-    follow: Annotated[str, "Whether to update incidents and send alerts while serving: yes or no."] = "yes"
-    prune_after_days: Annotated[int, "Days after which the detail of a run is deleted while serving; 0 never."] = 0
+    follow: Annotated[
+        str, "Whether to update incidents and send alerts while serving: yes or no."
+    ] = "yes"
+    prune_after_days: Annotated[
+        int, "Days after which the detail of a run is deleted while serving; 0 never."
+    ] = 0
     seal_after_s: Annotated[
         int, "Seconds after its last change until a run that ended is sealed, beside ClickHouse."
     ] = 600
-    read_only: Annotated[str, "Whether to write nothing at all, for a copy or a read-only disk: yes or no."] = "no"
+    read_only: Annotated[
+        str, "Whether to write nothing at all, for a copy or a read-only disk: yes or no."
+    ] = "no"
     log_format: Annotated[str, "A line a request on stderr: none, text or json."] = "none"
     stop_s: Annotated[int, "Seconds that requests under way may take when the server stops."] = 30
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
     upload_mib: Annotated[int, "Most MiB of one upload, as sent."] = 512
     upload_unpacked_mib: Annotated[int, "Most unpacked MiB of one upload."] = 4096
-    upload_ratio: Annotated[int, "Largest unpacked ÷ packed size of a file; real logs reach 180."] = 1000
+    upload_ratio: Annotated[
+        int, "Largest unpacked ÷ packed size of a file; real logs reach 180."
+    ] = 1000
     upload_entries: Annotated[int, "Most entries in an upload's archives."] = 20_000
     upload_records: Annotated[int, "Most records of one upload."] = 1_000_000
     upload_rows: Annotated[int, "Most rows that one upload's import writes."] = 2_000_000
@@ -57,13 +72,15 @@ class Settings:
     upload_timeout_s: Annotated[int, "Most seconds that one upload's import takes."] = 900
     alerts: Annotated[str, "File of alert rules; see `compileboard alerts example`."] = ""
     upload_queue: Annotated[int, "Most uploads waiting for their import."] = 8
-    push_rate_mib: Annotated[int, "MiB (unpacked) that one token pushes in a minute to one server."] = 1024
-    push_queue: Annotated[int, "Most requests of boxes that wait to be stored, of one server process."] = 32
+    push_rate_mib: Annotated[
+        int, "MiB (unpacked) that one token pushes in a minute to one server."
+    ] = 1024
+    push_queue: Annotated[
+        int, "Most requests of boxes that wait to be stored, of one server process."
+    ] = 32
 
 
 class Setting(NamedTuple):
-    """One setting of the dashboard; the type of its default is the type of its value."""
-
     name: str
     default: str | int
     help: str
@@ -84,18 +101,17 @@ _RANGES = {
 
 
 class SettingError(ValueError):
-    """Which setting has a value that cannot be used, and what is expected."""
+    """A setting has an unusable value; the message names the setting and what is expected."""
 
 
 def variable_name(setting: Setting) -> str:
-    """Name the environment variable of a setting."""
     return f"COMPILEBOARD_{setting.name.upper()}"
 
 
 def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Settings:
-    """Join the command line's values (None where not given), the environment's and the defaults.
+    """Combine values from the command line (None if not given), the environment and the defaults.
 
-    Raises: SettingError if a value is not of its setting's type or out of range.
+    Raises SettingError if a value has the wrong type or is out of range.
     """
     values: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -121,7 +137,9 @@ def _convert(setting: Setting, value: Any, origin: str) -> str | int:
     try:
         number = int(value)
     except ValueError:
-        raise SettingError(f"{origin} is {value!r}; expected a whole number, like {setting.default}") from None
+        raise SettingError(
+            f"{origin} is {value!r}; expected a whole number, like {setting.default}"
+        ) from None
     low, high = _RANGES.get(setting.name, (1, 100_000))
     if not low <= number <= high:
         raise SettingError(f"{origin} is {number}; expected {low} to {high}")

@@ -1,7 +1,7 @@
-"""A small table that all workers of a server share: memory that is made before they are forked.
+"""A small table shared by all workers of a server, in memory created before they are forked.
 
-What reads and writes a record holds a lock of the kernel's, which goes with its process: a worker that is killed keeps
-none. Records stand in sets of a few; a set that is full gives the place of the record that was touched longest ago.
+Records are read and written under a kernel lock, which is released when a process dies. Each set
+holds a few records; a full set replaces the one touched longest ago.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ _KEY_BYTES = 16
 _STAMP = struct.Struct("q")
 _HEAD_BYTES = _KEY_BYTES + _STAMP.size
 _EMPTY = bytes(_KEY_BYTES)
-# The kernel's locks are of the process. One of all tables: it takes a thread that waits for one table while another
-# thread has a second one for a deadlock, and refuses.
+# The kernel's locks are of the process. One of all tables: it takes a thread that waits for one
+# table while another thread has a second one for a deadlock, and refuses.
 _process_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRecord:
-    """One record: `touched` orders records by age, in a unit of the table's user."""
+    """One record; `touched` is its age order, in a unit that the caller chooses."""
 
     touched: int
     value: bytes
 
 
 class SharedTable:
-    """The records of one server; make it before its workers are forked."""
+    """A fixed-size table in shared memory. Create it before the workers are forked."""
 
-    def __init__(self, name: str, *, value_bytes: int, set_count: int = 1, records_a_set: int = RECORDS_A_SET) -> None:
+    def __init__(
+        self, name: str, *, value_bytes: int, set_count: int = 1, records_a_set: int = RECORDS_A_SET
+    ) -> None:
         self._record_bytes = _HEAD_BYTES + value_bytes
         self._value_bytes = value_bytes
         self._set_count, self._set_bytes = set_count, self._record_bytes * records_a_set
@@ -47,8 +49,10 @@ class SharedTable:
         self._salt = os.urandom(16)  # nobody chooses keys that share a set
         weakref.finalize(self, os.close, self._file)
 
-    def update(self, name: bytes, change: Callable[[SharedRecord | None], SharedRecord | None]) -> SharedRecord | None:
-        """Replace a record by what `change` makes of it, none being no record; return that."""
+    def update(
+        self, name: bytes, change: Callable[[SharedRecord | None], SharedRecord | None]
+    ) -> SharedRecord | None:
+        """Replace a record by `change(record)` and return it; None stands for no record."""
         key = hashlib.blake2b(name, digest_size=_KEY_BYTES, key=self._salt).digest()
         start = int.from_bytes(key[:8], "little") % self._set_count * self._set_bytes
         with _process_lock:
@@ -64,24 +68,33 @@ class SharedTable:
         return changed
 
     def _find(self, key: bytes, start: int) -> tuple[int, bool]:
-        """Return where a record is, else where it is to be: a free place, or that of the oldest."""
         memory, oldest, oldest_touched = self._memory, start, None
         for offset in range(start, start + self._set_bytes, self._record_bytes):
             other = memory[offset : offset + _KEY_BYTES]
             if other == key:
                 return offset, True
-            touched = -(1 << 63) if other == _EMPTY else _STAMP.unpack_from(memory, offset + _KEY_BYTES)[0]
+            touched = (
+                -(1 << 63)
+                if other == _EMPTY
+                else _STAMP.unpack_from(memory, offset + _KEY_BYTES)[0]
+            )
             if oldest_touched is None or touched < oldest_touched:
                 oldest, oldest_touched = offset, touched
         return oldest, False
 
     def _read(self, offset: int) -> SharedRecord:
         (touched,) = _STAMP.unpack_from(self._memory, offset + _KEY_BYTES)
-        return SharedRecord(touched, self._memory[offset + _HEAD_BYTES : offset + self._record_bytes])
+        return SharedRecord(
+            touched, self._memory[offset + _HEAD_BYTES : offset + self._record_bytes]
+        )
 
-    def _write(self, offset: int, key: bytes, record: SharedRecord | None, *, is_there: bool) -> None:
+    def _write(
+        self, offset: int, key: bytes, record: SharedRecord | None, *, is_there: bool
+    ) -> None:
         memory = self._memory
-        if record is None or not is_there:  # first: a process that is killed leaves no other's record under a key
+        if (
+            record is None or not is_there
+        ):  # first: a process that is killed leaves no other's record under a key
             memory[offset : offset + _KEY_BYTES] = _EMPTY
         if record is not None:
             body = _STAMP.pack(record.touched) + record.value.ljust(self._value_bytes, b"\0")

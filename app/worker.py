@@ -1,10 +1,10 @@
-"""gunicorn's threaded worker, with time limits for clients: who waits for a client takes nothing from the others.
+"""gunicorn's threaded worker with time limits for clients, so that slow clients block no others.
 
-gunicorn 27's own gthread gives each new connection a thread for 5 s, silent or not, and a begun request a thread for as
-long as it likes to stay. Its gevent worker has neither fault, but a query of SQLite stops every request beside it
-(benchmarks/serve/stalled_clients.py has all three). Here a silent connection waits in the poller; a begun request has a
-thread of its own, bounded by `Patience`; and `--threads` counts the requests that are worked on, not those that wait
-for bytes.
+gunicorn 27's own gthread gives each new connection a thread for 5 s, silent or not, and a started
+request a thread without limit. Its gevent worker has neither fault, but an SQLite query blocks
+every other request (benchmarks/serve/stalled_clients.py measures all three). Here a silent
+connection waits in the poller; a started request has its own thread, limited by `Patience`; and
+`--threads` counts requests being processed, not those waiting for bytes.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ NO_ROOM_S = 0.1
 
 
 class TooSlow(TimeoutError):
-    """A client sent or took bytes slower than the limits allow."""
+    """A client sent or received bytes more slowly than the limits allow."""
 
     def __init__(self) -> None:
-        # Of all errors of a connection, gunicorn passes over only those of a client that went away without a traceback.
+        # Of all errors of a connection, gunicorn passes over only those of a client that went away
+        # without a traceback.
         super().__init__(errno.EPIPE, "the client was slower than the server's limits")
 
 
 class Patience:
-    """How long to wait for a client: a fixed time for a header, a least rate for the rest. Work is no waiting."""
+    """How long to wait for a client: a fixed time for the header, a minimum rate for the rest.
+    Processing does not count.
+    """
 
     def __init__(self, fixed_s: float | None = None) -> None:
         self.waited_s = 0.0
@@ -51,12 +54,14 @@ class Patience:
 
     def get_left_s(self) -> float:
         """Return the seconds that the next byte may take."""
-        allowed_s = GRACE_S + self.byte_count / LEAST_BYTES_S if self._fixed_s is None else self._fixed_s
+        allowed_s = (
+            GRACE_S + self.byte_count / LEAST_BYTES_S if self._fixed_s is None else self._fixed_s
+        )
         return min(SILENCE_S, allowed_s - self.waited_s)
 
 
 class ClientSocket(socket.socket):
-    """A connection whose waits are bounded, and give the working permit back while they last."""
+    """A connection with limited waits, which releases the working permit while it waits."""
 
     def __init__(self, accepted: socket.socket, permits: threading.Semaphore) -> None:
         super().__init__(fileno=accepted.detach())
@@ -67,7 +72,6 @@ class ClientSocket(socket.socket):
         self.patience = Patience(HEADER_S)
 
     def begin_work(self) -> None:
-        """Wait for the permit to work; what the client sends from now on is a body."""
         self._take_permit()
         self.patience = Patience()
 
@@ -76,28 +80,22 @@ class ClientSocket(socket.socket):
         self._has_permit = True
 
     def end_work(self) -> None:
-        """Release the permit."""
         if self._has_permit:
             self._has_permit = False
             self._permits.release()
 
     def settimeout(self, value: float | None) -> None:
-        """Bound each wait further."""
+        """Set the timeout of one operation, as `socket.settimeout` does."""
         self._timeout_s = value
 
     def setblocking(self, flag: bool) -> None:
-        """Wait as long as the limits allow, or not at all."""
         self._timeout_s = None if flag else 0.0
 
     def gettimeout(self) -> float | None:
-        """Return what was set."""
         return self._timeout_s
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Receive what there is; wait for it within the limits.
-
-        Raises: TooSlow; OSError.
-        """
+        """Raises TooSlow if no data arrives within the limits, OSError."""
         while True:
             with suppress(BlockingIOError):
                 data = super().recv(size, flags)
@@ -106,10 +104,7 @@ class ClientSocket(socket.socket):
             self._wait(select.POLLIN)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Send all of it within the limits.
-
-        Raises: TooSlow; OSError.
-        """
+        """Raises TooSlow if the client does not take the data within the limits, OSError."""
         view = memoryview(data).cast("B")
         while view:
             sent = 0
@@ -138,7 +133,6 @@ class ClientSocket(socket.socket):
 
     @contextmanager
     def without_permit(self) -> Iterator[None]:
-        """Let others work while this one waits."""
         worked = self._has_permit
         self.end_work()
         try:
@@ -149,15 +143,13 @@ class ClientSocket(socket.socket):
 
 
 class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no types
-    """Threads for requests that have begun, permits for those that are worked on."""
+    """One thread per started request, and permits for those being processed."""
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
-        """Make a pool that starts a thread when one is needed, up to one a connection."""
         self.permits = threading.Semaphore(self.cfg.threads)
         return ThreadPoolExecutor(max_workers=self.worker_connections)
 
     def accept(self, listener: socket.socket) -> None:
-        """Take a connection, and let the poller wait for its first byte."""
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError, InterruptedError):
@@ -165,20 +157,27 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            time.sleep(NO_ROOM_S)  # the listener stays readable, and the loop would only turn faster
+            time.sleep(
+                NO_ROOM_S
+            )  # the listener stays readable, and the loop would only turn faster
             return
-        connection = gthread.TConn(self.cfg, ClientSocket(accepted, self.permits), address, listener.getsockname())
+        connection = gthread.TConn(
+            self.cfg, ClientSocket(accepted, self.permits), address, listener.getsockname()
+        )
         connection.timeout = time.monotonic() + HEADER_S
         self.nr_conns += 1
         self.pending_conns.append(connection)
         self.poller.register(
-            connection.sock, gthread.selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection)
+            connection.sock,
+            gthread.selectors.EVENT_READ,
+            partial(self.on_pending_socket_readable, connection),
         )
 
     def murder_pending(self) -> None:
-        """Close what waited too long, and where there is no room for another connection the one that is silent longest.
+        """Close connections that waited too long and, at the connection limit, the one silent
+        longest.
 
-        Else gunicorn would stop listening until one ends.
+        Otherwise gunicorn would stop accepting until one ends.
         """
         super().murder_pending()
         while self.nr_conns >= self.worker_connections and (idle := self._pick_silent_longest()):
@@ -188,19 +187,16 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
             connection.close()
 
     def _pick_silent_longest(self) -> deque[Any] | None:
-        """Pick the queue whose first connection is silent longest: who has just come is the last to go."""
         waits = ((self.pending_conns, HEADER_S), (self.keepalived_conns, self.cfg.keepalive))
         began_s = [(queue[0].timeout - limit_s, queue) for queue, limit_s in waits if queue]
         return min(began_s, key=itemgetter(0))[1] if began_s else None
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Let who is connected and silent wait no longer than this when the server stops: a browser connects ahead."""
         super()._cap_keepalive(deadline)
         for connection in self.pending_conns:
             connection.timeout = min(connection.timeout, deadline)
 
     def handle(self, conn: Any) -> Any:
-        """Read the header within its limit, then work; where the connection ends, close it here and not in the loop."""
         conn.sock.patience = Patience(HEADER_S)
         try:
             keeps = super().handle(conn)
@@ -211,6 +207,5 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         return keeps
 
     def handle_request(self, req: Any, conn: Any) -> Any:
-        """Answer one request while holding a permit, without it where the client has to be waited for."""
         conn.sock.begin_work()
         return super().handle_request(req, conn)

@@ -1,4 +1,6 @@
-"""What every benchmark shares: the machine in words, interleaved pairs, intervals, and the table."""
+"""What every benchmark shares: the machine in words, interleaved pairs, intervals, and the
+table.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +54,22 @@ class Interval:
 def bootstrap(values: Sequence[float], *, seed: int = 0) -> Interval:
     """Return the median of the values and its 95% interval from resampling them."""
     rng = random.Random(seed)
-    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    return Interval(statistics.median(values), medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1])
+    medians = sorted(
+        statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES)
+    )
+    return Interval(
+        statistics.median(values),
+        medians[int(0.025 * RESAMPLES)],
+        medians[int(0.975 * RESAMPLES) - 1],
+    )
 
 
-def interleave(pairs: int, ours: Callable[[], T], reference: Callable[[], T], *, seed: int = 0) -> list[tuple[T, T]]:
-    """Call both once a pair, in an order drawn for each pair, so that a drifting machine favours neither."""
+def interleave(
+    pairs: int, ours: Callable[[], T], reference: Callable[[], T], *, seed: int = 0
+) -> list[tuple[T, T]]:
+    """Call both once a pair, in an order drawn for each pair, so that a drifting machine favours
+    neither.
+    """
     rng = random.Random(seed)
     results = []
     for _ in range(pairs):
@@ -82,7 +94,9 @@ def differences(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 def medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the median of ours and that of the reference."""
-    return statistics.median(ours for ours, _ in pairs), statistics.median(reference for _, reference in pairs)
+    return statistics.median(ours for ours, _ in pairs), statistics.median(
+        reference for _, reference in pairs
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -91,7 +105,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))]
 
 
-def print_table(title: str, rows: Sequence[Row], *notes: str, headings: tuple[str, ...] = HEADINGS) -> None:
+def print_table(
+    title: str, rows: Sequence[Row], *notes: str, headings: tuple[str, ...] = HEADINGS
+) -> None:
     """Print a table in Markdown, under it the notes and the machine it was measured on."""
     cells = [headings, *((row.what, row.ours, row.reference, row.ratio, row.reach) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
@@ -119,7 +135,10 @@ def describe_machine() -> str:
         f"Python {platform.python_version()}",
         torch_version,
         f"load {os.getloadavg()[0]:.1f}",
-        f"commit {_first_line(['git', '-C', str(ROOT), 'rev-parse', '--short', 'HEAD']) or 'unknown'}",
+        (
+            "commit "
+            f"{_first_line(['git', '-C', str(ROOT), 'rev-parse', '--short', 'HEAD']) or 'unknown'}"
+        ),
     ]
     return ", ".join(part for part in parts if part)
 
@@ -150,18 +169,24 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return this environment without what would observe, trace or cache; with the checkout importable."""
+    """Return this environment without what would observe, trace or cache; with the checkout
+    importable.
+    """
     dropped = ("COMPILEBOARD_", "TORCH_TRACE", "TORCH_LOGS", "TORCH_COMPILE_DEBUG")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    inherited["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    )
     return {**inherited, **more}
 
 
 @contextmanager
 def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
-    """Have the hooks in this process, as `collectors run` puts them there; no recorder follows the spool.
+    """Have the hooks in this process, as `collectors run` puts them there; no recorder follows the
+    spool.
 
-    Raises: SystemExit if the hooks recorded nothing though they must: there would be nothing to compare.
+    Raises: SystemExit if the hooks recorded nothing though they must: there would be nothing to
+    compare.
     """
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.observe import hooks
@@ -169,7 +194,9 @@ def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
 
     spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
     armed = child_environment(RunConfig(database=str(folder / "unused.db")), {}, RUN_ID, spool)
-    os.environ.update({name: value for name, value in armed.items() if name.startswith("COMPILEBOARD_")})
+    os.environ.update(
+        {name: value for name, value in armed.items() if name.startswith("COMPILEBOARD_")}
+    )
     hooks.install_from_environment()
     try:
         yield
@@ -185,10 +212,17 @@ def run_python(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     Raises: SystemExit with the program's own words if it fails.
     """
     done = subprocess.run(
-        [sys.executable, *arguments], env=dict(environment), cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        env=dict(environment),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        raise SystemExit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-3000:]}"
+        )
     return done.stdout
 
 

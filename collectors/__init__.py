@@ -1,1 +1,1 @@
-"""What runs on a test box: hooks, the recorder, imports, the benchmark harness, and the store that they write."""
+"""The collector: hooks, recorder, imports, benchmark harness and store."""

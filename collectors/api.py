@@ -1,4 +1,4 @@
-"""Record from inside a program or a notebook: install, uninstall, observe, and the run they give."""
+"""Record from inside a program or notebook: install, uninstall, observe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from typing import Any
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.push.target import Target, check_server
-from compileboard.collectors.runs.opening import current_folder, describe_run, make_spool, spool_folder
+from compileboard.collectors.runs.opening import (
+    current_folder,
+    describe_run,
+    make_spool,
+    spool_folder,
+)
 from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.run_summary import RunSummary, summarize
@@ -28,18 +33,18 @@ DEFAULT_DATABASE = "compileboard.db"
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run, and what is recorded of it so far."""
-
     id: str
     database: str
     name: str
     folder: Path
-    waits: bool = False  # its database could not be opened: the next command records what it spooled
+    waits: bool = (
+        False  # its database could not be opened: the next command records what it spooled
+    )
     owned: bool = True  # this process opened it; otherwise `collectors run` did, and ends it
     server: str = ""  # instead of a database
 
     def summary(self) -> RunSummary | None:
-        """Return the run's numbers as recorded so far, None before the first is."""
+        """Return the run's numbers recorded so far, None before the first."""
         try:
             return summarize(self.database, self.id) if self.id and not self.server else None
         except StoreError:
@@ -50,13 +55,18 @@ class Run:
         if summary is None:
             return f"<Run {self.id} {self.name!r}: {self._describe_destination()}>"
         numbers = ", ".join(
-            f"{value} {name.removesuffix('s') if value == '1' else name}" for name, value in summary.headline()[:3]
+            f"{value} {name.removesuffix('s') if value == '1' else name}"
+            for name, value in summary.headline()[:3]
         )
         return f"<Run {self.id} {summary.name!r}, {summary.state}: {numbers}; in {self.database}>"
 
     def __str__(self) -> str:
         summary = self.summary()
-        return summary.text() if summary else f"run {self.id} ({self.name}): {self._describe_destination()}"
+        return (
+            summary.text()
+            if summary
+            else f"run {self.id} ({self.name}): {self._describe_destination()}"
+        )
 
     def _describe_destination(self) -> str:
         if self.server:
@@ -87,24 +97,24 @@ def install(
 ) -> Run:
     """Record this process, and those it forks, from now on; return its run.
 
-    A process has one run at a time: while one is recorded, that run goes on, with a warning.
+    A process has one run at a time: if one is being recorded, it continues, with a warning.
 
-    db: the SQLite file to record into, made when it is not there (default: compileboard.db).
-    server: instead of a file, the address of a server to push to (default: COMPILEBOARD_SERVER).
-    token_file: the file with its token (default: COMPILEBOARD_TOKEN_FILE, else COMPILEBOARD_TOKEN is the token).
-    insecure: True sends a token over http:// to another machine.
-    name: what the run is called; runs of one name are compared over time (default: the script's name).
-    suite: what the run belongs to, for example "nightly".
-    tags: labels to find the run by, for example {"branch": "main"}.
-    keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
-    capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
-    repro: "crash" keeps the graph that runs when the process dies; "accuracy" compares each graph with eager.
-    repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
+    db: the SQLite file to record into, created if missing (default: compileboard.db). server: the
+    URL of a server to push to instead of a file (default: COMPILEBOARD_SERVER). token_file: the
+    file with its token (default: COMPILEBOARD_TOKEN_FILE, else COMPILEBOARD_TOKEN is the token).
+    insecure: True sends a token over http:// to another machine. name: the run's name; runs of one
+    name are compared over time (default: the script's name). suite: the run's suite, for example
+    "nightly". tags: labels to find the run by, for example {"branch": "main"}. keep_source: False
+    stores no source line; breaks stay distinct by a hash of their line. capture_env: environment
+    variables to store, beside TORCH*; secrets are withheld. repro: "crash" keeps the graph that
+    runs when the process dies; "accuracy" compares each graph with eager. repro_inputs_bytes: how
+    many bytes of input values to keep of a graph that fails; 0 keeps none.
 
-    A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
-    A server is asked by another process; what it did not take yet waits on this machine.
+    If the database or spool cannot be written, a warning is issued and the program continues;
+    spooled data is recorded later. Another process sends to a server; unsent data waits on this
+    machine.
 
-    Raises: ImportError if there is no torch.
+    Raises ImportError without torch.
     """
     options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
     options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
@@ -113,16 +123,21 @@ def install(
     return run
 
 
-def _install(db: str | os.PathLike[str] | None, name: str | None, **options: Any) -> tuple[Run, bool]:
-    """Return the run, and whether it was begun by this call."""
+def _install(
+    db: str | os.PathLike[str] | None, name: str | None, **options: Any
+) -> tuple[Run, bool]:
     global _current
     hooks = _load_hooks()
     destination = str(db or options["server"] or DEFAULT_DATABASE)
     if hooks.current() is not None or hooks.current_of_other_copy() is not None:
         return _already_installed(destination, name), False
     try:
-        options["tags"] = {str(key): str(value) for key, value in dict(options["tags"] or {}).items()}
-        options |= _choose_destination(db, **{key: options[key] for key in ("server", "token_file", "insecure")})
+        options["tags"] = {
+            str(key): str(value) for key, value in dict(options["tags"] or {}).items()
+        }
+        options |= _choose_destination(
+            db, **{key: options[key] for key in ("server", "token_file", "insecure")}
+        )
         config = RunConfig(name=name or _default_name(), **options)
         folder, manifest, opened = _prepare(config)
         hooks.install_hooks(manifest.run_id, str(folder), manifest).spool.open()
@@ -133,7 +148,14 @@ def _install(db: str | os.PathLike[str] | None, name: str | None, **options: Any
         spawn_sidecar(folder)
     except OSError as error:
         _warn(f"CompileBoard keeps this run in {folder}, and its next command records it: {error}")
-    _current = Run(manifest.run_id, manifest.database, manifest.name, folder, waits=not opened, server=manifest.server)
+    _current = Run(
+        manifest.run_id,
+        manifest.database,
+        manifest.name,
+        folder,
+        waits=not opened,
+        server=manifest.server,
+    )
     atexit.register(_end_at_exit, _current, os.getpid())
     _warn_if_late()
     return _current, True
@@ -142,16 +164,19 @@ def _install(db: str | os.PathLike[str] | None, name: str | None, **options: Any
 def _choose_destination(
     db: str | os.PathLike[str] | None, server: str | None, token_file: str | None, insecure: bool
 ) -> dict[str, Any]:
-    """Return the settings of where a run goes: a file that was named, else a server, else the default file.
-
-    Raises: ValueError if both were named; TargetError if the server's address is none.
-    """
     if db is not None and server:
         raise ValueError("db and server are two places for one run; give one of them")
     server = server or (os.environ.get("COMPILEBOARD_SERVER", "") if db is None else "")
     if not server:
-        return {"database": os.path.abspath(db or DEFAULT_DATABASE), "server": "", "token_file": "", "insecure": False}
-    config = RunConfig.from_environment({"COMPILEBOARD_OUTBOX_SIZE": os.environ.get("COMPILEBOARD_OUTBOX_SIZE", "")})
+        return {
+            "database": os.path.abspath(db or DEFAULT_DATABASE),
+            "server": "",
+            "token_file": "",
+            "insecure": False,
+        }
+    config = RunConfig.from_environment(
+        {"COMPILEBOARD_OUTBOX_SIZE": os.environ.get("COMPILEBOARD_OUTBOX_SIZE", "")}
+    )
     return {
         "database": "",
         "server": check_server(server),
@@ -162,9 +187,8 @@ def _choose_destination(
 
 
 def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
-    """Remove the hooks and wait until everything is recorded; None if they were not installed.
-
-    Units: wait_s is the longest wait, in seconds.
+    """Remove the hooks and wait up to `wait_s` seconds until everything is recorded; None if they
+    were not installed.
     """
     global _current
     if _current is None or not _current.owned:
@@ -195,27 +219,12 @@ def observe(
     repro: tuple[str, ...] = (),
     repro_inputs_bytes: int = 0,
 ) -> Iterator[Run]:
-    """Record what happens inside a `with` block as a run of its own.
+    """Record a `with` block as a run of its own.
 
-    While another run is recorded (an install(), an outer observe(), `collectors run`), the block joins that run with a
-    warning, and leaving it ends nothing.
+    If another run is being recorded (an install(), an outer observe(), `collectors run`), the block
+    joins that run with a warning, and leaving it ends nothing.
 
-    name: what the run is called; runs of one name are compared over time (default: the script's name).
-    db: the SQLite file to record into, made when it is not there (default: compileboard.db).
-    server: instead of a file, the address of a server to push to (default: COMPILEBOARD_SERVER).
-    token_file: the file with its token (default: COMPILEBOARD_TOKEN_FILE, else COMPILEBOARD_TOKEN is the token).
-    insecure: True sends a token over http:// to another machine.
-    suite: what the run belongs to, for example "nightly".
-    tags: labels to find the run by, for example {"branch": "main"}.
-    keep_source: False keeps no line of the program's source; breaks stay distinct by a hash of their line.
-    capture_env: environment variables to keep, beside TORCH*; secrets are withheld.
-    repro: "crash" keeps the graph that runs when the process dies; "accuracy" compares each graph with eager.
-    repro_inputs_bytes: how many bytes of input values to keep of a graph that fails; 0 keeps none.
-
-    A database or spool that cannot be written is a warning: the program goes on, and what it spooled is recorded later.
-    A server is asked by another process; what it did not take yet waits on this machine.
-
-    Raises: ImportError if there is no torch.
+    Takes the arguments of `install`. Raises ImportError without torch.
     """
     options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
     options |= {"repro": tuple(repro), "repro_inputs_bytes": repro_inputs_bytes}
@@ -233,7 +242,8 @@ def _load_hooks() -> Any:
         import torch._dynamo  # noqa: F401 - loads what the hooks attach to
     except ImportError as error:
         raise ImportError(
-            f"CompileBoard records torch.compile (torch 2.4 or newer); {sys.executable} cannot import it: {error}"
+            f"CompileBoard records torch.compile (torch 2.4 or newer); {sys.executable} cannot "
+            f"import it: {error}"
         ) from error
     from compileboard.collectors.observe import hooks
 
@@ -246,7 +256,10 @@ def _prepare(config: RunConfig) -> tuple[Path, Manifest, bool]:
         _check_destination(config)  # a sidecar could tell nobody
     except Exception as error:
         opened = False
-        _warn(f"CompileBoard does not record this run yet, it waits in its spool: {describe_error(error)}")
+        _warn(
+            "CompileBoard does not record this run yet, it waits in its spool: "
+            f"{describe_error(error)}"
+        )
     argv = [str(argument) for argument in (getattr(sys, "orig_argv", None) or sys.argv)]
     manifest = describe_run(
         config,
@@ -261,10 +274,6 @@ def _prepare(config: RunConfig) -> tuple[Path, Manifest, bool]:
 
 
 def _check_destination(config: RunConfig) -> None:
-    """Open the database, or read the server's token; the server itself is not asked.
-
-    Raises: StoreError, TargetError.
-    """
     if config.server:
         Target.of(config).read_token(os.environ)
         return
@@ -277,7 +286,13 @@ def _check_destination(config: RunConfig) -> None:
 
 def _default_name() -> str:
     script = os.path.basename(sys.argv[0] or "")
-    return "notebook" if "ipykernel" in sys.modules else script if script not in ("", "-", "-c") else "python"
+    return (
+        "notebook"
+        if "ipykernel" in sys.modules
+        else script
+        if script not in ("", "-", "-c")
+        else "python"
+    )
 
 
 def _already_installed(database: str, name: str | None) -> Run:
@@ -291,12 +306,14 @@ def _already_installed(database: str, name: str | None) -> Run:
     )
     by = "" if _current else " by `collectors run`"
     unused = "" if name in (None, run.name) else f", and the name {name!r} is not used"
-    _warn(f"CompileBoard is already installed in this process{by}; it goes on recording run {run.id}{unused}")
+    _warn(
+        f"CompileBoard is already installed in this process{by}; it goes on recording run "
+        f"{run.id}{unused}"
+    )
     return run
 
 
 def _warn(text: str) -> None:
-    """Warn at the line of the user's that called us, through however many functions and `with` blocks."""
     ours = (__file__, contextlib.__file__)
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename in ours:
@@ -316,14 +333,14 @@ def _warn_if_late() -> None:
 def _end_at_exit(run: Run, pid: int) -> None:
     if os.getpid() != pid:  # a forked child runs the parent's exit functions too
         return
-    # An exception ended the program; at a prompt or in a notebook it would only have ended what was typed.
+    # An exception ended the program; at a prompt or in a notebook it would only have ended what was
+    # typed.
     raised = getattr(sys, "last_value", None) is not None
     prompt = hasattr(sys, "ps1") or sys.flags.interactive or "IPython" in sys.modules
     _end(run, "failed" if raised and not prompt else "finished")
 
 
 def _end(run: Run, state: str) -> None:
-    """Write into the spool's manifest that the run is over; the sidecar records it."""
     from compileboard.collectors.spool.manifest import read_manifest
 
     try:

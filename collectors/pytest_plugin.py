@@ -1,4 +1,4 @@
-"""A pytest plugin: let a project's own tests say how often its functions may break the graph and be compiled again.
+"""A pytest plugin that limits graph breaks and recompiles in a project's own tests.
 
 def test_model(compileboard):
     with compileboard.observe():
@@ -6,7 +6,8 @@ def test_model(compileboard):
     compileboard.assert_no_new_graph_breaks()
     compileboard.assert_max_recompiles(1)
 
-Known graph breaks are kept in `graph_breaks.json` beside the test; `pytest --compileboard-update` writes it.
+Known graph breaks are kept in `graph_breaks.json` beside the test; `pytest
+--compileboard-update` writes it.
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ _MOST_FRAMES = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the one option."""
     group = parser.getgroup("compileboard", "torch.compile, by CompileBoard")
     group.addoption(
-        UPDATE, action="store_true", help=f"keep the graph breaks that tests see as known ones, in {FILE_NAME}"
+        UPDATE,
+        action="store_true",
+        help=f"keep the graph breaks that tests see as known ones, in {FILE_NAME}",
     )
 
 
 @pytest.fixture
 def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
-    """Watch graph breaks and recompiles of torch.compile in a test, and assert how many there may be."""
+    """Watch graph breaks and recompiles of torch.compile in a test, and assert how many there may
+    be.
+    """
     test = request.node
     return CompileBoard(
         test.nodeid,
@@ -56,7 +60,9 @@ class CompileBoard:
 
     def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update
-        self._blocks: list[BlockRecord] = []  # the outermost: what a block inside sees, they see too
+        self._blocks: list[
+            BlockRecord
+        ] = []  # the outermost: what a block inside sees, they see too
         self._depth = 0
         self._breaks_by_baseline: dict[
             Path, dict[str, GraphBroke]
@@ -64,17 +70,18 @@ class CompileBoard:
 
     @contextmanager
     def observe(self, *, reset: bool = True) -> Iterator[BlockRecord]:
-        """Watch the block; the assertions are about all blocks of the test, open ones until now.
+        """Observe the block; assertions cover all blocks of the test, including open ones so far.
 
-        With `reset`, dynamo first forgets what it compiled, so that a test does not depend on those before it. The
-        test fails where torch cannot be imported.
+        `reset` clears Dynamo's cache first, so that tests do not depend on each other. The test
+        fails if torch cannot be imported.
         """
         __tracebackhide__ = True
         try:
             import torch  # noqa: F401  to say so in one line where it is missing
         except ImportError as error:
             pytest.fail(
-                f"compileboard: {error}; the model's torch is what is observed: install it into this Python "
+                f"compileboard: {error}; the model's torch is what is observed: install it "
+                "into this Python "
                 "(`pip install torch`), or skip the test with `pytest.importorskip('torch')`",
                 pytrace=False,
             )
@@ -96,20 +103,26 @@ class CompileBoard:
         baseline: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Fail if there was a graph break that the baseline file does not have; return what the function gives.
+        """Fail if a graph break is not in the baseline file; return the function's result.
 
-        With a function it is called and its call alone counts; without, all that the test has observed. A relative
-        `baseline` lies beside the test. `--compileboard-update` writes what was seen instead of failing.
+        With a function, only its call counts, otherwise everything observed in the test. A relative
+        `baseline` is relative to the test. `--compileboard-update` writes the file instead of
+        failing.
         """
         __tracebackhide__ = True
         result, blocks = self._call(function, args, kwargs)
-        from compileboard.collectors.contract.verdicts import compare_counts  # here: most test runs never ask
+        from compileboard.collectors.contract.verdicts import (
+            compare_counts,
+        )  # here: most test runs never ask
 
         observed = {
-            graph_break.fingerprint: graph_break for seen in blocks for graph_break in seen.distinct_graph_breaks
+            graph_break.fingerprint: graph_break
+            for seen in blocks
+            for graph_break in seen.distinct_graph_breaks
         }
         path = self._baseline if baseline is None else self._baseline.parent / baseline
-        # The file beside the test knows it by file and name; another may be shared by tests of several folders.
+        # The file beside the test knows it by file and name; another may be shared by tests of
+        # several folders.
         key = _shorten(self._test) if baseline is None else self._test
         if self._update:
             written = self._breaks_by_baseline.setdefault(
@@ -120,7 +133,11 @@ class CompileBoard:
             return result
         known = {str(entry.get("fingerprint")): 1 for entry in _load(path).get(key, [])}
         words = compare_counts(known, dict.fromkeys(observed, 1))
-        new = [graph_break for fingerprint, graph_break in observed.items() if words[fingerprint] == "new"]
+        new = [
+            graph_break
+            for fingerprint, graph_break in observed.items()
+            if words[fingerprint] == "new"
+        ]
         if new:
             pytest.fail(_format_breaks(new, len(observed) - len(new), path, key), pytrace=False)
         return result
@@ -128,9 +145,9 @@ class CompileBoard:
     def assert_max_recompiles(
         self, most: int, function: Callable[..., Any] | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Fail if functions were compiled again more often than that; return what the function gives.
+        """Fail if there were more than `most` recompiles; return the function's result.
 
-        With a function it is called and its call alone counts; without, all that the test has observed.
+        With a function, only its call counts, otherwise everything observed in the test.
         """
         __tracebackhide__ = True
         result, blocks = self._call(function, args, kwargs)
@@ -142,7 +159,6 @@ class CompileBoard:
     def _call(
         self, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, list[BlockRecord]]:
-        """Return what the function gives and what was seen of it; without one, None and the test's blocks."""
         __tracebackhide__ = True
         result, blocks = None, self._blocks
         if function is not None:
@@ -151,7 +167,8 @@ class CompileBoard:
             blocks = [seen]
         if not blocks:
             pytest.fail(
-                "compileboard: nothing was observed; run the model inside `with compileboard.observe():`, or give the "
+                "compileboard: nothing was observed; run the model inside `with "
+                "compileboard.observe():`, or give the "
                 "assertion the function and its arguments",
                 pytrace=False,
             )
@@ -159,12 +176,14 @@ class CompileBoard:
             block.catch_up()
         losses = {reason: count for block in blocks for reason, count in block.losses.items()}
         if losses:
-            pytest.fail(f"compileboard: the hooks lost records, so there is no result: {losses}", pytrace=False)
+            pytest.fail(
+                f"compileboard: the hooks lost records, so there is no result: {losses}",
+                pytrace=False,
+            )
         return result, blocks
 
 
 def _shorten(test: str) -> str:
-    """Leave out the folder of a test's id; a parameter may have slashes of its own."""
     path, colons, name = test.partition("::")
     return path.rpartition("/")[2] + colons + name
 
@@ -178,9 +197,15 @@ def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         pytest.fail(f"compileboard: cannot read {path}: {error}; {what_to_do}", pytrace=False)
-    if not isinstance(breaks_by_test, dict) or not all(_is_entry(entries) for entries in breaks_by_test.values()):
+    if not isinstance(breaks_by_test, dict) or not all(
+        _is_entry(entries) for entries in breaks_by_test.values()
+    ):
         pytest.fail(
-            f"compileboard: {path} is not a table of tests with lists of graph breaks; {what_to_do}", pytrace=False
+            (
+                f"compileboard: {path} is not a table of tests with lists of graph breaks; "
+                f"{what_to_do}"
+            ),
+            pytrace=False,
         )
     return breaks_by_test
 
@@ -190,7 +215,6 @@ def _is_entry(value: object) -> bool:
 
 
 def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
-    """Write a test's graph breaks to the file. Workers of xdist write one after the other, by a lock on the folder."""
     import fcntl  # here, so that a Python without it can load the plugin
 
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
@@ -220,7 +244,11 @@ def _update(path: Path, key: str, breaks: list[GraphBroke]) -> None:
 
 
 def _where(graph_break: GraphBroke, *, line: bool = True) -> str:
-    location = f"{graph_break.file}:{graph_break.line}" if line and graph_break.line else graph_break.file or "unknown"
+    location = (
+        f"{graph_break.file}:{graph_break.line}"
+        if line and graph_break.line
+        else graph_break.file or "unknown"
+    )
     return f"{location} in {graph_break.function}" if graph_break.function else location
 
 
@@ -239,17 +267,27 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
         lines += [f"   hint: {' '.join(hint.split())}" for hint in graph_break.hints]
     lines += [
         "",
-        f"Take the break out of the code, or keep it as known: pytest {UPDATE} writes it to {path} under",
+        (
+            f"Take the break out of the code, or keep it as known: pytest {UPDATE} writes it to "
+            f"{path} under"
+        ),
         f"{key!r}.",
     ]
     return "\n".join(lines)
 
 
 def _own(stack: list[Frame]) -> list[Frame]:
-    """Leave out the frames of pytest, all that called it, and those of this plugin."""
-    outer = [n for n, frame in enumerate(stack, 1) if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))]
+    outer = [
+        n
+        for n, frame in enumerate(stack, 1)
+        if str(frame.get("file")).startswith(("_pytest/", "pluggy/"))
+    ]
     own = stack[max(outer, default=0) :]
-    return [frame for frame in own if os.path.basename(str(frame.get("file"))) != os.path.basename(__file__)]
+    return [
+        frame
+        for frame in own
+        if os.path.basename(str(frame.get("file"))) != os.path.basename(__file__)
+    ]
 
 
 def _frame(frame: Frame) -> str:
@@ -258,22 +296,41 @@ def _frame(frame: Frame) -> str:
 
 
 def _list_resumed(blocks: list[BlockRecord]) -> set[str | None]:
-    """Return the ids of the compiles of code after a graph break: names in it are not the user's."""
-    return {started.compile_id for seen in blocks for started in seen.compiles if started.resumed_at is not None}
+    return {
+        started.compile_id
+        for seen in blocks
+        for started in seen.compiles
+        if started.resumed_at is not None
+    }
 
 
 def _format_recompiles(recompiles: list[Recompiled], most: int, resumed: set[str | None]) -> str:
-    from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes  # here: most test runs never ask
+    from compileboard.collectors.fixes.recompile_fixes import (
+        describe_guard_fixes,
+    )  # here: most test runs never ask
 
-    lines = [f"{len(recompiles)} recompile{'' if len(recompiles) == 1 else 's'}, at most {most} expected"]
+    lines = [
+        f"{len(recompiles)} recompile{'' if len(recompiles) == 1 else 's'}, at most {most} expected"
+    ]
     for number, recompile in enumerate(recompiles, 1):
         guard = recompile.guards[0] if recompile.guards else None
-        reason = " ".join((guard.reason if guard else recompile.text).split()) or "torch gave no reason"
-        lines += ["", f"{number}. compile {recompile.compile_id}, because {recompile.recompiled_from} failed: {reason}"]
+        reason = (
+            " ".join((guard.reason if guard else recompile.text).split()) or "torch gave no reason"
+        )
+        lines += [
+            "",
+            (
+                f"{number}. compile {recompile.compile_id}, because {recompile.recompiled_from} "
+                f"failed: {reason}"
+            ),
+        ]
         if guard is None:
             continue
         if guard.file or guard.source_line:
-            lines.append(f"   at {guard.file}:{guard.line}" + (f": {guard.source_line}" if guard.source_line else ""))
+            lines.append(
+                f"   at {guard.file}:{guard.line}"
+                + (f": {guard.source_line}" if guard.source_line else "")
+            )
         suggestion = guard.suggestion
         if recompile.compile_id in resumed:
             suggestion = describe_guard_fixes(guard, file=guard.file, after_break=True)

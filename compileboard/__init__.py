@@ -1,10 +1,8 @@
 """Record what torch.compile does in this process, and read what was recorded.
 
-import compileboard
-with compileboard.observe(name="my model") as run:
+import compileboard with compileboard.observe(name="my model") as run:
     ...
-run            # a notebook shows the run's summary
-board = compileboard.open("compileboard.db")
+run            # a notebook shows the run's summary board = compileboard.open("compileboard.db")
 board.runs()   # a pandas frame
 """
 
@@ -31,15 +29,20 @@ _HOMES = {"bench": "bench", "stack_room": "stack_room"}
 
 
 def open(path: str | os.PathLike[str] = "compileboard.db") -> Board:
-    """Open a database for reading: its tables as pandas frames, its charts as plotly figures.
+    """Open a database for reading: tables as pandas frames, charts as plotly figures.
 
-    Raises: StoreError if it cannot be used: the sentence says what to do. ImportError without the extra `server`.
+    Raises StoreError; ImportError without the extra `server`.
     """
     from importlib.util import find_spec
 
-    missing = [name for name in ("pandas", "plotly", "flask", "numpy", "orjson") if find_spec(name) is None]
+    missing = [
+        name for name in ("pandas", "plotly", "flask", "numpy", "orjson") if find_spec(name) is None
+    ]
     if missing:
-        raise ImportError(f"{missing[0]} is not installed; pip install 'compileboard[server]', which reads databases")
+        raise ImportError(
+            f"{missing[0]} is not installed; pip install 'compileboard[server]', which reads "
+            "databases"
+        )
     from compileboard.app.notebook.board import Board
 
     return Board(path)
@@ -52,6 +55,8 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     # Lazy: an observed process loads only what it needs.
     if name not in __all__:
-        raise AttributeError(f"module 'compileboard' has no attribute {name!r}; it has {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'compileboard' has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
     module = import_module(f"compileboard.collectors.{_HOMES.get(name, 'api')}")
     return module if name == "bench" else getattr(module, name)

@@ -1,4 +1,4 @@
-"""What both command lines are built from: click's commands, loaded when they are called, with help in groups."""
+"""Click classes of both command lines: lazily loaded commands, help in groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ try:
     import click
 except ModuleNotFoundError:
     raise SystemExit(
-        "compileboard: click is not installed; pip install 'compileboard[collector]', or 'compileboard[server]'"
+        "compileboard: click is not installed; pip install 'compileboard[collector]', or "
+        "'compileboard[server]'"
     ) from None
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -22,32 +23,26 @@ DATABASE = "compileboard.database"  # in a context's `meta`
 
 
 class Option(click.Option):
-    """An option with the group that its help stands in; options with one `exclusive` word exclude each other."""
-
-    def __init__(self, *words: Any, group: str = "Options", exclusive: str | None = None, **rest: Any) -> None:
+    def __init__(
+        self, *words: Any, group: str = "Options", exclusive: str | None = None, **rest: Any
+    ) -> None:
         super().__init__(*words, **rest)
         self.group = group
         self.exclusive = exclusive
 
 
 class Choice(click.Choice[str]):
-    """One of several words."""
-
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        """Return what came and what was expected."""
         return f"invalid choice: {value!r} (choose from {', '.join(map(str, self.choices))})"
 
 
 class Value(click.ParamType[Any]):
-    """A value that a function reads from the text, or refuses with a ValueError."""
-
     name = "value"
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a text; a default stays as it is."""
         try:
             return self.read(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -55,10 +50,9 @@ class Value(click.ParamType[Any]):
 
 
 class Command(click.Command):
-    """A command whose examples stay as they are written, with `%(prog)s` for its name."""
+    """A command whose examples are shown verbatim, with `%(prog)s` for its name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; refuse two options that exclude each other."""
         try:
             self._check_exclusive(ctx, args)
             return super().parse_args(ctx, args)
@@ -73,15 +67,15 @@ class Command(click.Command):
                 if isinstance(param, Option) and param.exclusive:
                     other = given.setdefault(param.exclusive, param)
                     if other is not param:
-                        ctx.fail(f"argument {param.opts[0]}: not allowed with argument {other.opts[0]}")
+                        ctx.fail(
+                            f"argument {param.opts[0]}: not allowed with argument {other.opts[0]}"
+                        )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; what explains an error is told its database."""
         ctx.meta[DATABASE] = ctx.params.get("db")
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, a section each group."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
@@ -92,23 +86,19 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples line by line."""
         if self.epilog:
             formatter.write("\n" + self.epilog % {"prog": ctx.command_path})
 
 
 class Entry(NamedTuple):
-    """Where a command is defined, `module:name`, and its help in one line."""
-
     target: str
     help: str
 
 
 class Group(Command, click.Group):
-    """Several commands; those of `entries` are imported when they are called.
+    """Commands that are imported when called.
 
-    `explain` prints what an error means, given the error and the command's database; it returns False for an error that
-    is none of ours.
+    `explain` prints an error, given the command's database; it returns False for unknown errors.
     """
 
     command_class = Command
@@ -125,11 +115,9 @@ class Group(Command, click.Group):
         self.explain = explain
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they were declared."""
         return [*self.entries, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; its module is imported now."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return self.commands.get(cmd_name)
@@ -140,14 +128,12 @@ class Group(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was called, or say which there are."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"invalid choice: {args[0]!r} (choose from {', '.join(names)})")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call a command."""
         try:
             code = click.Group.invoke(self, ctx)
             if sys.stdout is not None:
@@ -158,7 +144,8 @@ class Group(Command, click.Group):
         except KeyboardInterrupt:
             return INTERRUPTED
         except BrokenPipeError:
-            # The reader has what it wanted. Python flushes stdout once more at exit, which must not fail again.
+            # The reader has what it wanted. Python flushes stdout once more at exit, which must not
+            # fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return UNREAD
         except Exception as error:
@@ -167,28 +154,34 @@ class Group(Command, click.Group):
             return REFUSED
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, and a line for each command."""
         super().format_options(ctx, formatter)
         with formatter.section("Commands"):
             formatter.write_dl(self._list_help(), col_spacing=3)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Complete a command's name or an option; no command is imported."""
+        """Complete command names and options without importing commands."""
         from click.shell_completion import CompletionItem
 
-        names = [CompletionItem(name, help=text) for name, text in self._list_help() if name.startswith(incomplete)]
+        names = [
+            CompletionItem(name, help=text)
+            for name, text in self._list_help()
+            if name.startswith(incomplete)
+        ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _list_help(self) -> list[tuple[str, str]]:
         entries = [(name, entry.help) for name, entry in self.entries.items()]
-        return entries + [(name, command.get_short_help_str(1000)) for name, command in self.commands.items()]
+        return entries + [
+            (name, command.get_short_help_str(1000)) for name, command in self.commands.items()
+        ]
 
 
 def run_group(group: click.Command, words: Sequence[str] | None, program: str) -> int:
-    """Run the command that the words name; return its exit code. A shell completes by the group's own name."""
     variable = f"_{group.name}_COMPLETE".replace("-", "_").upper()
     try:
-        return group.main(words, prog_name=program, complete_var=variable, standalone_mode=False) or 0
+        return (
+            group.main(words, prog_name=program, complete_var=variable, standalone_mode=False) or 0
+        )
     except click.ClickException as error:
         if sys.stderr is not None:  # click would take stdout
             error.show()

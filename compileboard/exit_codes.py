@@ -1,4 +1,4 @@
-"""Exit codes of both command lines; docs/exit-codes.md is their table."""
+"""Exit codes of both command lines, see docs/exit-codes.md."""
 
 DONE = 0
 FAILED = 1  # it was done, and the answer is no, or a part of it failed

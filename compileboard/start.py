@@ -1,4 +1,4 @@
-"""Start processes of our own by path: they find this copy of the package, whatever else is on sys.path."""
+"""Start our own processes by path, so that they find this copy of the package."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ getattr(importlib.import_module(module), function)(*sys.argv[1:])"""
 
 
 def own_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module or package of ours as a program: `compileboard.collectors`."""
+    """Return the command that runs one of our modules: `compileboard.collectors`."""
     return [sys.executable, os.path.join(PACKAGE, "start.py"), module, *arguments]
 
 
 def shared_command(function: str, *arguments: str) -> list[str]:
-    """Return the command that calls a function of ours, named `module:function`, beside the user's code."""
-    return [sys.executable, "-c", SHARED, os.path.join(PACKAGE, "__init__.py"), function, *arguments]
+    """Return the command that calls `module:function` of ours beside the user's code."""
+    return [
+        sys.executable,
+        "-c",
+        SHARED,
+        os.path.join(PACKAGE, "__init__.py"),
+        function,
+        *arguments,
+    ]
 
 
 def _main() -> None:

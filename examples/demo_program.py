@@ -1,4 +1,5 @@
-"""The demo's program: a small model trained and served under torch.compile, with what usually goes wrong in it.
+"""The demo's program: a small model trained and served under torch.compile, with what usually goes
+wrong in it.
 
 Run by `make demo` under the collector; on CUDA where torch sees a GPU, else on the CPU.
 """
@@ -16,7 +17,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def choose_backend() -> str:
-    """Return inductor where it can build code: on a GPU, or with a C++ compiler and Python's headers."""
+    """Return inductor where it can build code: on a GPU, or with a C++ compiler and Python's
+    headers.
+    """
     compiler = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
     headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return "inductor" if DEVICE == "cuda" or (compiler and headers) else "aot_eager"
@@ -79,7 +82,8 @@ def serve() -> None:
     with torch.no_grad():
         for batch in (4, 8, 3):
             chatty(torch.randn(batch, 64, device=DEVICE))
-    # aot_eager: dynamo and AOTAutograd as always, without a C++ compiler's time for each of a dozen recompiles.
+    # aot_eager: dynamo and AOTAutograd as always, without a C++ compiler's time for each of a dozen
+    # recompiles.
     scaled = torch.compile(scale, backend="aot_eager")
     for factor in range(1, 6):
         scaled(torch.randn(4, device=DEVICE), factor, "sin")

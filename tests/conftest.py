@@ -25,15 +25,19 @@ from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_o
 LEAST_ROOM_BYTES = 2 << 30
 TESTS = Path(__file__).parent
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
-# Tests start hundreds of processes of ours: each would compile the package anew where an image forbids bytecode.
+# Tests start hundreds of processes of ours: each would compile the package anew where an image
+# forbids bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A property holds however busy the machine is; a fixture that examples share is one that they may share.
+# A property holds however busy the machine is; a fixture that examples share is one that they may
+# share.
 ALLOWED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("unhurried", deadline=None, suppress_health_check=ALLOWED)
 settings.load_profile("unhurried")
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: programs would inherit it
+if (
+    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+):  # started in the background: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _migrate = migrations.migrate_connection
@@ -50,8 +54,13 @@ def _migrated() -> sqlite3.Connection:
 
 
 def _copy_or_migrate(connection: sqlite3.Connection) -> int:
-    """Migrate; a database without a table becomes a copy of one that this process migrated: 60 ms less each time."""
-    if connection.in_transaction or connection.execute("select count(*) from sqlite_schema").fetchone()[0]:
+    """Migrate; a database without a table becomes a copy of one that this process migrated: 60 ms
+    less each time.
+    """
+    if (
+        connection.in_transaction
+        or connection.execute("select count(*) from sqlite_schema").fetchone()[0]
+    ):
         return _migrate(connection)
     _migrated().backup(connection)
     checkpoint(connection)
@@ -64,11 +73,15 @@ migrations.migrate_connection = _copy_or_migrate  # before any module takes it b
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix the folders' files, each spread over the run: browsers mostly wait, compilers compute. Units come last."""
+    """Mix the folders' files, each spread over the run: browsers mostly wait, compilers compute.
+    Units come last.
+    """
     files: dict[str, dict[Path, None]] = {}
     for item in items:
         files.setdefault(_folder(item), {})[item.path] = None
-    places = {path: (n + 0.5) / len(paths) for paths in files.values() for n, path in enumerate(paths)}
+    places = {
+        path: (n + 0.5) / len(paths) for paths in files.values() for n, path in enumerate(paths)
+    }
     items.sort(key=lambda item: (_folder(item) == "unit", places[item.path]))
 
 
@@ -83,12 +96,20 @@ def workplace(tmp_path: Path) -> Workplace:
 
 
 @pytest.fixture
-def migrate_to_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Return a function that adds a step to the schema, as the next release would, in this process."""
+def migrate_to_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], None]]:
+    """Return a function that adds a step to the schema, as the next release would, in this
+    process.
+    """
 
     def add_step(script: str) -> None:
         folder = tmp_path / "next_schema"
-        shutil.copytree(migrations.FOLDER, folder, ignore=lambda _path, names: {n for n in names if n[-4:] != ".sql"})
+        shutil.copytree(
+            migrations.FOLDER,
+            folder,
+            ignore=lambda _path, names: {n for n in names if n[-4:] != ".sql"},
+        )
         (folder / "next.sql").write_text(script)
         monkeypatch.setattr(migrations, "FOLDER", folder)
         monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, "next"))
@@ -105,13 +126,16 @@ def migrate_to_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Name the folder of ClickHouse in this process: it opens one and no other until it ends.
 
-    It waits for the disk after every insert. In memory, where there is room, that is half of the processor's time.
+    It waits for the disk after every insert. In memory, where there is room, that is half of the
+    processor's time.
     """
     memory = Path("/dev/shm")
     if not memory.is_dir() or shutil.disk_usage(memory).free < LEAST_ROOM_BYTES:
         yield tmp_path_factory.mktemp("chdb")
         return
-    with TemporaryDirectory(prefix="compileboard-chdb-", dir=memory, ignore_cleanup_errors=True) as folder:
+    with TemporaryDirectory(
+        prefix="compileboard-chdb-", dir=memory, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 

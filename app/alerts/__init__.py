@@ -1,1 +1,1 @@
-"""Alerts: send alerts, when they open and when they recover."""
+"""Alerts: messages sent when an incident opens or recovers."""

@@ -1,8 +1,4 @@
-"""When alerts may be sent: quiet hours and days, and the hours of a digest, in the time of a place.
-
-Pure functions of a time; the wall clock of the place decides, so that quiet hours stay where people live when the
-clocks change.
-"""
+"""Quiet hours, quiet days and digest times, in the local time of a time zone."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
 
 @dataclass(frozen=True)
 class Quiet:
-    """When nothing is sent: from one minute of the day to another, over midnight where that is earlier.
+    """The minutes of the day in which nothing is sent; a range may pass midnight.
 
-    Units: minutes since midnight; the same twice is no hours at all. Days are 0 for Monday.
+    Units: minutes since midnight; two equal minutes are no hours at all. Days: 0 is Monday.
     """
 
     from_minute: int = 0
@@ -34,14 +30,12 @@ NEVER_QUIET = Quiet()
 
 @dataclass(frozen=True)
 class Digest:
-    """When a digest goes out; `weekday` is None for every day."""
-
     minute: int
     weekday: int | None = None
 
 
 def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
-    """Read hours as 22:00-07:00, '' for none; None if they are not such."""
+    """Parse `22:00-07:00`, '' for no quiet hours; return None for anything else."""
     if not text:
         return Quiet(days=days)
     parsed = _SPAN.fullmatch(text)
@@ -52,15 +46,16 @@ def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
 
 
 def parse_digest(text: str) -> Digest | None:
-    """Read when a digest goes out, as "daily 08:00" or "weekly mon 08:00"; None if it is not such."""
+    """Parse `daily 08:00` or `weekly mon 08:00`; return None for anything else."""
     parsed = _DIGEST.fullmatch(text)
     if parsed is None:
         return None
-    return Digest(int(parsed[3]) * 60 + int(parsed[4]), DAYS.index(parsed[1]) if parsed[1] else None)
+    return Digest(
+        int(parsed[3]) * 60 + int(parsed[4]), DAYS.index(parsed[1]) if parsed[1] else None
+    )
 
 
 def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
-    """Return True if nothing may be sent now."""
     here = _localize(now_us, zone)
     if here.weekday() in quiet.days:
         return True
@@ -71,23 +66,25 @@ def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
 
 
 def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
-    """Return when something may be sent next: now, or the end of the quiet period."""
     if not is_quiet(quiet, zone, now_us):
         return now_us
     here = _localize(now_us, zone).date()
     ends = (
-        _find_moment(here + timedelta(days=day), minute, zone) for day in range(9) for minute in (0, quiet.to_minute)
+        _find_moment(here + timedelta(days=day), minute, zone)
+        for day in range(9)
+        for minute in (0, quiet.to_minute)
     )
-    return min((end_us for end_us in ends if end_us > now_us and not is_quiet(quiet, zone, end_us)), default=now_us)
+    return min(
+        (end_us for end_us in ends if end_us > now_us and not is_quiet(quiet, zone, end_us)),
+        default=now_us,
+    )
 
 
 def find_digest_before(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
-    """Return when the newest digest was due, now at the latest."""
     return max(due_us for due_us in _list_digests(digest, zone, now_us) if due_us <= now_us)
 
 
 def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
-    """Return when the next digest is due."""
     return min(due_us for due_us in _list_digests(digest, zone, now_us) if due_us > now_us)
 
 
@@ -99,9 +96,8 @@ def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
 
 
 def _find_moment(day: date, minute: int, zone: ZoneInfo) -> int:
-    """Return the time at which a wall clock shows this, the first where it shows it twice.
-
-    An hour that is left out comes an hour later, as `zoneinfo` has it.
+    """Return the time at which the local clock shows `minute`: the first where it occurs twice, an
+    hour later where it is skipped.
     """
     here = datetime.combine(day, time(minute // 60, minute % 60), zone)
     return round(here.timestamp()) * 1_000_000

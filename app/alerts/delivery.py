@@ -1,4 +1,4 @@
-"""Send due alerts through their channels. The one place that reads the environment's secrets."""
+"""Send due alerts through their channels. Only this module reads secrets from the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, p
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
 from compileboard.app.analysis.incidents.incident import make_incident
 from compileboard.app.format import format_plural
-from compileboard.app.queries.dashboard.alerts import Delivery, get_rule_start, list_new_keys, list_waiting
+from compileboard.app.queries.dashboard.alerts import (
+    Delivery,
+    get_rule_start,
+    list_new_keys,
+    list_waiting,
+)
 from compileboard.app.queries.dashboard.incidents import get_stored_incident
 from compileboard.app.queries.dashboard.series_changes import list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
@@ -32,16 +37,19 @@ from compileboard.collectors.store.dashboard.deliveries import (
 )
 
 
-def send_message(make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]) -> str:
-    """Make and send a message; return what of it was refused, '' for nothing.
+def send_message(
+    make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]
+) -> str:
+    """Build and send a message; return which recipients were refused, '' for none.
 
-    Raises: DeliveryFailed if it surely did not arrive, DeliveryUnknown if it may have; nothing else, or a claim
-    would stay for ever.
+    Raises DeliveryFailed if it did not arrive, DeliveryUnknown if it may have, and nothing else.
     """
     try:
         send = _prepare(make(), channel, base_url, environ)
     except Exception as error:  # nothing was sent yet, whatever it is
-        raise DeliveryFailed(f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}") from error
+        raise DeliveryFailed(
+            f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}"
+        ) from error
     try:
         return send() or ""
     except (DeliveryFailed, DeliveryUnknown):
@@ -67,7 +75,8 @@ def _prepare(
 MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
 FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
-# A rule that is changed to fit more does not send all of the past: only what was noticed about its last pass or since.
+# A rule that is changed to fit more does not send all of the past: only what was noticed about its
+# last pass or since.
 LOOK_AGAIN_US = DAY_US
 MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
 ATTEMPTS = 5
@@ -80,8 +89,6 @@ MOST_INCIDENTS = 500  # of one message
 
 @dataclass
 class SendReport:
-    """What one pass did, counted in messages; `problems` are sentences on what went wrong."""
-
     sent_count: int = 0
     retried_count: int = 0
     failed_count: int = 0
@@ -92,12 +99,14 @@ class SendReport:
 
 
 def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: int) -> SendReport:
-    """Send what the rules of a file have due.
+    """Send every delivery that is due under a file of rules.
 
-    Raises: RulesError if the file cannot be used; StoreError or sqlite3.Error if the database cannot.
+    Raises RulesError for an unusable file, StoreError or sqlite3.Error for the database.
     """
     rules = load_rules(rules_path)
-    open_reader(db_path).close()  # refuses a database that is missing or older before open_writer could make one
+    open_reader(
+        db_path
+    ).close()  # refuses a database that is missing or older before open_writer could make one
     report = SendReport()
     with closing(open_writer(os.fspath(db_path))) as connection:
         lost = abandon_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
@@ -107,63 +116,91 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
         for rule in rules.rules:
             _queue(connection, rule, now_us, report)
             for name in rule.channels:
-                _send_channel(connection, rules, rule, rules.channels[name], environ, now_us, report)
+                _send_channel(
+                    connection, rules, rule, rules.channels[name], environ, now_us, report
+                )
         if connection.total_changes:
             checkpoint(connection)
     return report
 
 
-def list_matching(reader: sqlite3.Connection, rule: AlertRule, channel: str, now_us: int) -> list[IncidentEvent]:
-    """List what a rule would queue for a channel now."""
+def list_matching(
+    reader: sqlite3.Connection, rule: AlertRule, channel: str, now_us: int
+) -> list[IncidentEvent]:
     start = get_rule_start(reader, rule.name)
-    since_us, noticed_us = (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
+    since_us, noticed_us = (
+        (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
+    )
     keys = list_new_keys(reader, rule.name, channel, since_us, noticed_us)
     events = filter(None, (load_event(reader, key) for key in keys))
     return [event for event in events if matches(rule, event.incident.direction, event.changes)]
 
 
 def load_event(reader: sqlite3.Connection, key: AlertKey) -> IncidentEvent | None:
-    """Load what an alert tells of; None where the incident is gone."""
     stored = get_stored_incident(reader, key.incident_id)
     if stored is None:
         return None
-    changes = [change for change in list_changes_of(reader, [stored.id]) if change.state != "withdrawn"]
+    changes = [
+        change for change in list_changes_of(reader, [stored.id]) if change.state != "withdrawn"
+    ]
     return IncidentEvent(key, make_incident(stored), changes)
 
 
 def find_since(rule: AlertRule, now_us: int) -> int:
-    """Return from when on incidents are the business of a rule that runs for the first time."""
     return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
 
 
 def preview(
     reader: sqlite3.Connection, rule: AlertRule, now_us: int
 ) -> Iterator[tuple[str, list[IncidentEvent], bool]]:
-    """Yield of each channel what waits or would be queued, and whether it would go out now; nothing is kept."""
+    """Yield, for each channel, the waiting and new events and whether they would be sent now;
+    writes nothing.
+    """
     for channel in rule.channels:
         new = [
-            (Delivery.fresh(rule.name, channel, event.key, event.incident.noticed_us or now_us, now_us), event)
+            (
+                Delivery.fresh(
+                    rule.name, channel, event.key, event.incident.noticed_us or now_us, now_us
+                ),
+                event,
+            )
             for event in list_matching(reader, rule, channel, now_us)
         ]
         waiting = [
-            (delivery, load_event(reader, delivery.key)) for delivery in list_waiting(reader, rule.name, channel)
+            (delivery, load_event(reader, delivery.key))
+            for delivery in list_waiting(reader, rule.name, channel)
         ]
-        held = {delivery.key: event for delivery, event in [*waiting, *new] if event is not None and event.is_current}
-        due = {delivery.key for delivery in list_due(rule, [delivery for delivery, _event in [*waiting, *new]], now_us)}
+        held = {
+            delivery.key: event
+            for delivery, event in [*waiting, *new]
+            if event is not None and event.is_current
+        }
+        due = {
+            delivery.key
+            for delivery in list_due(
+                rule, [delivery for delivery, _event in [*waiting, *new]], now_us
+            )
+        }
         yield channel, [event for key, event in held.items() if key in due], True
         yield channel, [event for key, event in held.items() if key not in due], False
 
 
-def _queue(connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport) -> None:
+def _queue(
+    connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport
+) -> None:
     start = get_rule_start(connection, rule.name)
     if start is None:
         start_rule(connection, rule.name, find_since(rule, now_us), now_us)
         since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
-        report.notes.append(f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}")
+        report.notes.append(
+            f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}"
+        )
     for channel in rule.channels:
         matching = list_matching(connection, rule, channel, now_us)
         if matching:
-            queue_deliveries(connection, rule.name, channel, [event.key for event in matching], now_us)
+            queue_deliveries(
+                connection, rule.name, channel, [event.key for event in matching], now_us
+            )
     if start is None or now_us - start.seen_us > MARK_EVERY_US:
         mark_rule_seen(connection, rule.name, now_us)
 
@@ -182,7 +219,8 @@ def _send_channel(
     unset = channel.describe_unset(environ)
     if due and unset:
         report.problems.append(
-            f"rule {rule.name}, channel {channel.name}: {unset}; {format_plural(len(due), 'incident')} wait"
+            f"rule {rule.name}, channel {channel.name}: {unset}; "
+            f"{format_plural(len(due), 'incident')} wait"
         )
         due = []
     for claim_id, members in _group_messages(rule, channel, due):
@@ -191,9 +229,12 @@ def _send_channel(
 
 
 def _drop_settled(
-    connection: sqlite3.Connection, rule: AlertRule, channel: Channel, due: list[Delivery], now_us: int
+    connection: sqlite3.Connection,
+    rule: AlertRule,
+    channel: Channel,
+    due: list[Delivery],
+    now_us: int,
 ) -> list[tuple[Delivery, IncidentEvent]]:
-    """Leave out what somebody has dealt with, or detection has withdrawn, while it waited."""
     sendable: list[tuple[Delivery, IncidentEvent]] = []
     for delivery in due:
         event = load_event(connection, delivery.key)
@@ -201,17 +242,24 @@ def _drop_settled(
             sendable.append((delivery, event))
             continue
         incident = None if event is None else event.incident
-        why = "gone" if incident is None else incident.status if incident.status != "open" else incident.state
-        drop_delivery(connection, rule.name, channel.name, delivery.key, f"{why} before it was due", now_us)
+        why = (
+            "gone"
+            if incident is None
+            else incident.status
+            if incident.status != "open"
+            else incident.state
+        )
+        drop_delivery(
+            connection, rule.name, channel.name, delivery.key, f"{why} before it was due", now_us
+        )
     return sendable
 
 
 def _group_messages(
     rule: AlertRule, channel: Channel, due: list[tuple[Delivery, IncidentEvent]]
 ) -> Iterator[tuple[str, list[tuple[Delivery, IncidentEvent]]]]:
-    """Yield messages, each with its id: first those that are tried again, as they were; then what is new.
-
-    What is new never joins what failed before, or it would inherit its attempts and be given up with it.
+    """Yield retries first, unchanged, then new deliveries: joined to a failed message they would
+    inherit its attempts.
     """
     again: dict[str, list[tuple[Delivery, IncidentEvent]]] = {}
     fresh: list[tuple[Delivery, IncidentEvent]] = []
@@ -221,7 +269,12 @@ def _group_messages(
     yield from again.items()
     for start in range(0, len(fresh), MOST_INCIDENTS):
         members = fresh[start : start + MOST_INCIDENTS]
-        yield name_message(rule.name, channel.name, [":".join(event.key) for _delivery, event in members]), members
+        yield (
+            name_message(
+                rule.name, channel.name, [":".join(event.key) for _delivery, event in members]
+            ),
+            members,
+        )
 
 
 def _send_one(
@@ -235,7 +288,6 @@ def _send_one(
     now_us: int,
     report: SendReport,
 ) -> None:
-    """Claim, send and settle one message. Only what is claimed here is in it."""
     keys = [event.key for _delivery, event in due]
     ours = set(claim_deliveries(connection, rule.name, channel.name, keys, claim_id, now_us))
     if not ours:
@@ -263,9 +315,19 @@ def _send_one(
         state, error = "unknown", str(problem)
         report.unknown_count += 1
     settle_deliveries(
-        connection, rule.name, channel.name, claim_id, state, now_us=now_us, error=error or None, due_us=due_us
+        connection,
+        rule.name,
+        channel.name,
+        claim_id,
+        state,
+        now_us=now_us,
+        error=error or None,
+        due_us=due_us,
     )
     if state != "sent":
-        outcome = {"waiting": "will be tried again", "failed": f"given up after {attempts} attempts"}
+        outcome = {
+            "waiting": "will be tried again",
+            "failed": f"given up after {attempts} attempts",
+        }
         consequence = outcome.get(state, "may have arrived, and is not sent again")
         report.problems.append(f"rule {rule.name}, channel {channel.name}: {error}; {consequence}")

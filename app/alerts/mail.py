@@ -1,4 +1,4 @@
-"""E-mail through the user's SMTP server: text and HTML, sent step by step to know what surely did not arrive."""
+"""E-mail over SMTP, sent step by step to know what certainly did not arrive."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ _POINT = re.compile(rb"^\.", re.MULTILINE)  # a line that is a point alone would
 
 
 def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
-    """Make the mail of a message; its Message-ID is the same however often it is tried."""
-    mail = EmailMessage(policy=SMTP.clone(cte_type="7bit"))  # servers without 8BITMIME take it as well
+    mail = EmailMessage(
+        policy=SMTP.clone(cte_type="7bit")
+    )  # servers without 8BITMIME take it as well
     mail["From"] = channel.sender
     mail["To"] = ", ".join(channel.to)
     mail["Subject"] = clean(message.title, SUBJECT_LIMIT)
-    mail["Date"] = format_datetime(datetime.fromtimestamp(message.made_us // 1_000_000, timezone.utc))
+    mail["Date"] = format_datetime(
+        datetime.fromtimestamp(message.made_us // 1_000_000, timezone.utc)
+    )
     domain = parseaddr(channel.sender)[1].rpartition("@")[2]
     mail["Message-ID"] = f"<{message.id}.compileboard@{domain}>"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
@@ -37,9 +40,9 @@ def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
 
 
 def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
-    """Send a mail to the server; return what it refused, '' for nothing.
+    """Send an e-mail and return the refused recipients, '' for none.
 
-    Raises: DeliveryFailed if it surely was not taken, DeliveryUnknown if it may have been.
+    Raises DeliveryFailed if it was not accepted, DeliveryUnknown if it may have been.
     """
     server = _connect(channel)
     try:
@@ -55,14 +58,15 @@ def _connect(channel: Channel) -> smtplib.SMTP:
     host, port, timeout_s = channel.host, channel.port, channel.timeout_s
     try:
         if channel.security == "tls":
-            return smtplib.SMTP_SSL(host, port, timeout=timeout_s, context=ssl.create_default_context())
+            return smtplib.SMTP_SSL(
+                host, port, timeout=timeout_s, context=ssl.create_default_context()
+            )
         return smtplib.SMTP(host, port, timeout=timeout_s)
     except _FAILURES as error:
         raise DeliveryFailed(f"cannot connect to {host} port {port}: {_explain(error)}") from None
 
 
 def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str]) -> list[str]:
-    """Send sender and recipients; return the addresses that were refused. Nothing is sent until here."""
     refused: list[str] = []
     try:
         server.ehlo_or_helo_if_needed()
@@ -77,11 +81,15 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
             if code not in (250, 251):
                 refused.append(f"{address} ({code} {reply.decode(errors='replace')[:100]})")
         if len(refused) == len(channel.to):
-            raise DeliveryFailed(clean(f"{channel.host} refused every address: {', '.join(refused)}"))
+            raise DeliveryFailed(
+                clean(f"{channel.host} refused every address: {', '.join(refused)}")
+            )
     except _FAILURES as error:
         raise DeliveryFailed(f"{channel.host}: {_explain(error)}") from None
     except (UnicodeError, ValueError):  # never the error itself: it may hold the password
-        raise DeliveryFailed(f"{channel.host}: the user's name or password has letters that SMTP cannot send") from None
+        raise DeliveryFailed(
+            f"{channel.host}: the user's name or password has letters that SMTP cannot send"
+        ) from None
     return refused
 
 
@@ -92,13 +100,16 @@ def _expect(answer: tuple[int, bytes], what: str) -> None:
 
 
 def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
-    """Hand a mail over as `server.data` does, which does not say whether it broke off before the end of it."""
     try:
         code, reply = server.docmd("DATA")
         if code == 354:
             server.send(_POINT.sub(b"..", body).removesuffix(b"\r\n") + b"\r\n.\r\n")
-    except _FAILURES as error:  # the point that ends a mail was not handed over: nobody takes it for whole
-        raise DeliveryFailed(f"{host} broke off before it had the mail: {_explain(error)}") from None
+    except (
+        _FAILURES
+    ) as error:  # the point that ends a mail was not handed over: nobody takes it for whole
+        raise DeliveryFailed(
+            f"{host} broke off before it had the mail: {_explain(error)}"
+        ) from None
     if code != 354:
         raise DeliveryFailed(clean(f"{code} {reply.decode(errors='replace')}", 300))
     try:
@@ -106,7 +117,9 @@ def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
     except _FAILURES as error:
         raise DeliveryUnknown(f"broke off before it took the mail: {_explain(error)}") from None
     if code != 250:
-        raise DeliveryFailed(clean(f"the mail was refused: {code} {reply.decode(errors='replace')}", 300))
+        raise DeliveryFailed(
+            clean(f"the mail was refused: {code} {reply.decode(errors='replace')}", 300)
+        )
 
 
 def _explain(error: Exception) -> str:
@@ -124,7 +137,6 @@ def _explain(error: Exception) -> str:
 
 
 def write_text(message: AlertMessage) -> str:
-    """Write a message as plain text."""
     lines: list[str] = []
     for part in message.parts:
         lines += [part.title, ""]
@@ -138,11 +150,12 @@ def write_text(message: AlertMessage) -> str:
 
 
 def write_html(message: AlertMessage) -> str:
-    """Write a message as simple HTML; all of it is escaped."""
     parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"><title>']
     parts.append(f"{escape(clean(message.title))}</title></head><body>")
     for part in message.parts:
-        parts.append(f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>")
+        parts.append(
+            f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>"
+        )
         for label, texts in part.facts:
             listed = "".join(f"<li>{escape(text)}</li>" for text in texts)
             parts.append(f"<h3>{escape(label)}</h3><ul>{listed}</ul>")

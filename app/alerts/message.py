@@ -1,4 +1,4 @@
-"""What a message says, before any channel's own form: one part an incident."""
+"""The content of a message before it is formatted for a channel: one part for each incident."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ MOST_CAUSES = 3
 MOST_PARTS = 12
 LINE_LIMIT = 400
 # What breaks a line, a header or a terminal, and halves of characters, which no UTF-8 can say.
-_UNSAID = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+")
+_UNSAID = re.compile(
+    "[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+"
+)
 
 
 @dataclass(frozen=True)
 class IncidentEvent:
-    """An incident that opened or recovered, with its changes."""
-
     key: AlertKey
     incident: Incident
     changes: Sequence[SeriesChange]
 
     @property
     def is_recovery(self) -> bool:
-        """Return True if it tells that the incident recovered."""
         return self.key.event == RECOVERED
 
     @property
     def is_current(self) -> bool:
-        """Return True if it is still worth telling: nobody took it on, and detection still has it."""
         if self.is_recovery:
             return self.incident.state == "recovered" and self.incident.status != "ignored"
         return self.incident.state in ("open", "closed") and self.incident.status == "open"
@@ -46,16 +44,12 @@ class IncidentEvent:
 
 @dataclass(frozen=True)
 class MessageLine:
-    """One line, with the address that it leads to, or ''."""
-
     text: str
     url: str = ""
 
 
 @dataclass(frozen=True)
 class MessagePart:
-    """One incident: its changes, and what is known of it, as (label, lines)."""
-
     title: str
     lines: Sequence[MessageLine]
     facts: Sequence[tuple[str, Sequence[str]]] = ()
@@ -63,8 +57,6 @@ class MessagePart:
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """One message of one rule; `id` is the same whenever it is tried again."""
-
     id: str
     rule: str
     title: str
@@ -76,7 +68,6 @@ class AlertMessage:
 
 
 def name_message(rule: str, channel: str, keys: Iterable[str]) -> str:
-    """Return the id of a message: of the same incidents the same."""
     identity = "\x1f".join((rule, channel, *sorted(keys)))
     return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
 
@@ -84,27 +75,37 @@ def name_message(rule: str, channel: str, keys: Iterable[str]) -> str:
 def make_message(
     message_id: str, rule: str, events: Sequence[IncidentEvent], base_url: str, now_us: int
 ) -> AlertMessage:
-    """Make one message of incidents, the most severe first."""
-    events = sorted(events, key=lambda event: (event.is_recovery, event.incident.severity, event.incident.first_us))
+    events = sorted(
+        events,
+        key=lambda event: (event.is_recovery, event.incident.severity, event.incident.first_us),
+    )
     parts = [_make_part(event, base_url) for event in events[:MOST_PARTS]]
     if len(events) > MOST_PARTS:
         line = MessageLine("All incidents", make_address(base_url, "/incidents"))
-        parts.append(MessagePart(f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}", [line]))
-    url = find_address(events[0].incident, base_url) if len(events) == 1 else make_address(base_url, "/incidents")
+        parts.append(
+            MessagePart(f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}", [line])
+        )
+    url = (
+        find_address(events[0].incident, base_url)
+        if len(events) == 1
+        else make_address(base_url, "/incidents")
+    )
     return AlertMessage(message_id, rule, make_title(events), url, now_us, events, parts)
 
 
 def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
-    """Make a message that says that it is a test."""
-    line = MessageLine("Incidents of this rule come here. This is a test.", make_address(base_url, "/alerts"))
+    line = MessageLine(
+        "Incidents of this rule come here. This is a test.", make_address(base_url, "/alerts")
+    )
     part = MessagePart(f"Test of rule {rule}", [line])
     message_id = name_message(rule, "test", [str(now_us)])
     url = make_address(base_url, "/alerts")
-    return AlertMessage(message_id, rule, f"Test of rule {rule}", url, now_us, (), [part], is_test=True)
+    return AlertMessage(
+        message_id, rule, f"Test of rule {rule}", url, now_us, (), [part], is_test=True
+    )
 
 
 def make_title(events: Sequence[IncidentEvent]) -> str:
-    """Return in one line what happened: one incident, or how many and the first."""
     if len(events) == 1:
         return clean(describe_event(events[0]))
     opened = [event for event in events if not event.is_recovery]
@@ -116,7 +117,7 @@ def make_title(events: Sequence[IncidentEvent]) -> str:
 
 
 def describe_event(event: IncidentEvent) -> str:
-    """Return ranker: speedup −54% since c7ed8b7, cause: graph break at ranker.py:70."""
+    """Format as `ranker: speedup −54% since c7ed8b7, cause: graph break at ranker.py:70`."""
     incident = event.incident
     headline = incident.headlines[0] if incident.headlines else None
     what = incident.what
@@ -129,17 +130,21 @@ def describe_event(event: IncidentEvent) -> str:
         return f"Recovered{by}: {incident.subject}: {what}"
     since = incident.first_bad.short_commit or format_time(incident.first_us)[:16]
     cause = incident.cause
-    text = cause.text[:1].lower() + cause.text[1:] if cause and cause.kind != "failure" else cause.text if cause else ""
+    text = (
+        cause.text[:1].lower() + cause.text[1:]
+        if cause and cause.kind != "failure"
+        else cause.text
+        if cause
+        else ""
+    )
     return f"{incident.subject}: {what} since {since}{f', cause: {text}' if text else ''}"
 
 
 def find_address(incident: Incident, base_url: str) -> str:
-    """Return the address of an incident's page, or '' where the dashboard's is not known."""
     return make_address(base_url, f"/incidents/{quote(incident.id, safe='')}")
 
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
-    """Make one line of other people's text, and cut it where it is too long."""
     line = _UNSAID.sub(" ", text).strip()
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -150,7 +155,11 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
     changes = event.changes[:MOST_LISTED]
     lines = [MessageLine(clean(_describe_metric(metric)), url) for metric in incident.headlines]
     shown = {metric.change_id for metric in incident.headlines}
-    lines += [MessageLine(clean(describe_series_change(change)), url) for change in changes if change.id not in shown]
+    lines += [
+        MessageLine(clean(describe_series_change(change)), url)
+        for change in changes
+        if change.id not in shown
+    ]
     more = len(event.changes) - MOST_LISTED
     if more > 0:
         lines.append(MessageLine(f"and {format_plural(more, 'other')}", url))
@@ -160,7 +169,9 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
         ("Commits", _list_commits(incident)),
         ("Cause" if incident.has_one_cause else "Likely causes", _list_causes(incident)),
     ]
-    return MessagePart(clean(describe_event(event)), lines, [(label, texts) for label, texts in facts if texts])
+    return MessagePart(
+        clean(describe_event(event)), lines, [(label, texts) for label, texts in facts if texts]
+    )
 
 
 def _describe_metric(metric: HeadlineMetric) -> str:
@@ -185,21 +196,25 @@ def _list_commits(incident: Incident) -> list[str]:
     count = max(int(commits.get("count") or 0), len(listed))
     lines = [
         clean(
-            f"{str(commit.get('hash') or '')[:7]} {commit.get('subject') or ''} ({commit.get('author') or 'unknown'})"
+            f"{str(commit.get('hash') or '')[:7]} {commit.get('subject') or ''} "
+            f"({commit.get('author') or 'unknown'})"
         )
         for commit in listed[:MOST_COMMITS]
     ]
-    return lines + ([f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else [])
+    return lines + (
+        [f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else []
+    )
 
 
 def _list_causes(incident: Incident) -> list[str]:
     lines: list[str] = []
     for cause in incident.causes[:MOST_CAUSES]:
         lines.append(clean(f"{cause.text}{f': {cause.reason}' if cause.reason else ''}"))
-        lines += [clean(f"{'✓' if check.passed else '–'} {check.text}") for check in list_checks(cause)]
+        lines += [
+            clean(f"{'✓' if check.passed else '–'} {check.text}") for check in list_checks(cause)
+        ]
     return lines
 
 
 def make_address(base_url: str, path: str) -> str:
-    """Return an address of the dashboard, '' where its own is not known."""
     return f"{base_url}{path}" if base_url else ""

@@ -1,4 +1,4 @@
-"""What values the keys of a file of rules take: each function returns what it makes of a value, None of a mistake."""
+"""Parsers for the values of an alert rules file; each returns None for an invalid value."""
 
 from __future__ import annotations
 
@@ -21,46 +21,45 @@ Accept = Callable[[Any], Any]
 
 
 def parse_table(value: Any) -> dict[str, Any] | None:
-    """Accept a table that is not empty."""
     return value if isinstance(value, dict) and value else None
 
 
 def parse_list(value: Any) -> list[Any] | None:
-    """Accept a list that is not empty."""
     return value if isinstance(value, list) and value else None
 
 
 def parse_name(value: Any) -> str | None:
-    """Accept a name."""
     return value if isinstance(value, str) and NAME.fullmatch(value) else None
 
 
 def parse_variable(value: Any) -> str | None:
-    """Accept the name of an environment variable."""
     return value if isinstance(value, str) and VARIABLE.fullmatch(value) else None
 
 
 def parse_host(value: Any) -> str | None:
-    """Accept a host's name or address."""
-    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value) else None
+    return (
+        value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value) else None
+    )
 
 
 def parse_texts(value: Any) -> tuple[str, ...] | None:
-    """Accept a text, or a list of texts."""
     texts = [value] if isinstance(value, str) else value
-    good = isinstance(texts, list) and texts and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
+    good = (
+        isinstance(texts, list)
+        and texts
+        and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
+    )
     return tuple(texts) if good else None
 
 
 def parse_metrics(value: Any) -> tuple[str, ...] | None:
-    """Accept patterns that match some metric each."""
     texts = parse_texts(value)
-    return texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
+    return (
+        texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
+    )
 
 
 def parse_known(known: tuple[str, ...]) -> Accept:
-    """Make what takes some of the known words."""
-
     def take(value: Any) -> tuple[str, ...] | None:
         texts = parse_texts(value)
         return tuple(dict.fromkeys(texts)) if texts and set(texts) <= set(known) else None
@@ -69,78 +68,85 @@ def parse_known(known: tuple[str, ...]) -> Accept:
 
 
 def one_of(known: tuple[str, ...]) -> Accept:
-    """Make what takes one of the known words."""
     return lambda value: value if isinstance(value, str) and value in known else None
 
 
 def format_one_of(known: tuple[str, ...]) -> str:
-    """Format the known words as a sentence has them."""
     return (
-        ", ".join(known[:-1]) + " or " + known[-1] if len(known) > 1 else "".join(known) or "channels, of which none is"
+        ", ".join(known[:-1]) + " or " + known[-1]
+        if len(known) > 1
+        else "".join(known) or "channels, of which none is"
     )
 
 
 def parse_days(value: Any) -> tuple[int, ...] | None:
-    """Accept some days of the week, not all of them."""
     texts = parse_texts(value)
     good = texts and set(texts) <= set(DAYS) and len(set(texts)) < len(DAYS)
     return tuple(DAYS.index(text) for text in texts) if texts and good else None
 
 
 def parse_whole(low: int, high: int) -> Accept:
-    """Make what takes a whole number of a range."""
     return lambda value: value if type(value) is int and low <= value <= high else None
 
 
 def parse_percent(value: Any) -> float | None:
-    """Accept a number of percent."""
     return float(value) if type(value) in (int, float) and 0 <= value < 1e9 else None
 
 
 def parse_zone(value: Any) -> ZoneInfo | None:
-    """Accept a time zone's name."""
     try:
         return ZoneInfo(value) if isinstance(value, str) and value else None
-    except (KeyError, ValueError, OSError):  # KeyError: no such zone; the others: names that are paths
+    except (
+        KeyError,
+        ValueError,
+        OSError,
+    ):  # KeyError: no such zone; the others: names that are paths
         return None
 
 
 def parse_date(value: Any) -> int | None:
-    """Accept a day, as its first moment in UTC."""
     if isinstance(value, datetime) or not isinstance(value, date):
         return None
-    return round(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp()) * 1_000_000
+    return (
+        round(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
+        * 1_000_000
+    )
 
 
 def parse_url(value: Any) -> str | None:
-    """Accept the address of a page, without a password in it."""
     if not isinstance(value, str) or re.search(r"[\s\x00-\x20\x7f<>\"]", value):
         return None
     try:
         parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+        good = (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and not (parts.query or parts.fragment)
+        )
     except ValueError:
         return None
     return value.rstrip("/") if good and "@" not in parts.netloc else None
 
 
 def parse_address(value: Any) -> str | None:
-    """Accept one e-mail address."""
     if not isinstance(value, str) or re.search(r"[\x00-\x1f\x7f]", value):
         return None
     _name, address = parseaddr(value)
-    good = address.isascii() and re.fullmatch(r"[^@\s<>,]+@[^@\s<>,]+", address) and "," not in value
+    good = (
+        address.isascii() and re.fullmatch(r"[^@\s<>,]+@[^@\s<>,]+", address) and "," not in value
+    )
     return value if good else None
 
 
 def parse_addresses(value: Any) -> tuple[str, ...] | None:
-    """Accept e-mail addresses."""
     texts = parse_texts(value)
     return texts if texts and all(parse_address(text) for text in texts) else None
 
 
 def show(value: object) -> str:
-    """Show what came, cut short: of an address its host alone, of a table nothing, since there may be secrets in it."""
+    """Shorten an invalid value for an error message. It may hold secrets: of a URL only the host is
+    shown.
+    """
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list) and any(isinstance(element, (dict, list)) for element in value):

@@ -1,4 +1,4 @@
-"""What a file of rules says: which incidents go to which channels, and when."""
+"""Alert rules: which incidents go to which channels, and when."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
 @dataclass(frozen=True)
 class Channel:
-    """Where messages go; secrets are named by their environment variables and never stored."""
+    """Where messages go. Secrets are named by their environment variables and never stored."""
 
     name: str
     kind: str  # webhook | slack | email
@@ -33,15 +33,12 @@ class Channel:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Name the environment variables that it needs, by the keys that name them."""
         return {key: name for key in SECRET_KEYS if (name := getattr(self, key))}
 
     def list_unset(self, environ: Mapping[str, str]) -> list[str]:
-        """List the keys whose variables are not set: what they hold may be a secret itself, and is never shown."""
         return [key for key, name in self.variables.items() if not environ.get(name)]
 
     def describe_unset(self, environ: Mapping[str, str]) -> str:
-        """Describe which variables are not set, '' if all are."""
         keys = self.list_unset(environ)
         verb = "names a variable that is" if len(keys) == 1 else "name variables that are"
         return f"{', '.join(keys)} {verb} not set" if keys else ""
@@ -49,7 +46,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class AlertRule:
-    """One rule. Filters are patterns as of file names (`resnet*`); none is no limit."""
+    """One rule. Filters are file name patterns (`resnet*`); an empty one matches everything."""
 
     name: str
     channels: tuple[str, ...]
@@ -71,8 +68,6 @@ class AlertRule:
 
 @dataclass(frozen=True)
 class Rules:
-    """The content of one file."""
-
     path: str
     base_url: str
     channels: Mapping[str, Channel]
@@ -80,7 +75,7 @@ class Rules:
 
 
 class RulesError(ValueError):
-    """A file of rules cannot be used; `mistakes` has a sentence for each mistake."""
+    """An alert rules file cannot be used; `mistakes` has a sentence for each mistake."""
 
     def __init__(self, mistakes: list[str]) -> None:
         self.mistakes = mistakes
@@ -91,13 +86,13 @@ PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
 def matches(rule: AlertRule, direction: str, changes: Iterable[SeriesChange]) -> bool:
-    """Return True if a rule is about an incident: its direction, and one of its changes."""
     return direction in rule.direction and any(_fits_change(rule, change) for change in changes)
 
 
 def _fits_change(rule: AlertRule, change: SeriesChange) -> bool:
-    """Return True if a rule is about a change. What has no size, as a failure, is never too small."""
-    if change.direction not in rule.direction or (rule.subject and change.subject not in rule.subject):
+    if change.direction not in rule.direction or (
+        rule.subject and change.subject not in rule.subject
+    ):
         return False
     if change.relative is not None and abs(change.relative) * 100 < rule.least_percent:
         return False
@@ -105,17 +100,16 @@ def _fits_change(rule: AlertRule, change: SeriesChange) -> bool:
 
 
 def fits(patterns: tuple[str, ...], value: str) -> bool:
-    """Return True if a value matches one of some patterns; none is no limit."""
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
 def list_due(rule: AlertRule, waiting: Sequence[Delivery], now_us: int) -> list[Delivery]:
-    """Choose what may go out now: no quiet period, the digest's hour past, no attempt too early."""
     if is_quiet(rule.quiet, rule.zone, now_us):
         return []
     due = [delivery for delivery in waiting if delivery.due_us <= now_us]
     if rule.digest is None:
         return due
     closed_us = find_digest_before(rule.digest, rule.zone, now_us)
-    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the digest's of 08:00.
+    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the
+    # digest's of 08:00.
     return [delivery for delivery in due if delivery.noticed_us <= closed_us]

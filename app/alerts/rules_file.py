@@ -1,4 +1,4 @@
-"""The file of alert rules: an example, and the parser with every mistake by line."""
+"""The file of alert rules: an example, and a parser that reports every mistake with its line."""
 
 from __future__ import annotations
 
@@ -95,28 +95,41 @@ HTTP_KEYS = ("kind", "url_env", "secret_env", "timeout_s")
 KEYS = {
     "webhook": HTTP_KEYS,
     "slack": ("kind", "url_env", "timeout_s"),
-    "email": ("kind", "host", "port", "security", "username_env", "password_env", "from", "to", "timeout_s"),
+    "email": (
+        "kind",
+        "host",
+        "port",
+        "security",
+        "username_env",
+        "password_env",
+        "from",
+        "to",
+        "timeout_s",
+    ),
 }
 _WHEN = ("quiet", "quiet_days", "timezone", "digest", "since")
 RULE_KEYS = ("name", "channels", "direction", "subject", *PATTERNS, "least_percent", *_WHEN)
-_SECRETS = {"url": "url_env", "secret": "secret_env", "password": "password_env", "username": "username_env"}
+_SECRETS = {
+    "url": "url_env",
+    "secret": "secret_env",
+    "password": "password_env",
+    "username": "username_env",
+}
 _NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
 
 
 class RulesTable:
-    """One table of the file, read key by key, with what is wrong with it."""
-
     def __init__(self, where: str, values: Mapping[str, Any], mistakes: list[str]) -> None:
         self.where, self.values, self.mistakes = where, values, mistakes
 
     def say(self, key: str, came: object, expected: str) -> None:
-        """Add a mistake: what came, and what is expected. People paste a password where its variable is named."""
         hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
-        self.mistakes.append(f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}")
+        self.mistakes.append(
+            f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}"
+        )
 
     def check_keys(self, known: Iterable[str]) -> None:
-        """Refuse keys that nobody knows, and secrets."""
         known = tuple(known)
         for key in self.values:
             if key in known:
@@ -124,14 +137,24 @@ class RulesTable:
             if f"{key}_env" in known and key in _SECRETS:
                 name = _SECRETS[key]
                 self.mistakes.append(
-                    f"{self.where}: {key} is given in the file, where secrets are not kept; expected {name}, the name "
+                    f"{self.where}: {key} is given in the file, where secrets are not kept; "
+                    f"expected {name}, the name "
                     "of an environment variable that holds it"
                 )
             else:
-                self.mistakes.append(f"{self.where}: there is no key {show(key)}; expected one of {', '.join(known)}")
+                self.mistakes.append(
+                    f"{self.where}: there is no key {show(key)}; expected one of {', '.join(known)}"
+                )
 
-    def get(self, key: str, accept: Accept, expected: str, default: Any = None, *, required: bool = False) -> Any:
-        """Return what `accept` makes of a value; None of it is a mistake."""
+    def get(
+        self,
+        key: str,
+        accept: Accept,
+        expected: str,
+        default: Any = None,
+        *,
+        required: bool = False,
+    ) -> Any:
         if key not in self.values:
             if required:
                 self.mistakes.append(f"{self.where}: {key} is missing; expected {expected}")
@@ -144,10 +167,7 @@ class RulesTable:
 
 
 def load_rules(path: str) -> Rules:
-    """Read a file of rules.
-
-    Raises: RulesError with every mistake in it.
-    """
+    """Read a file of rules. Raises RulesError with every mistake in it."""
     try:
         with open(path, "rb") as file:
             body = file.read(MOST_BYTES + 1)
@@ -159,20 +179,21 @@ def load_rules(path: str) -> Rules:
     try:
         return read_rules(path, tomllib.loads(body.decode()))
     except UnicodeDecodeError as error:
-        raise RulesError([f"{path}: byte {error.start} is no UTF-8; expected a TOML file"]) from None
+        raise RulesError(
+            [f"{path}: byte {error.start} is no UTF-8; expected a TOML file"]
+        ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise RulesError([f"{path}: is no TOML: {str(error) or 'nested too deeply'}"]) from None
 
 
 def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
-    """Make rules of a parsed file.
-
-    Raises: RulesError with every mistake in it.
-    """
+    """Build rules from a parsed file. Raises RulesError with every mistake in it."""
     mistakes: list[str] = []
     top = RulesTable(path, document, mistakes)
     top.check_keys(("base_url", "timezone", "channels", "rules"))
-    base_url = top.get("base_url", parse_url, "the dashboard's address, as https://compileboard.example.org", "")
+    base_url = top.get(
+        "base_url", parse_url, "the dashboard's address, as https://compileboard.example.org", ""
+    )
     zone = top.get("timezone", parse_zone, _ZONE_FORM, ZoneInfo("UTC"))
     channels = _read_channels(path, top, mistakes)
     rules = _read_all_rules(path, top, zone, channels, mistakes)
@@ -221,8 +242,12 @@ def _read_email(name: str, table: RulesTable, timeout_s: int) -> Channel:
     username = table.get("username_env", parse_variable, variable, "")
     password = table.get("password_env", parse_variable, variable, "")
     if ("username_env" in table.values) != ("password_env" in table.values):
-        has, lacks = sorted(("username_env", "password_env"), key=lambda other_name: other_name not in table.values)
-        table.mistakes.append(f"{table.where}: {lacks} is missing; expected both or none, and {has} is there")
+        has, lacks = sorted(
+            ("username_env", "password_env"), key=lambda other_name: other_name not in table.values
+        )
+        table.mistakes.append(
+            f"{table.where}: {lacks} is missing; expected both or none, and {has} is there"
+        )
     if password and security == "none":
         table.say("security", security, "starttls or tls, as a password is sent")
     address = "an address, as perf@example.org or Perf <perf@example.org>"
@@ -251,7 +276,9 @@ def _read_all_rules(
         if not isinstance(values, dict):
             mistakes.append(f"{path}: rule {number} is no table; expected one, as [[rules]]")
             continue
-        where = f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
+        where = (
+            f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
+        )
         rule = _read_rule(RulesTable(where, values, mistakes), zone, known)
         if rule.name and any(other_rule.name == rule.name for other_rule in rules):
             mistakes.append(f"{where}: another rule has that name; expected each name once")
@@ -262,19 +289,35 @@ def _read_all_rules(
 def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> AlertRule:
     table.check_keys(RULE_KEYS)
     zone = table.get("timezone", parse_zone, _ZONE_FORM, zone)
-    days = frozenset(table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ()))
-    quiet = table.get("quiet", lambda given: parse_quiet(given, days) if isinstance(given, str) else None, _QUIET_FORM)
-    digest = table.get("digest", lambda given: given if _is_digest(given) else None, _DIGEST_FORM, "none")
+    days = frozenset(
+        table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ())
+    )
+    quiet = table.get(
+        "quiet",
+        lambda given: parse_quiet(given, days) if isinstance(given, str) else None,
+        _QUIET_FORM,
+    )
+    digest = table.get(
+        "digest", lambda given: given if _is_digest(given) else None, _DIGEST_FORM, "none"
+    )
     words = "a pattern as resnet*, or a list of such"
     return AlertRule(
         name=table.get("name", parse_name, _NAME_FORM, "", required=True),
-        channels=table.get("channels", parse_known(known), f"a list of {format_one_of(known)}", (), required=True),
+        channels=table.get(
+            "channels", parse_known(known), f"a list of {format_one_of(known)}", (), required=True
+        ),
         zone=zone,
-        direction=table.get("direction", parse_known(DIRECTIONS), format_one_of(DIRECTIONS), ("worse",)),
+        direction=table.get(
+            "direction", parse_known(DIRECTIONS), format_one_of(DIRECTIONS), ("worse",)
+        ),
         subject=table.get("subject", parse_known(SUBJECTS), format_one_of(SUBJECTS), ()),
         **{name: table.get(name, parse_texts, words, ()) for name in PATTERNS if name != "metric"},
-        metric=table.get("metric", parse_metrics, f"patterns of {', '.join(list_metric_names())}", ()),
-        least_percent=table.get("least_percent", parse_percent, "a number of percent, 0 or more", 0.0),
+        metric=table.get(
+            "metric", parse_metrics, f"patterns of {', '.join(list_metric_names())}", ()
+        ),
+        least_percent=table.get(
+            "least_percent", parse_percent, "a number of percent, 0 or more", 0.0
+        ),
         quiet=quiet or parse_quiet("", days),  # type: ignore[arg-type]
         quiet_text=_format_quiet(table.values.get("quiet"), days),
         digest=parse_digest(digest),
@@ -289,7 +332,9 @@ _DIGEST_FORM = "none, daily 08:00 or weekly mon 08:00"
 
 
 def _format_quiet(hours: object, days: frozenset[int]) -> str:
-    return " and ".join(filter(None, [str(hours or ""), ", ".join(DAYS[day] for day in sorted(days))]))
+    return " and ".join(
+        filter(None, [str(hours or ""), ", ".join(DAYS[day] for day in sorted(days))])
+    )
 
 
 def _is_digest(value: object) -> bool:

@@ -1,4 +1,6 @@
-"""Deliver a message over HTTP within a deadline. Only what surely did not arrive may be tried again."""
+"""Delivery over HTTP within a deadline. Only a message that certainly did not arrive may be
+retried.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from compileboard.app.resources import __version__
 
 
 class DeliveryFailed(Exception):
-    """A message surely did not arrive; it may be tried again."""
+    """The message did not arrive; it may be retried."""
 
 
 class DeliveryUnknown(Exception):
-    """Nobody knows whether a message arrived; it must not be tried again."""
+    """The message may have arrived; it must not be retried."""
 
 
 @contextmanager
-def hold_deadline(find_socket: Callable[[], socket.socket | None], seconds: float) -> Iterator[None]:
-    """Break a conversation that takes longer: whoever reads or writes then gets an error."""
-
+def hold_deadline(
+    find_socket: Callable[[], socket.socket | None], seconds: float
+) -> Iterator[None]:
     def cut() -> None:
         connection = find_socket()
         if connection is not None:
@@ -47,11 +49,13 @@ LEAST_SECRET = 6  # shorter parts of an address are no secrets, and parts of wor
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 
 
-def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float, environ: Mapping[str, str]) -> None:
-    """Post a body and wait for the answer.
+def post_json(
+    url: str, body: bytes, headers: Mapping[str, str], timeout_s: float, environ: Mapping[str, str]
+) -> None:
+    """POST a body. Raises DeliveryFailed if it was not accepted, DeliveryUnknown if it may have
+    been.
 
-    Raises: DeliveryFailed if it surely was not taken, DeliveryUnknown if it may have been.
-    Neither says the address: it is a secret.
+    Neither error names the URL, which is a secret.
     """
     parts = _split(url)
     connection = _connect(parts, timeout_s, environ)
@@ -65,17 +69,19 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], timeout_s: floa
         return
     if 300 <= answer.status < 400:
         raise DeliveryFailed(
-            f"{parts.hostname} answered {answer.status}, a redirect, which is not followed; give its target"
+            f"{parts.hostname} answered {answer.status}, a redirect, which is not followed; "
+            "give its target"
         )
     text = _redact(f"{answer.reason[:80]}: {text}", parts)
     raise DeliveryFailed(f"{parts.hostname} answered {answer.status} {text}".rstrip(": "))
 
 
 def _redact(text: str, parts: SplitResult) -> str:
-    """Remove the address from an answer: 404s like to repeat it."""
     whole = f"{parts.path}?{parts.query}"
     pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
-    for piece in sorted((piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True):
+    for piece in sorted(
+        (piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True
+    ):
         text = text.replace(piece, "…")
     return text
 
@@ -83,7 +89,12 @@ def _redact(text: str, parts: SplitResult) -> str:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url.strip())
-        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and url.isascii()
+        good = (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and (parts.port or 1)
+            and url.isascii()
+        )
     except ValueError:
         good = False
     if not good or any(character.isspace() or character < " " for character in url.strip()):
@@ -91,18 +102,24 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _connect(parts: SplitResult, timeout_s: float, environ: Mapping[str, str]) -> http.client.HTTPConnection:
+def _connect(
+    parts: SplitResult, timeout_s: float, environ: Mapping[str, str]
+) -> http.client.HTTPConnection:
     host, port = str(parts.hostname), parts.port
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
     context = ssl.create_default_context()
     proxy = next((environ[name] for name in PROXIES if environ.get(name)), "")
-    if not proxy or _is_private_address(host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
+    if not proxy or _is_private_address(
+        host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    ):
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
     through = urlsplit(proxy if "//" in proxy else f"//{proxy}")
     if not through.hostname:
         raise DeliveryFailed("HTTPS_PROXY holds no address; expected http://host:port")
-    connection = http.client.HTTPSConnection(through.hostname, through.port, timeout=timeout_s, context=context)
+    connection = http.client.HTTPSConnection(
+        through.hostname, through.port, timeout=timeout_s, context=context
+    )
     connection.set_tunnel(host, port)
     return connection
 
@@ -116,9 +133,13 @@ def _open(connection: http.client.HTTPConnection, parts: SplitResult, timeout_s:
     try:
         connection.connect()
     except TimeoutError:
-        raise DeliveryFailed(f"{parts.hostname} did not let us connect within {timeout_s:g} s") from None
+        raise DeliveryFailed(
+            f"{parts.hostname} did not let us connect within {timeout_s:g} s"
+        ) from None
     except ssl.SSLCertVerificationError as error:
-        raise DeliveryFailed(f"{parts.hostname}'s certificate cannot be trusted: {error.verify_message}") from None
+        raise DeliveryFailed(
+            f"{parts.hostname}'s certificate cannot be trusted: {error.verify_message}"
+        ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DeliveryFailed(f"cannot connect to {parts.hostname}: {_explain(error)}") from None
 
@@ -131,13 +152,18 @@ def _talk(
     timeout_s: float,
 ) -> tuple[http.client.HTTPResponse, str]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    shared = {"Content-Type": "application/json; charset=utf-8", "User-Agent": f"CompileBoard/{__version__}"}
+    shared = {
+        "Content-Type": "application/json; charset=utf-8",
+        "User-Agent": f"CompileBoard/{__version__}",
+    }
     broken = _hand_over(connection, path, body, {**shared, "Connection": "close", **headers})
     try:
         answer = connection.getresponse()  # also of who refuses a message without reading all of it
     except (OSError, http.client.HTTPException, ValueError) as error:
         if broken:
-            raise DeliveryFailed(f"{parts.hostname} broke off before it had the message: {broken}") from None
+            raise DeliveryFailed(
+                f"{parts.hostname} broke off before it had the message: {broken}"
+            ) from None
         raise _explain_silence(error, parts, timeout_s) from None
     try:
         text = answer.read(MOST_ANSWER_BYTES).decode(errors="replace")
@@ -146,8 +172,9 @@ def _talk(
     return answer, " ".join(text.split())
 
 
-def _hand_over(connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]) -> str:
-    """Hand a message over; return why not all of it was, which nobody takes for the message, or ''."""
+def _hand_over(
+    connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
+) -> str:
     try:
         connection.request("POST", path, body, headers)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -157,7 +184,9 @@ def _hand_over(connection: http.client.HTTPConnection, path: str, body: bytes, h
 
 def _explain_silence(error: Exception, parts: SplitResult, timeout_s: float) -> DeliveryUnknown:
     if isinstance(error, TimeoutError):
-        return DeliveryUnknown(f"{parts.hostname} took the message and did not answer within {timeout_s:g} s")
+        return DeliveryUnknown(
+            f"{parts.hostname} took the message and did not answer within {timeout_s:g} s"
+        )
     return DeliveryUnknown(f"{parts.hostname} broke off before it answered: {_explain(error)}")
 
 

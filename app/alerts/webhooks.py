@@ -1,7 +1,7 @@
 """Messages for Slack-compatible webhooks, and signed JSON for any other.
 
-Limits and escapes as in https://docs.slack.dev/reference/block-kit/blocks and …/messaging/formatting-message-text:
-50 blocks, a header of 150 characters, a section of 3000; `&`, `<` and `>` are the only characters to escape.
+Limits and escapes as in https://docs.slack.dev/reference/block-kit/blocks and
+…/messaging/formatting-message-text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from compileboard.app.alerts.message import (
     describe_event,
     find_address,
 )
-from compileboard.app.analysis.incidents.messages import describe_series, describe_series_change, format_confidence
+from compileboard.app.analysis.incidents.messages import (
+    describe_series,
+    describe_series_change,
+    format_confidence,
+)
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
 
 MOST_BLOCKS = 50
@@ -33,22 +37,33 @@ _CUT = "…"
 
 
 def make_slack(message: AlertMessage) -> bytes:
-    """Return the document of a message."""
     blocks: list[dict[str, object]] = [
-        {"type": "header", "text": {"type": "plain_text", "text": clean(message.title, HEADER_LIMIT), "emoji": False}}
+        {
+            "type": "header",
+            "text": {
+                "type": "plain_text",
+                "text": clean(message.title, HEADER_LIMIT),
+                "emoji": False,
+            },
+        }
     ]
     for part in message.parts:
-        blocks += [_section(text) for text in _write_part(part, is_titled=part.title != message.title)]
+        blocks += [
+            _section(text) for text in _write_part(part, is_titled=part.title != message.title)
+        ]
     end = f"Rule {escape(message.rule)}"
     end += f" · <{_link(message.url)}|open the dashboard>" if message.url else ""
     foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
     blocks = [*blocks[: MOST_BLOCKS - 1], foot]
-    document = {"text": _escape_within(message.title, TEXT_LIMIT), "blocks": blocks, "unfurl_links": False}
+    document = {
+        "text": _escape_within(message.title, TEXT_LIMIT),
+        "blocks": blocks,
+        "unfurl_links": False,
+    }
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def escape(text: str) -> str:
-    """Write text as text: no link, no mention, no channel's name."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -57,7 +72,6 @@ def _section(text: str) -> dict[str, object]:
 
 
 def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
-    """Write a part as sections; a line is never cut in the middle of an escape."""
     title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
     lines = [*title, *(_write_line(line) for line in part.lines)]
     for label, facts in part.facts:
@@ -92,7 +106,6 @@ _LEFT_OUT = ("evidence", "found_us", "noticed_us", "changed_us", "incident_id")
 
 
 def make_json(message: AlertMessage, base_url: str) -> bytes:
-    """Return the document of a message."""
     document = {
         "version": VERSION,
         "kind": "test" if message.is_test else "incidents",
@@ -107,7 +120,7 @@ def make_json(message: AlertMessage, base_url: str) -> bytes:
 
 
 def sign(body: bytes, secret: str, now_us: int) -> str:
-    """Return the signature header's value: the second of sending, and an HMAC-SHA256 over "second.body"."""
+    """Return the signature header: the time in seconds, and an HMAC-SHA256 of `second.body`."""
     second = str(now_us // 1_000_000)
     return f"t={second},sha256={hmac.new(secret.encode(), second.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
 
@@ -126,13 +139,15 @@ def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:
 
 
 def _make_change(change: SeriesChange) -> dict[str, Any]:
-    texts = {"sentence": clean(describe_series_change(change)), "measured_as": clean(describe_series(change))}
+    texts = {
+        "sentence": clean(describe_series_change(change)),
+        "measured_as": clean(describe_series(change)),
+    }
     values = {name: value for name, value in vars(change).items() if name not in _LEFT_OUT}
     return values | texts | {"confidence": format_confidence(change)}
 
 
 def _finite(value: Any) -> Any:
-    """Return a value without what JSON cannot say: infinite numbers and NaN are null."""
     if isinstance(value, dict):
         return {str(key): _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

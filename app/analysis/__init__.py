@@ -1,1 +1,1 @@
-"""Pure functions over what queries return: words, shares, chains, differences, diagnosis."""
+"""Pure functions over query results: labels, shares, chains, differences, diagnosis."""

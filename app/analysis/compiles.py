@@ -21,35 +21,29 @@ from compileboard.collectors.contract.categories import BY_NAME, Category, label
 
 @dataclass(frozen=True)
 class AttemptSteps:
-    """Steps of one kind and name that follow each other."""
-
     steps: tuple[CompileEvent, ...]
 
     @property
     def first(self) -> CompileEvent:
-        """Return the first of them."""
         return self.steps[0]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One analysis of a frame."""
-
     number: int
     lines: tuple[AttemptSteps, ...]
 
 
 @dataclass(frozen=True)
 class CompileEntry:
-    """One compile of the directory; `artifact_count` is without descriptions of tensors."""
-
     compile: CompileRow
     attempts: tuple[Attempt, ...]
     artifact_count: int
 
 
-def build_entries(compiles: Sequence[CompileRow], steps: Sequence[CompileEvent]) -> list[CompileEntry]:
-    """Join each compile with what happened in it, by attempt."""
+def build_entries(
+    compiles: Sequence[CompileRow], steps: Sequence[CompileEvent]
+) -> list[CompileEntry]:
     by_compile: dict[int, list[CompileEvent]] = {}
     for step in steps:
         by_compile.setdefault(step.compile_key, []).append(step)
@@ -62,9 +56,8 @@ def build_entries(compiles: Sequence[CompileRow], steps: Sequence[CompileEvent])
 
 
 def split_attempts(steps: Sequence[CompileEvent]) -> tuple[Attempt, ...]:
-    """Split a compile's steps by attempt: an event belongs to the attempt of the artifacts before it.
-
-    A look-up in a cache is left out where the artifact that it was read from stands beside it.
+    """Split a compile's steps by attempt: an event belongs to the attempt of the artifacts before
+    it.
     """
     artifacts = {(step.process_id, step.sequence) for step in steps if step.kind == "artifact"}
     last = max((step.attempt or 0 for step in steps), default=0)
@@ -73,18 +66,20 @@ def split_attempts(steps: Sequence[CompileEvent]) -> tuple[Attempt, ...]:
     for step in steps:
         if step.kind == "lookup" and (step.process_id, step.sequence) in artifacts:
             continue
-        # torch writes records of a compile after its last attempt, and knows no attempt of one that had no artifact.
+        # torch writes records of a compile after its last attempt, and knows no attempt of one that
+        # had no artifact.
         now = last if step.kind == "record" else now if step.attempt is None else step.attempt
         steps_by_attempt.setdefault(now, []).append(step)
     return tuple(Attempt(number, _join(own)) for number, own in sorted(steps_by_attempt.items()))
 
 
 def _join(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
-    """Join artifacts of one name that follow each other into one line."""
     lines = []
     for (kind, _name), group in groupby(steps, key=lambda step: (step.kind, step.name)):
         same = tuple(group)
-        lines += [AttemptSteps(same)] if kind == "artifact" else [AttemptSteps((step,)) for step in same]
+        lines += (
+            [AttemptSteps(same)] if kind == "artifact" else [AttemptSteps((step,)) for step in same]
+        )
     return tuple(lines)
 
 
@@ -93,28 +88,25 @@ UNKNOWN = BY_NAME["unknown"]
 
 @dataclass(frozen=True)
 class ChainLink:
-    """One compile of a chain and the recompile that it is; the first is none."""
-
     compile: CompileRow
     recompile: RecompileRow | None
 
     @property
     def category(self) -> Category | None:
-        """Return the kind of guard that failed on the newest cache entry."""
         if self.recompile is None:
             return None
         guards = self.recompile.guards
         return label_category(guards[0].category) if guards else UNKNOWN
 
 
-def build_steps(compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]) -> list[ChainLink]:
-    """Join each compile of a frame with its recompile."""
+def build_steps(
+    compiles: Sequence[CompileRow], recompiles: Sequence[RecompileRow]
+) -> list[ChainLink]:
     by_compile = {recompile.compile_key: recompile for recompile in recompiles}
     return [ChainLink(compile_row, by_compile.get(compile_row.id)) for compile_row in compiles]
 
 
 def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[ChainLink], int]:
-    """Return the first and the newest steps of a long chain, and how many were left out between."""
     if len(steps) <= most:
         return list(steps), 0
     first = most // 4
@@ -123,8 +115,6 @@ def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[Chai
 
 @dataclass(frozen=True)
 class CompileBar:
-    """One compile as a bar; `time_us` is what its phases took together."""
-
     compile: CompileRow
     time_us: int
     shares: tuple[PhaseShare, ...]
@@ -132,27 +122,27 @@ class CompileBar:
 
 @dataclass(frozen=True)
 class CompileGroup:
-    """The bars of one function, or of its code behind one graph break, in one process."""
-
     process: str
     code: str
     line: str
     bars: tuple[CompileBar, ...]
 
 
-def group_compiles(compiles: Sequence[CompileRow], beside: Sequence[CompileRow] = ()) -> list[CompileGroup]:
-    """Group compiles that took time by their function, the first compile first; groups stay in the given order.
-
-    The longest bar is that of the compiles and those `beside` them.
-    """
-    highest_us = max((sum_phases(compile_row.phases) or 0 for compile_row in (*compiles, *beside)), default=0)
+def group_compiles(
+    compiles: Sequence[CompileRow], beside: Sequence[CompileRow] = ()
+) -> list[CompileGroup]:
+    highest_us = max(
+        (sum_phases(compile_row.phases) or 0 for compile_row in (*compiles, *beside)), default=0
+    )
     rows_by_function: dict[tuple[str, str, str], list[CompileRow]] = {}
     for compile_row in compiles:
         if sum_phases(compile_row.phases):
             function = (compile_row.process, compile_row.code, compile_row.location)
             rows_by_function.setdefault(function, []).append(compile_row)
     return [
-        CompileGroup(*function, tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_order)))
+        CompileGroup(
+            *function, tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_order))
+        )
         for function, rows in rows_by_function.items()
     ]
 
@@ -167,6 +157,5 @@ def _build_bar(compile_row: CompileRow, highest_us: int) -> CompileBar:
 
 
 def list_present_phases(groups: Sequence[CompileGroup]) -> list[Phase]:
-    """List the phases that some bar shows."""
     present = {share.phase.name for group in groups for bar in group.bars for share in bar.shares}
     return [phase for phase in PHASES if phase.name in present]

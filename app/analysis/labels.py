@@ -8,16 +8,12 @@ from typing import NamedTuple, Protocol
 
 
 class Word(NamedTuple):
-    """A word, the kind of its badge (good, bad, warn, busy or quiet) and what it means."""
-
     word: str
     kind: str
     meaning: str
 
 
 class Phase(NamedTuple):
-    """A phase's name in the store, its label, its colour and what it is."""
-
     name: str
     label: str
     color: str
@@ -29,21 +25,37 @@ PHASES = (
     Phase("aot", "AOTAutograd", "phase-aot", "splitting forward and backward, functionalization"),
     Phase("inductor", "inductor", "phase-inductor", "graph passes, fusing and scheduling"),
     Phase("codegen", "code generation", "phase-codegen", "writing kernels"),
-    Phase("triton", "kernels", "phase-triton", "waiting for kernels to compile: triton's, or C++ on a CPU"),
+    Phase(
+        "triton",
+        "kernels",
+        "phase-triton",
+        "waiting for kernels to compile: triton's, or C++ on a CPU",
+    ),
     Phase("cudagraph", "CUDA graphs", "phase-cudagraph", "recording CUDA graphs"),
     Phase("restart", "restarts", "phase-restart", "attempts that ended in a restart"),
-    Phase("first_calls", "first calls", "phase-other", "first calls of compiled code, mostly autotuning"),
+    Phase(
+        "first_calls",
+        "first calls",
+        "phase-other",
+        "first calls of compiled code, mostly autotuning",
+    ),
 )
 
 OUTCOMES = {
     "compiled": Word("compiled", "good", "Compiled at the first attempt, without a graph break."),
     "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
-    "broke": Word("broke and resumed", "warn", "A graph break split the function. The rest is compiled separately."),
+    "broke": Word(
+        "broke and resumed",
+        "warn",
+        "A graph break split the function. The rest is compiled separately.",
+    ),
     "loaded": Word("loaded", "good", "Code of an earlier process came from a saved package."),
     "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
     "skipped": Word("skipped", "warn", "The function fell back to eager."),
     "failed": Word("failed", "bad", "The compile raised an exception."),
-    "recompile_limit": Word("recompile limit", "bad", "Recompiled too often: the function fell back to eager."),
+    "recompile_limit": Word(
+        "recompile limit", "bad", "Recompiled too often: the function fell back to eager."
+    ),
     "started": Word("started", "busy", "Tracing began; its end was not recorded."),
     "announced": Word("announced", "quiet", "Events are recorded, but neither start nor end."),
 }
@@ -52,7 +64,9 @@ FAILURE_PHASES = {
     "compile": Word("compile", "bad", "The compile raised it."),
     "forward": Word("forward", "bad", "Compiled code raised it, in the forward pass."),
     "backward": Word("backward", "bad", "Compiled code raised it, in the backward pass."),
-    "wrapper": Word("wrapper", "bad", "AOTAutograd's code around a graph raised it, when the graph was called."),
+    "wrapper": Word(
+        "wrapper", "bad", "AOTAutograd's code around a graph raised it, when the graph was called."
+    ),
     "program": Word("program", "bad", "The program raised it, outside compiled code."),
 }
 
@@ -96,58 +110,54 @@ CAPABILITIES = {
 
 
 def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
-    """Return what a process lost; `reported` is whether it counted its totals, `final` at its end."""
     if losses and (count := sum(losses.values())):
-        return Word(f"{count} dropped record{'s' if count > 1 else ''}", "bad", "Reasons are listed below.")
+        return Word(
+            f"{count} dropped record{'s' if count > 1 else ''}", "bad", "Reasons are listed below."
+        )
     if not live:
         return Word("dropped records unknown", "quiet", "Trace logs do not count dropped records.")
     if final:
         return Word("no dropped records", "good", "Counted to the end of the process.")
     if reported:
-        return Word("no dropped records so far", "quiet", "Counted to its last report; its end was not recorded.")
+        return Word(
+            "no dropped records so far",
+            "quiet",
+            "Counted to its last report; its end was not recorded.",
+        )
     return Word("dropped records unknown", "quiet", "The process has not reported its totals.")
 
 
-def split_capabilities(capabilities: Mapping[str, str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the capabilities that were missing, with the reason, and the remarks on those that were there.
-
-    "later" lacks a module that was not loaded yet, which says nothing of this torch.
-    """
-    pairs = [(name, text) for name, text in sorted(capabilities.items()) if text not in ("ok", "later")]
+def split_capabilities(
+    capabilities: Mapping[str, str],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Split capabilities into the missing ones with the reason, and remarks on those present."""
+    pairs = [
+        (name, text) for name, text in sorted(capabilities.items()) if text not in ("ok", "later")
+    ]
     missing = [(name, text) for name, text in pairs if not text.startswith("ok ")]
     return missing, [(name, text) for name, text in pairs if text.startswith("ok ")]
 
 
 def describe_outcome(outcome: str, running: bool = True) -> Word:
-    """Return how a compile ended; one that only started in a run that is over never ended."""
     if outcome == "started" and not running:
         return Word("not finished", "warn", "Tracing began; its end was not recorded.")
     return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 
 
 def describe_failure_phase(phase: str) -> Word:
-    """Describe what raised an exception."""
     return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
 
 
 def describe_break_outcome(outcome: str) -> Word:
-    """Return what became of a frame after a graph break."""
     return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 
 
 class HasPhases(Protocol):
-    """What is needed: app.queries.compiles.Phases and anything like it."""
-
     def get(self, phase: str) -> int | None: ...
 
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """One phase's time, and where its part of a bar begins and how wide it is.
-
-    Units: microseconds; percent of the bar.
-    """
-
     phase: Phase
     time_us: int
     start: float
@@ -155,7 +165,6 @@ class PhaseShare:
 
 
 def list_shares(phases: HasPhases, whole_us: int | None = None) -> list[PhaseShare]:
-    """Split a bar among the phases that took time; `whole_us` is what a full bar means, else their sum."""
     times = [(phase, phases.get(phase.name) or 0) for phase in PHASES]
     whole = whole_us or sum(time for _phase, time in times)
     shares, start = [], 0.0
@@ -168,6 +177,5 @@ def list_shares(phases: HasPhases, whole_us: int | None = None) -> list[PhaseSha
 
 
 def sum_phases(phases: HasPhases) -> int | None:
-    """Add the phases up; None where torch recorded none of them."""
     times = [time for phase in PHASES if (time := phases.get(phase.name)) is not None]
     return sum(times) if times else None

@@ -1,4 +1,4 @@
-"""A stretch of time as people write it: days, moments in UTC, or how long ago."""
+"""Periods as people write them: days, times in UTC, or how long ago."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ DEFAULT_LAST = "30d"
 _UNITS_US = {"h": 3_600_000_000, "d": DAY_US, "w": 7 * DAY_US}
 _LENGTH = re.compile(r"([0-9]{1,6})([hdw])")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EXPECTED = "a day as 2026-10-01 or today, a time in UTC as 2026-10-01T06:00, or how long ago as 36h, 30d or 12w"
+_EXPECTED = (
+    "a day as 2026-10-01 or today, a time in UTC as 2026-10-01T06:00, or how long ago as 36h, "
+    "30d or 12w"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class Period:
-    """A range of time: `since_us` is in it, `until_us` is not.
+    """A period; `since_us` is in it, `until_us` is not.
 
     Units: microseconds since the epoch.
     """
@@ -30,50 +33,53 @@ class Period:
 
     @property
     def is_days(self) -> bool:
-        """Return whether it begins and ends at midnight."""
         return not self.since_us % DAY_US and not self.until_us % DAY_US
 
     @property
     def days(self) -> tuple[str, str]:
-        """Return its first and its last day."""
         return format_time(self.since_us)[:10], format_time(self.until_us - 1)[:10]
 
     @property
     def text(self) -> str:
-        """Format the period: 2026-10-01 to 2026-10-31, with the times of day where they are not midnight."""
         if self.is_days:
             return " to ".join(self.days)
         return " to ".join(format_times(self.since_us, self.until_us))
 
 
 def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
-    """Read a period from what was given: `last` or `since` say where it begins, `until` where it ends, else now.
+    """Parse a period that ends at `until` (that day included), else now, and begins at `since` or
+    `last` before its end.
 
-    A day as `until` is in the period. Without a beginning it is the last DEFAULT_LAST.
-
-    Raises: FilterError if a text says no time, or the end is not after the beginning.
+    Raises FilterError for an unreadable time, or an end that is not after the beginning.
     """
     if since and last:
-        raise FilterError(f"last: {last[:40]!r} and since={since[:40]!r} both set the start of the period; give one")
+        raise FilterError(
+            f"last: {last[:40]!r} and since={since[:40]!r} both set the start of the period; "
+            "give one"
+        )
     end = _read_moment("until", until, now_us, ends=True) if until else now_us
     if since:
         begin = _read_moment("since", since, now_us, ends=False)
     else:
         begin = end - read_length("last", last or DEFAULT_LAST)
     if begin >= end:
-        raise FilterError(f"since: it begins at {format_time(begin)}, which is not before its end, {format_time(end)}")
+        raise FilterError(
+            f"since: it begins at {format_time(begin)}, which is not before its end, "
+            f"{format_time(end)}"
+        )
     return Period(begin, end)
 
 
 def read_length(name: str, text: str) -> int:
-    """Read a length of time: 36h, 30d, 12w.
+    """Parse a length of time such as 36h, 30d or 12w into microseconds.
 
-    Units: microseconds. Raises: FilterError if it is none.
+    Raises FilterError if it is none.
     """
     match = _LENGTH.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise FilterError(
-            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or weeks as 12w"
+            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or "
+            "weeks as 12w"
         )
     return int(match[1]) * _UNITS_US[match[2]]
 

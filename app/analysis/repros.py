@@ -1,4 +1,4 @@
-"""Repros in words: what failed, what became of inputs' values, what commands found out, and which to run next."""
+"""Repros in words: the failure, input values, results of commands, and the next commands."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ _STATUSES = {
     "differs": Word("differs", "bad", "The result differs from eager's."),
     "not_finite": Word("NaN or inf", "bad", "Eager's result is finite there."),
     "minified": Word("minimal", "good", "No smaller graph fails in the same way."),
-    "not_finished": Word("not finished", "warn", "A smaller graph may fail. Run it again to go on."),
+    "not_finished": Word(
+        "not finished", "warn", "A smaller graph may fail. Run it again to go on."
+    ),
     "named": Word("named", "good", "What fails or is wrong is named."),
     ONLY_FUSED: Word("only when fused", "warn", "Each operation is right by itself."),
     UNEXPLAINED: Word("unexplained", "warn", "It fails, and nothing tells where."),
@@ -76,61 +78,58 @@ STEPS = (
 
 @dataclass(frozen=True)
 class ProgramText:
-    """A program laid out for a page; `remark` says what is left out."""
-
     lines: CodeLines
     remark: str
 
 
 def view_program(text: str) -> ProgramText:
-    """Colour a program; of a very long one its beginning."""
     shown = text
     if len(text) > SHOWN_CHARS:
         head = text[:SHOWN_CHARS]
         shown = head.rpartition("\n")[0] or head
-    remark = f"The first {len(shown):,} of {len(text):,} characters." if len(shown) < len(text) else ""
+    remark = (
+        f"The first {len(shown):,} of {len(text):,} characters." if len(shown) < len(text) else ""
+    )
     return ProgramText(highlight(shown, "graph"), remark)
 
 
 def title_repro(manifest: ReproManifest) -> str:
-    """Return what failed, in a few words: LoweringException in aten.relu.default."""
+    """Return the failure in a few words: `LoweringException in aten.relu.default`."""
     what = manifest.error_type or manifest.signal or describe_repro_kind(manifest.kind).word
     subject = manifest.operation or manifest.function
     return f"{what} in {subject}" if subject else what
 
 
 def describe_message(message: str) -> str:
-    """Return the line of an error's message that says most, without addresses, which differ from run to run."""
+    """Return the most informative line of an error message, without addresses, which differ between
+    runs.
+    """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    first = next((line for line in lines if not _SAYS_NOTHING.match(line)), lines[0] if lines else "")
+    first = next(
+        (line for line in lines if not _SAYS_NOTHING.match(line)), lines[0] if lines else ""
+    )
     return _ADDRESS.sub("0x…", first)
 
 
 def describe_repro_kind(kind: str) -> Word:
-    """Return what a kind of repro is."""
     return KINDS.get(kind, Word(kind, "quiet", "A kind of a newer version."))
 
 
 def describe_result(status: str) -> Word:
-    """Return what a command's status means."""
     return _STATUSES.get(status, Word(status.replace("_", " "), "quiet", ""))
 
 
 def format_sizes(sizes: Any) -> str | None:
-    """Write a shape or strides: [8, s0]; None where there is none."""
     return f"[{', '.join(map(str, sizes))}]" if isinstance(sizes, list | tuple) else None
 
 
 def format_error(error: Any) -> str | None:
-    """Write a relative error: 1.0e-2; None where there is none."""
     is_number = isinstance(error, int | float) and not isinstance(error, bool)
     return f"{error:.1e}".replace("e-0", "e-").replace("e+0", "e") if is_number else None
 
 
 @dataclass(frozen=True)
 class InputText:
-    """An input as a table shows it."""
-
     name: str
     what: str  # float32 [8, s0], or a number's value
     stride: str | None
@@ -141,18 +140,23 @@ class InputText:
 
 
 def list_inputs(manifest: ReproManifest, storage_bytes: Mapping[str, int]) -> list[InputText]:
-    """List the inputs of the program; a storage that never came is not kept, whatever the manifest says."""
     counts: Counter[int | None] = Counter(entry.storage for entry in manifest.inputs)
     return [
-        _describe_input(entry, storage_bytes, entry.storage is not None and counts[entry.storage] > 1)
+        _describe_input(
+            entry, storage_bytes, entry.storage is not None and counts[entry.storage] > 1
+        )
         for entry in manifest.inputs[:SHOWN_INPUTS]
     ]
 
 
-def _describe_input(entry: ReproInput, storage_bytes: Mapping[str, int], is_shared: bool) -> InputText:
+def _describe_input(
+    entry: ReproInput, storage_bytes: Mapping[str, int], is_shared: bool
+) -> InputText:
     if entry.kind != "tensor":
         value = entry.expression if entry.expression is not None else entry.value
-        hint = f" = {entry.value}" if entry.expression is not None and entry.value is not None else ""
+        hint = (
+            f" = {entry.value}" if entry.expression is not None and entry.value is not None else ""
+        )
         return InputText(entry.name, f"{entry.kind} {value}{hint}", None, None, (), None, None)
     notes = []
     if is_shared:
@@ -176,14 +180,14 @@ def _describe_input(entry: ReproInput, storage_bytes: Mapping[str, int], is_shar
 
 
 def sum_up_values(inputs: Sequence[InputText]) -> str:
-    """Return how many tensors have their values: 2 of 4 tensors with values."""
+    """Format as `2 of 4 tensors with values`."""
     states = [entry.values for entry in inputs if entry.values is not None]
     kept_count = sum(state == VALUES[KEPT] for state in states)
     return f"{kept_count} of {len(states)} tensors with values" if states else ""
 
 
 def read_analysis(result: ReproResult) -> Analysis | None:
-    """Read what `analyze` answered; None where it is no answer: a database may come from anywhere."""
+    """Return None if the stored result is invalid: a database may come from anywhere."""
     try:
         return load_analysis(result.detail)
     except (TypeError, ValueError, AttributeError):
@@ -191,7 +195,6 @@ def read_analysis(result: ReproResult) -> Analysis | None:
 
 
 def read_bisection(result: ReproResult) -> Bisection | None:
-    """Read what `bisect` answered; None where it is no answer."""
     try:
         return load_bisection(result.detail)
     except (TypeError, ValueError, AttributeError):
@@ -200,8 +203,6 @@ def read_bisection(result: ReproResult) -> Bisection | None:
 
 @dataclass(frozen=True)
 class OperationText:
-    """An operation of the graph beside eager, judged on its own compiled inputs."""
-
     node: str
     operation: str
     verdict: Word
@@ -222,7 +223,6 @@ _VERDICTS = {
 
 
 def list_divergences(analysis: Analysis) -> list[OperationText]:
-    """List an analysis's operations as they are stored: the wrong ones first."""
     return [_describe_node(row) for row in analysis.rows if isinstance(row, JudgedNode)]
 
 
@@ -235,35 +235,51 @@ def _describe_node(row: JudgedNode) -> OperationText:
         error=format_error(row.error),
         eager_error=format_error(row.eager_error),
         dtype=" ".join(filter(None, (str(row.dtype or ""), format_sizes(row.shape)))),
-        explains="" if row.explains is None else f"{'explains' if row.explains else 'does not explain'} the output",
+        explains=""
+        if row.explains is None
+        else f"{'explains' if row.explains else 'does not explain'} the output",
     )
 
 
 def summarize_analysis(analysis: Analysis) -> str:
-    """Return the answer of `analyze` as a sentence."""
     if analysis.status == ONLY_FUSED:
-        return f"Wrong only when fused: {', '.join(map(str, analysis.operations)) or 'no operation by itself'}"
+        return (
+            "Wrong only when fused: "
+            f"{', '.join(map(str, analysis.operations)) or 'no operation by itself'}"
+        )
     if analysis.status == NOT_REPRODUCED:
         return "Every operation is right there"
-    wrong = next((row for row in list_divergences(analysis) if row.verdict.kind in ("bad", "warn")), None)
+    wrong = next(
+        (row for row in list_divergences(analysis) if row.verdict.kind in ("bad", "warn")), None
+    )
     if analysis.operation is None:
         return "It fails, and no single operation explains it"
     if wrong is None or wrong.error is None:
-        return f"{analysis.operation} {'gives NaN or inf' if wrong and wrong.verdict.word == 'NaN or inf' else 'fails'}"
+        return (
+            f"{analysis.operation} "
+            f"{'gives NaN or inf' if wrong and wrong.verdict.word == 'NaN or inf' else 'fails'}"
+        )
     beside = f" (eager: {wrong.eager_error})" if wrong.eager_error else ""
     return f"{analysis.operation} is wrong by {wrong.error}{beside}"
 
 
 def summarize_bisection(bisection: Bisection) -> str:
-    """Return the answer of `bisect` as a sentence."""
     if bisection.status == NOT_REPRODUCED:
         return "It does not fail there"
     parts = [bisection.subsystem, bisection.application or bisection.operation]
     named = ": ".join(str(part) for part in parts if part)
-    settings = [f"{setting.setting}={setting.value}" for setting in bisection.settings if setting.passes is True]
-    return named or (f"Passes with {', '.join(settings)}" if settings else "It fails, and nothing tells where")
+    settings = [
+        f"{setting.setting}={setting.value}"
+        for setting in bisection.settings
+        if setting.passes is True
+    ]
+    return named or (
+        f"Passes with {', '.join(settings)}" if settings else "It fails, and nothing tells where"
+    )
 
 
 def list_steps(repro_id: str, board: str) -> list[tuple[str, str]]:
-    """List what to run next, each with what it answers; `board` is the option that names where the repro is."""
-    return [(f"compileboard-collect repro {command} {repro_id} {board}", question) for command, question in STEPS]
+    return [
+        (f"compileboard-collect repro {command} {repro_id} {board}", question)
+        for command, question in STEPS
+    ]

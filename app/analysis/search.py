@@ -30,34 +30,38 @@ MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
 
 @dataclass(frozen=True)
 class MatchedLine:
-    """A line's number and its text in pieces, each with whether it is one of the sought words."""
-
     number: int
     pieces: tuple[tuple[str, bool], ...]
 
 
 def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[MatchedLine]:
-    """Return the lines that have most of the sought terms, in the text's order; none where only its title has them."""
     low = text.lower()
     if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-    marks: dict[int, list[tuple[int, int, int]]] = {}  # by the line's beginning: begin, end, which term
+    marks: dict[
+        int, list[tuple[int, int, int]]
+    ] = {}  # by the line's beginning: begin, end, which term
     for number, term in enumerate(terms.included):
         for begin, end in _places(low, term):
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
-    best = sorted(marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start))[:most]
+    best = sorted(
+        marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start)
+    )[:most]
     matched, counted, at = [], 0, 0
     for start in sorted(best):
         counted += text.count("\n", at, start)
         at = start
         stop = text.find("\n", start)
         spans = sorted((begin, end) for begin, end, _number in marks[start])
-        matched.append(MatchedLine(counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))))
+        matched.append(
+            MatchedLine(
+                counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))
+            )
+        )
     return matched
 
 
 def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
-    """Yield where a term is: its words one after the other, whatever stands between them, on one line or two."""
     words = [word.lower() for word in term.words]
     pattern = r"[\W_]+".join(map(re.escape, words)) + ("" if term.prefix else r"(?![^\W_])")
     whole = re.compile(pattern)
@@ -74,8 +78,9 @@ def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
         begin = low.find(words[0], begin + 1)
 
 
-def _cut(text: str, start: int, stop: int, spans: list[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a line, without its indentation, as much of it as is shown."""
+def _cut(
+    text: str, start: int, stop: int, spans: list[tuple[int, int]]
+) -> Iterator[tuple[str, bool]]:
     while start < spans[0][0] and text[start] in " \t":
         start += 1
     begin = start if stop - start <= WIDTH else max(start, spans[0][0] - BEFORE)

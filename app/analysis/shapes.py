@@ -1,4 +1,4 @@
-"""Symbolic shapes of a compile: what each symbol stands for, what fixed or guarded it, and what to do about that."""
+"""Symbolic shapes of a compile: what each symbol stands for, what fixed or guarded it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,14 @@ class ShapeGuard(_Location):
     expression: Annotated[str | None, "The condition as torch writes it."]
     words: Annotated[str, "The condition in words."]
     count: Annotated[fields.Count, "How often it was added."]
-    by_user: Annotated[bool, "Whether a line of the user's caused it: torch and its backend add some of their own."]
+    by_user: Annotated[
+        bool, "Whether a line of the user's caused it: torch and its backend add some of their own."
+    ]
 
 
 @dataclass(frozen=True)
 class Specialization(_Location):
-    """It was fixed to one value."""
+    """A symbol was fixed to one value."""
 
     value: Annotated[str | None, "The value that is compiled in."]
     reason: Annotated[str | None, "Why, in torch's word."]
@@ -62,13 +64,18 @@ class Specialization(_Location):
 class ShapeSymbol(_Location):
     """One symbol of a compile."""
 
-    symbol: Annotated[str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."]
+    symbol: Annotated[
+        str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."
+    ]
     is_unbacked: Annotated[bool, "Whether its value is known only when the code runs."]
     source: Annotated[str | None, "What it stands for: `x.size()[0]`."]
     value: Annotated[str | None, "Its value in the call that was compiled."]
-    value_range: Annotated[str | None, "The values it was allowed when it was made, as torch writes them."]
+    value_range: Annotated[
+        str | None, "The values it was allowed when it was made, as torch writes them."
+    ]
     same: Annotated[
-        tuple[str, ...], "Dimensions of the graph's inputs that share it (duck shapes); empty for one alone."
+        tuple[str, ...],
+        "Dimensions of the graph's inputs that share it (duck shapes); empty for one alone.",
     ]
     specialized: Annotated[tuple[Specialization, ...], "What fixed it."]
     guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name it."]
@@ -94,7 +101,9 @@ class ShapeCompileRow:
     function: fields.FunctionName
     file: fields.FileName
     outcome: Outcome
-    record_count: Annotated[fields.Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."]
+    record_count: Annotated[
+        fields.Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."
+    ]
     symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
     other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
     fixed: Annotated[tuple[FixedDimension, ...], "0 and 1 that were compiled in."]
@@ -102,7 +111,6 @@ class ShapeCompileRow:
 
 
 def build_shapes(shape_compile: ShapeCompile) -> ShapeCompileRow:
-    """Group what torch recorded of a compile's symbols by symbol."""
     made: dict[str, SymbolRecord | None] = {}
     sources: dict[str, str | None] = {}
     specialized: dict[str, list[SymbolRecord]] = {}
@@ -133,7 +141,14 @@ def build_shapes(shape_compile: ShapeCompile) -> ShapeCompileRow:
         outcome=shape_compile.outcome,
         record_count=shape_compile.record_count,
         symbols=tuple(
-            _make_symbol(name, record, sources.get(name), specialized.get(name, ()), tuple(guards.get(name, ())), sizes)
+            _make_symbol(
+                name,
+                record,
+                sources.get(name),
+                specialized.get(name, ()),
+                tuple(guards.get(name, ())),
+                sizes,
+            )
             for name, record in made.items()
         ),
         other_guards=tuple(other),
@@ -152,7 +167,13 @@ def _locate(record: SymbolRecord) -> dict[str, Any]:
     }
 
 
-_NOWHERE: dict[str, Any] = {"file": None, "line": None, "source_line": None, "stack": (), "record_id": None}
+_NOWHERE: dict[str, Any] = {
+    "file": None,
+    "line": None,
+    "source_line": None,
+    "stack": (),
+    "record_id": None,
+}
 
 
 def _make_symbol(
@@ -173,7 +194,10 @@ def _make_symbol(
         same=tuple(_list_same(name, sizes)) if record and record.kind == "created" else (),
         specialized=tuple(
             Specialization(
-                **_locate(fixed), value=fixed.value, reason=fixed.expression, words=describe_reason(fixed.expression)
+                **_locate(fixed),
+                value=fixed.value,
+                reason=fixed.expression,
+                words=describe_reason(fixed.expression),
             )
             for fixed in specialized
         ),
@@ -201,14 +225,16 @@ def _list_guards(records: Sequence[SymbolRecord]) -> list[ShapeGuard]:
 
 
 def describe_guard(expression: str) -> str:
-    """Return in words what a condition asks for."""
     called, compared = _CALLED.match(expression), _COMPARED.match(expression)
     if called:
         left, right, equal = called["left"], called["right"], called["call"] == "Eq"
         mod = _MOD.match(left)
         if mod and right == "0":
             return f"{mod['what']} must {'' if equal else 'not '}be a multiple of {mod['by']}"
-        return f"{left} must {'' if equal else 'not '}be {'' if right.lstrip('-').isdigit() else 'equal to '}{right}"
+        return (
+            f"{left} must {'' if equal else 'not '}be "
+            f"{'' if right.lstrip('-').isdigit() else 'equal to '}{right}"
+        )
     if compared and compared["sign"] == "<=" and int(compared["right"]) == _INT32:
         return f"{compared['left']} must fit a 32-bit index"
     if compared:
@@ -217,12 +243,10 @@ def describe_guard(expression: str) -> str:
 
 
 def describe_reason(reason: str | None) -> str:
-    """Return in words why torch gave a symbol one value."""
     return _REASONS.get(reason or "", reason or "torch gave no reason")
 
 
 def describe_range(text: str | None) -> str | None:
-    """Return in words which values a symbol was allowed when it was made; None where torch did not record it."""
     match = re.fullmatch(r"\[(-?\w+), (-?\w+)\]", text or "")
     if match is None:
         return text
@@ -233,7 +257,6 @@ def describe_range(text: str | None) -> str | None:
 
 
 def _list_same(symbol: str, sizes: dict[str, list[Any]]) -> Iterator[str]:
-    """List the inputs' dimensions that share a symbol beside its own: torch's duck shapes."""
     dimensions = [
         f"{name}.size()[{dim}]"
         for name, dimensions in sizes.items()
@@ -246,7 +269,9 @@ def _list_same(symbol: str, sizes: dict[str, list[Any]]) -> Iterator[str]:
 
 def _list_fixed(sizes: dict[str, list[Any]]) -> Iterator[FixedDimension]:
     for name, dimensions in sizes.items():
-        if name.startswith("l_") and any(isinstance(size, str) and _SYMBOL.search(size) for size in dimensions):
+        if name.startswith("l_") and any(
+            isinstance(size, str) and _SYMBOL.search(size) for size in dimensions
+        ):
             for dim, size in enumerate(dimensions):
                 if size in (0, 1) and isinstance(size, int) and not isinstance(size, bool):
                     yield FixedDimension(name, dim, size)
@@ -257,17 +282,22 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
     what = symbol.source or symbol.symbol
     for fixed in symbol.specialized:
         yield (
-            f"{what} is compiled in as {fixed.value}: every other value is another compile, and mark_dynamic on it "
-            "raises. If it is meant to vary, take the line that fixes it out of the compiled code, or write it without "
-            "the number (a loop over a size, a comparison with ==, int() and a tensor of fixed size each fix it). "
+            f"{what} is compiled in as {fixed.value}: every other value is another compile, "
+            "and mark_dynamic on it "
+            "raises. If it is meant to vary, take the line that fixes it out of the compiled "
+            "code, or write it without "
+            "the number (a loop over a size, a comparison with ==, int() and a tensor of fixed "
+            "size each fix it). "
             "If it never varies, nothing is to be done."
         )
     if symbol.specialized:
         return
     if symbol.is_unbacked:
         yield (
-            "Its value is known only at run time, so no branch may depend on it. State what holds with "
-            "torch._check(condition) right after the line that creates it. torch compiles that in, and raises "
+            "Its value is known only at run time, so no branch may depend on it. State what "
+            "holds with "
+            "torch._check(condition) right after the line that creates it. torch compiles that "
+            "in, and raises "
             "where it does not hold."
         )
         return
@@ -275,8 +305,10 @@ def _advise(symbol: ShapeSymbol) -> Iterator[str]:
         yield from _advise_guard(guard, symbol.symbol, size)
     if symbol.same:
         yield (
-            f"{', '.join(symbol.same)} had one size in the first compile, so torch took them for the same (duck "
-            "shapes). A call in which they differ recompiles. Compile with sizes that differ, or set "
+            f"{', '.join(symbol.same)} had one size in the first compile, so torch took them "
+            "for the same (duck "
+            "shapes). A call in which they differ recompiles. Compile with sizes that differ, "
+            "or set "
             "torch.fx.experimental._config.use_duck_shape = False."
         )
 
@@ -289,7 +321,11 @@ def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> I
     if compared and compared["left"] == name and int(compared["right"]) != _INT32:
         limit, sign = int(compared["right"]), compared["sign"]
         # torch 2.13 wants both bounds: with one of them it raises an AssertionError.
-        bound = f"min={limit + (sign == '>')}, max=…" if sign in (">", ">=") else f"min=2, max={limit - (sign == '<')}"
+        bound = (
+            f"min={limit + (sign == '>')}, max=…"
+            if sign in (">", ">=")
+            else f"min=2, max={limit - (sign == '<')}"
+        )
         side = f"A call on the other side of “{guard.words}” recompiles, at most once."
         if size:
             marked = f"torch._dynamo.mark_dynamic({size['tensor']}, {size['dim']}, {bound})"
@@ -297,4 +333,7 @@ def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> I
         else:
             yield f"{side} Take the comparison out of the compiled code, or warm up both sides."
     elif "Mod(" in expression and expression.startswith("Eq("):
-        yield f"“{guard.words}” comes from splitting or viewing a size: pad to such a multiple to compile once."
+        yield (
+            f"“{guard.words}” comes from splitting or viewing a size: pad to such a multiple "
+            "to compile once."
+        )

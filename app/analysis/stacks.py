@@ -1,4 +1,5 @@
-"""Stacks of compiles as one tree: library frames folded away, chains of single callers drawn together, sums a subtree.
+"""Stacks of compiles as one tree: library frames folded, chains of single callers merged, sums by
+subtree.
 
 Nothing here recurses: a stack may be 500 frames deep.
 """
@@ -52,11 +53,6 @@ _ENDS = (3, 6)  # of a long chain these many frames are shown at its beginning a
 
 @dataclass(slots=True)
 class StackTreeNode:
-    """One frame of the shown tree, with the sums of all that was compiled at it and below.
-
-    Units: microseconds.
-    """
-
     frame: StackNode
     parent: StackTreeNode | None = None
     folded: tuple[StackNode, ...] = ()  # library frames between its parent and it
@@ -69,14 +65,11 @@ class StackTreeNode:
 
     @property
     def id(self) -> int:
-        """Return the number of its frame, 0 for the root."""
         return self.frame.id
 
 
 @dataclass
 class StackBlock:
-    """A chain of frames of which each called only the next; `hidden` counts the nodes below that are not laid out."""
-
     frames: list[StackTreeNode]
     depth: int
     children: list[StackBlock] = field(default_factory=list)
@@ -84,12 +77,10 @@ class StackBlock:
 
     @property
     def last(self) -> StackTreeNode:
-        """Return the innermost frame: its compiles are the block's, its children those of the block."""
         return self.frames[-1]
 
     @property
     def shown(self) -> list[StackTreeNode | int]:
-        """List the frames that a page shows, and in place of the others their number."""
         head, tail = _ENDS
         if len(self.frames) <= head + tail + 1:
             return list(self.frames)
@@ -97,21 +88,17 @@ class StackBlock:
 
     @property
     def first(self) -> StackTreeNode:
-        """Return the outermost frame: its sums are the block's."""
         return self.frames[0]
 
 
 @dataclass(frozen=True)
 class StackTree:
-    """The tree: its root stands above the outermost frames; `without_stack` are compiles that have none."""
-
     root: StackTreeNode
     without_stack: tuple[StackCompile, ...]
     nodes: dict[int, StackTreeNode]
 
 
 def is_library_name(file: str) -> bool:
-    """Return whether a file, as the store names it, is a package's or Python's own and not the user's."""
     head, slash, _rest = file.partition("/")
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
@@ -125,9 +112,8 @@ def build_tree(
     *,
     library: bool = False,
 ) -> StackTree:
-    """Build the tree of what was compiled; without `library`, frames of packages go, unless a compile starts there.
-
-    Frames that are the same once those are gone become one. `records` outside any compile keep their frames too.
+    """Build the tree of compiles; without `library`, frames of packages are dropped unless a
+    compile starts there.
     """
     by_stack: dict[int, list[StackCompile]] = {}
     without: list[StackCompile] = []
@@ -140,7 +126,9 @@ def build_tree(
     loose = _group_by_stack(records)
     used = _mark_used(by_id, (*by_stack, *loose))
     root = StackTreeNode(_NO_FRAME)
-    at: dict[int, tuple[StackTreeNode, tuple[StackNode, ...]]] = {}  # a frame's place, and what was folded since
+    at: dict[
+        int, tuple[StackTreeNode, tuple[StackNode, ...]]
+    ] = {}  # a frame's place, and what was folded since
     known: dict[tuple[int, str, int | None, str], StackTreeNode] = {}
     order = [root]
     for node in nodes:
@@ -167,15 +155,14 @@ def build_tree(
 
 @dataclass(frozen=True)
 class LooseStack:
-    """One stack from which records outside any compile were written; `frame` is the innermost user's frame."""
-
     frame: StackNode
     frames: tuple[StackNode, ...]
     records: tuple[LooseRecord, ...]
 
 
-def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]) -> list[LooseStack]:
-    """Gather records outside any compile by their stacks, in the order in which the stacks were first seen."""
+def list_loose_stacks(
+    nodes: Sequence[StackNode], records: Iterable[LooseRecord]
+) -> list[LooseStack]:
     by_id = {node.id: node for node in nodes}
     stacks = []
     for stack_id, own in _group_by_stack(records).items():
@@ -184,7 +171,10 @@ def list_loose_stacks(nodes: Sequence[StackNode], records: Iterable[LooseRecord]
         while node is not None:
             frames.append(node)
             node = by_id.get(node.parent_id or 0)
-        inner = next((frame for frame in frames if not is_library_name(frame.file)), frames[0] if frames else _NO_FRAME)
+        inner = next(
+            (frame for frame in frames if not is_library_name(frame.file)),
+            frames[0] if frames else _NO_FRAME,
+        )
         stacks.append(LooseStack(inner, tuple(reversed(frames)), tuple(own)))
     return stacks
 
@@ -223,7 +213,6 @@ def _sum_up(tree_node: StackTreeNode) -> None:
 
 
 def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
-    """Build the blocks that one page shows of a subtree, those that took longest; `start` skips the top's first."""
     block = StackBlock(_chain(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0
@@ -249,7 +238,6 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
 
 
 def _chain(top: StackTreeNode) -> list[StackTreeNode]:
-    """Return a node and those below it, as long as each only calls one other and nothing was compiled at it."""
     chain = [top]
     while len(chain[-1].children) == 1 and not chain[-1].compiles:
         chain.append(chain[-1].children[0])
@@ -257,17 +245,17 @@ def _chain(top: StackTreeNode) -> list[StackTreeNode]:
 
 
 def list_frames(block: StackBlock) -> list[int]:
-    """List the numbers of the frames that are shown of a block and of those below it."""
     numbers, waiting = [], [block]
     while waiting:
         current = waiting.pop()
-        numbers += [tree_node.id for tree_node in current.shown if isinstance(tree_node, StackTreeNode)]
+        numbers += [
+            tree_node.id for tree_node in current.shown if isinstance(tree_node, StackTreeNode)
+        ]
         waiting += current.children
     return numbers
 
 
 def list_callers(tree_node: StackTreeNode) -> list[StackTreeNode]:
-    """List the frames above a node, outermost first."""
     callers = []
     above = tree_node.parent
     while above is not None and above.id:
@@ -277,9 +265,16 @@ def list_callers(tree_node: StackTreeNode) -> list[StackTreeNode]:
 
 
 def filter_matching(
-    nodes: Sequence[StackNode], compiles: Sequence[StackCompile], *, text: str, outcome: str, rank: int | None
+    nodes: Sequence[StackNode],
+    compiles: Sequence[StackCompile],
+    *,
+    text: str,
+    outcome: str,
+    rank: int | None,
 ) -> list[StackCompile]:
-    """List the compiles with this outcome and rank that have the text in their function or a frame of their stack."""
+    """List the compiles with this outcome and rank that have the text in their function or a frame
+    of their stack.
+    """
     text = text.lower()
     hits: set[int] = set()
     if text:
@@ -294,7 +289,8 @@ def filter_matching(
         and (
             not text
             or stack_compile.stack_id in hits
-            or text in f"{stack_compile.function} {stack_compile.file} {stack_compile.compile_id}".lower()
+            or text
+            in f"{stack_compile.function} {stack_compile.file} {stack_compile.compile_id}".lower()
         )
     ]
 

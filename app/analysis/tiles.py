@@ -1,4 +1,4 @@
-"""The few numbers of a suite that the overview opens with: value, change against the level before, and the trend."""
+"""The headline numbers of a suite on the overview."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ LABELS = {"compilation_latency_s": "Cold compile time per model"}
 REFERENCE_RUN_COUNT = 10
 SPARK_RUN_COUNT = 30
 LEAST_JUDGED = 3  # values before; with fewer nobody knows how they scatter
-_OWN_SHARE = 0.5  # of a speedup's change that the compiled latency has to explain, as Compare has it
+_OWN_SHARE = (
+    0.5  # of a speedup's change that the compiled latency has to explain, as Compare has it
+)
 WORDS = ("better", "worse", "same", "moved", "first")
 
 
 @dataclass(frozen=True)
 class HeadlineTile:
-    """One number of a suite; `incomplete` has the positions of values that lack models, which are no headline."""
+    """One number of a suite; `incomplete` has the positions of values that lack models, which are
+    no headline.
+    """
 
     metric: Annotated[str, "Name of the metric."]
     label: Annotated[str, "Its label."]
@@ -40,10 +44,13 @@ class HeadlineTile:
     value: Annotated[float, "Value in the newest complete run."]
     text: Annotated[str, "The value with its unit."]
     reference: Annotated[
-        float | None, "The level before the oldest open incident, else the median of the 10 runs before."
+        float | None,
+        "The level before the oldest open incident, else the median of the 10 runs before.",
     ]
     verdict: Annotated[
-        str, one_of(WORDS), "Against the reference; `moved` is a change that noise or eager mode may have made."
+        str,
+        one_of(WORDS),
+        "Against the reference; `moved` is a change that noise or eager mode may have made.",
     ]
     change: Annotated[str, "The change in words."]
     values: Annotated[list[float | None], "Values of the newest runs, the oldest first."]
@@ -52,15 +59,20 @@ class HeadlineTile:
 
 
 def build_tiles(
-    summaries: Sequence[StoredSummary], incident_us: int | None, recovered: Sequence[tuple[int, int]] = ()
+    summaries: Sequence[StoredSummary],
+    incident_us: int | None,
+    recovered: Sequence[tuple[int, int]] = (),
 ) -> list[HeadlineTile]:
-    """Build a tile a metric that has a value; summaries are the newest first, the newest run's at the head.
+    """Build a tile for each metric with a value; `summaries` are newest first.
 
-    `incident_us` is when the first run of the oldest open incident started, None where none is open; `recovered` has
-    from when to when others lasted, whose runs are no reference.
+    `recovered` has the periods of recovered incidents, whose runs are no reference.
     """
     metrics = [SUMMARY_BY_NAME[name] for name in HEADLINE_METRICS]
-    return [tile for metric in metrics if (tile := _build_tile(metric, summaries, incident_us, recovered))]
+    return [
+        tile
+        for metric in metrics
+        if (tile := _build_tile(metric, summaries, incident_us, recovered))
+    ]
 
 
 def _build_tile(
@@ -69,11 +81,14 @@ def _build_tile(
     incident_us: int | None,
     recovered: Sequence[tuple[int, int]],
 ) -> HeadlineTile | None:
-    is_rate = metric.name == "pass_ratio"  # counts what failed; the others are means of the models left
+    is_rate = (
+        metric.name == "pass_ratio"
+    )  # counts what failed; the others are means of the models left
     complete = [
         (summary, value)
         for summary in summaries
-        if (is_rate or not summary.is_incomplete) and (value := getattr(summary, metric.name)) is not None
+        if (is_rate or not summary.is_incomplete)
+        and (value := getattr(summary, metric.name)) is not None
     ]
     if not complete:
         return None
@@ -87,7 +102,11 @@ def _build_tile(
     values = [older_value for _older, older_value in before]
     reference = median(values) if values else None
     shown = list(reversed(summaries[:SPARK_RUN_COUNT]))
-    starts = [position for position, summary in enumerate(shown) if incident_us and summary.started_us >= incident_us]
+    starts = [
+        position
+        for position, summary in enumerate(shown)
+        if incident_us and summary.started_us >= incident_us
+    ]
     is_judged = _is_beyond_noise(metric, before, newest, value)
     verdict, change = _describe_change(metric, reference, value, is_judged)
     return HeadlineTile(
@@ -100,41 +119,54 @@ def _build_tile(
         verdict=verdict,
         change=change,
         values=[getattr(summary, metric.name) for summary in shown],
-        incomplete=[position for position, summary in enumerate(shown) if summary.is_incomplete and not is_rate],
+        incomplete=[
+            position
+            for position, summary in enumerate(shown)
+            if summary.is_incomplete and not is_rate
+        ],
         changed_from=starts[0] if starts else None,
     )
 
 
 def _is_beyond_noise(
-    metric: Metric, before: Sequence[tuple[StoredSummary, float]], newest: StoredSummary, value: float
+    metric: Metric,
+    before: Sequence[tuple[StoredSummary, float]],
+    newest: StoredSummary,
+    value: float,
 ) -> bool:
-    """Return True for a value outside all of those before; a speedup that eager mode moved is not.
-
-    A pass rate has no noise: one run before it is enough.
-    """
+    """Return True for a value outside all of those before, unless eager mode moved the speedup."""
     values = [older_value for _older, older_value in before]
-    if len(values) < (1 if metric.name == "pass_ratio" else LEAST_JUDGED) or min(values) <= value <= max(values):
+    if len(values) < (1 if metric.name == "pass_ratio" else LEAST_JUDGED) or min(
+        values
+    ) <= value <= max(values):
         return False
     times = [older.abs_latency_ms for older, _value in before if older.abs_latency_ms]
     if metric.name != "geomean_speedup" or not times or not newest.abs_latency_ms:
         return True
     reference = median(values)
-    return -log(newest.abs_latency_ms / median(times)) / log(value / reference) >= _OWN_SHARE if reference else True
+    return (
+        -log(newest.abs_latency_ms / median(times)) / log(value / reference) >= _OWN_SHARE
+        if reference
+        else True
+    )
 
 
-def _describe_change(metric: Metric, reference: float | None, value: float, is_judged: bool) -> tuple[str, str]:
+def _describe_change(
+    metric: Metric, reference: float | None, value: float, is_judged: bool
+) -> tuple[str, str]:
     if reference is None:
         return "first", "First run"
     word = SummaryDelta(metric, reference, value, 0).word
     level = format_short(metric, reference)
     if word not in ("better", "worse"):
-        return "same", "Unchanged" if level == format_short(metric, value) else f"≈ {level}, within noise"
+        return "same", "Unchanged" if level == format_short(
+            metric, value
+        ) else f"≈ {level}, within noise"
     share = f" {format_share(value / reference - 1)}" if reference else ""
     change = f"{'▲' if value > reference else '▼'}{share} from {level}"
     return (word, change) if is_judged else ("moved", f"{change}, not judged")
 
 
 def format_share(share: float) -> str:
-    """Write the size of a change in percent, without its sign: 24%, 8.1%."""
     percent = 100 * abs(share)
     return f"{percent:.0f}%" if percent >= 9.5 else f"{percent:.1f}%"

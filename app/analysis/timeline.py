@@ -1,4 +1,4 @@
-"""The timeline as a page draws it and as trace viewers read it: phases of names, compact windows, Chrome's events."""
+"""The timeline for pages and trace viewers: phases of names, compact windows, Chrome's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from compileboard.app.queries.run.timeline import Lane, LaneWindow, Span
 from compileboard.collectors.contract.compile_labels import SEPARATOR, build_label
 from compileboard.collectors.store.reading import read_json
 
-# The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of inductor.
+# The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of
+# inductor.
 _RULES = tuple(
     (re.compile(pattern, re.IGNORECASE), phase)
     for pattern, phase in (
@@ -25,7 +26,10 @@ _RULES = tuple(
         (r"^pass\.", "inductor"),
         (r"cudagraph", "cudagraph"),
         (r"triton|async_compile|autotun|precompile", "triton"),
-        (r"codegen$|codegen\.|code_gen|codecache\.|compile_file|compile_to_fn|cutlass|cpp_builder", "codegen"),
+        (
+            r"codegen$|codegen\.|code_gen|codecache\.|compile_file|compile_to_fn|cutlass|cpp_builder",
+            "codegen",
+        ),
         (
             r"inductor_|fx_codegen|fx_graph|compile_fx|graphlowering|scheduler|_passes$|fake_tensor_prop",
             "inductor",
@@ -37,46 +41,48 @@ _RULES = tuple(
         ),
     )
 )
-OTHER = Phase("other", "other", "phase-other", "anything else that torch timed, garbage collection among it")
+OTHER = Phase(
+    "other", "other", "phase-other", "anything else that torch timed, garbage collection among it"
+)
 LEGEND = (*(phase for phase in PHASES if phase.name != "first_calls"), OTHER)
 _POSITIONS = {phase.name: position for position, phase in enumerate(LEGEND)}
 
 
 @lru_cache(maxsize=4096)
 def find_phase(name: str) -> Phase:
-    """Return the phase of a compile that a span's name belongs to."""
     phase_name = next((phase for pattern, phase in _RULES if pattern.search(name)), OTHER.name)
     return LEGEND[_POSITIONS[phase_name]]
 
 
 def name_instant(name: str) -> str:
-    """Return what an instant says of a cache: hit, miss or bypass, as static/js/timeline-draw.mjs reads its name."""
     match = re.search(r"_(hit\b|miss$|bypass$)", name)
     return match[1] if match else ""
 
 
 def label_process(lane: Lane) -> str:
-    """Return what tells a lane's process from the others; rank and pid where nothing has to."""
     parts = [f"rank {lane.rank}"] if lane.rank is not None else []
     parts += [f"pid {lane.pid}"] if lane.pid is not None else []
     return lane.name or SEPARATOR.join(parts or [f"process {lane.process_id[:8]}"])
 
 
 def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
-    """Return each lane's process, its label with the thread where a process has several, and how many rows it has."""
     threads = Counter(lane.process_id for lane in lanes)
     headers = []
     for lane in lanes:
         process = label_process(lane)
-        label = build_label(process, f"thread {lane.thread}" if threads[lane.process_id] > 1 else "", "")
-        headers.append({"label": label, "process": process, "rows": lane.deepest + 1, "last": lane.last_us})
+        label = build_label(
+            process, f"thread {lane.thread}" if threads[lane.process_id] > 1 else "", ""
+        )
+        headers.append(
+            {"label": label, "process": process, "rows": lane.deepest + 1, "last": lane.last_us}
+        )
     return headers
 
 
 def find_work(stretches: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the window with 95% of the time of some stretches, each of them whole or not in it.
+    """Return the window with 95% of the time of some intervals, each entirely in it or out of it.
 
-    Units: microseconds since 1970, like the stretches.
+    Units: microseconds since 1970, like the intervals.
     """
     spare_us = sum(end - begin for begin, end in stretches) // 40
     return _skip(stretches, spare_us)[0], _skip(stretches[::-1], spare_us)[1]
@@ -97,9 +103,8 @@ def write_window(
     from_us: int,
     to_us: int,
 ) -> dict[str, Any]:
-    """Write a window as flat lists, so that thousands of spans are a few lists of numbers.
-
-    Times in lists are since `first_us`, the run's first moment.
+    """Return a window as flat lists of numbers; their times are since `first_us`, the run's first
+    moment.
     """
     first_us = min(lane.first_us for lane in lanes)
     names: dict[str, int] = {}
@@ -113,12 +118,23 @@ def write_window(
         short = [
             value
             for short_spans in window.short
-            for value in (short_spans.depth, short_spans.bucket, short_spans.span_count, short_spans.busy_us)
+            for value in (
+                short_spans.depth,
+                short_spans.bucket,
+                short_spans.span_count,
+                short_spans.busy_us,
+            )
         ]
         marks: list[int] = []
         for mark in window.marks:
-            marks += (names.setdefault(mark.name, len(names)), mark.first_us - first_us, mark.mark_count)
-        lane_rows.append(lane | {"last": lane["last"] - first_us, "spans": spans, "short": short, "marks": marks})
+            marks += (
+                names.setdefault(mark.name, len(names)),
+                mark.first_us - first_us,
+                mark.mark_count,
+            )
+        lane_rows.append(
+            lane | {"last": lane["last"] - first_us, "spans": spans, "short": short, "marks": marks}
+        )
     return {
         "first_us": first_us,
         "last_us": max(lane.last_us for lane in lanes),
@@ -132,7 +148,6 @@ def write_window(
 
 
 def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
-    """Number each process: its rank, else its pid, else its position."""
     ids = list(dict.fromkeys(lane.process_id for lane in lanes))
     by_id = {lane.process_id: lane for lane in lanes}
     for numbers in ([by_id[id_].rank for id_ in ids], [by_id[id_].pid for id_ in ids]):
@@ -143,17 +158,21 @@ def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
 
 
 def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
-    """Make the events that name processes and threads in a trace viewer."""
     numbers = number_processes(lanes)
     for lane in lanes:
         lane_event = {"ph": "M", "ts": 0, "pid": numbers[lane.process_id], "tid": lane.thread}
         yield lane_event | {"name": "process_name", "args": {"name": label_process(lane)}}
-        yield lane_event | {"name": "process_sort_index", "args": {"sort_index": numbers[lane.process_id]}}
+        yield lane_event | {
+            "name": "process_sort_index",
+            "args": {"sort_index": numbers[lane.process_id]},
+        }
         yield lane_event | {"name": "thread_name", "args": {"name": f"thread {lane.thread}"}}
 
 
 def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterator[dict[str, Any]]:
-    """Make the trace events of a lane's spans: X is a phase, i a moment, B a phase whose end was not recorded."""
+    """Yield the trace events of a lane's spans: X is a phase, i a moment, B a phase whose end was
+    not recorded.
+    """
     for row in rows:
         event: dict[str, Any] = {"name": row["name"], "ts": row["begin_us"], "pid": pid, "tid": tid}
         if row["instant"]:
@@ -175,11 +194,6 @@ _LABELLED = 6.0  # percent that a span needs for its name to be written into it
 
 @dataclass(frozen=True)
 class StripSpan:
-    """One phase of a strip.
-
-    Units: start and width are percent of the strip's width.
-    """
-
     row: int
     start: float
     width: float
@@ -189,14 +203,11 @@ class StripSpan:
 
     @property
     def labelled(self) -> bool:
-        """Return whether there is room for its name."""
         return self.width >= _LABELLED
 
 
 @dataclass(frozen=True)
 class StripLane:
-    """One lane's strip; `span_count` is how many phases the lane has in all."""
-
     label: str
     rows: int
     spans: tuple[StripSpan, ...]
@@ -209,24 +220,32 @@ def build_strips(
     busy: Sequence[tuple[int, int]],
     labels: Mapping[int, tuple[str, str]],
 ) -> list[StripLane]:
-    """Build the strips of the longest phases of each lane; `busy` are the times in which any lane is."""
     scale = _make_scale(busy)
     strips = []
     for lane, header, window in zip(lanes, build_lane_headers(lanes), windows):
-        longest = heapq.nlargest(DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0)
+        longest = heapq.nlargest(
+            DRAWN // len(lanes), window.spans, key=lambda span: span.duration_us or 0
+        )
         spans = tuple(
-            _build_span(span, scale, labels) for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
+            _build_span(span, scale, labels)
+            for span in sorted(longest, key=lambda span: (span.begin_us, span.depth))
         )
         rows = 1 + max((span.row for span in spans), default=0)
         strips.append(StripLane(header["label"], rows, spans, lane.span_count))
     return strips
 
 
-def _build_span(span: Span, scale: Callable[[int], float], labels: Mapping[int, tuple[str, str]]) -> StripSpan:
+def _build_span(
+    span: Span, scale: Callable[[int], float], labels: Mapping[int, tuple[str, str]]
+) -> StripSpan:
     start = scale(span.begin_us)
     width = max(scale(span.begin_us + (span.duration_us or 0)) - start, 0.05)
     compile_id, label = labels.get(span.compile_key or 0, (span.compile_id, ""))
-    texts = [span.name, format_duration(span.duration_us), " ".join(word for word in (label, compile_id) if word)]
+    texts = [
+        span.name,
+        format_duration(span.duration_us),
+        " ".join(word for word in (label, compile_id) if word),
+    ]
     return StripSpan(
         span.depth,
         round(start, 2),
@@ -238,7 +257,6 @@ def _build_span(span: Span, scale: Callable[[int], float], labels: Mapping[int, 
 
 
 def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
-    """Return the scale of times; between two busy stretches there is a gap of one width, however long it was."""
     begins = [begin for begin, _end in busy]
     befores = [0]
     for begin, end in busy:
@@ -249,6 +267,8 @@ def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
     def scale(at_us: int) -> float:
         number = max(bisect_right(begins, at_us) - 1, 0)
         begin, end = busy[number]
-        return (befores[number] + min(max(at_us - begin, 0), end - begin)) * percent_per_us + number * gap
+        return (
+            befores[number] + min(max(at_us - begin, 0), end - begin)
+        ) * percent_per_us + number * gap
 
     return scale

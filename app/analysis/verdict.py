@@ -1,4 +1,4 @@
-"""The verdict that a page opens with: one sentence, one line of context, a few counts."""
+"""The verdict at the top of a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from compileboard.app.format import format_day, format_plural
 from compileboard.app.schema import one_of
 
 STATES = ("failed", "incidents", "unconfirmed", "fixes", "stale", "first", "recording", "good")
-TONES = {"failed": "bad", "incidents": "bad", "unconfirmed": "warn", "fixes": "warn", "good": "good"}
+TONES = {
+    "failed": "bad",
+    "incidents": "bad",
+    "unconfirmed": "warn",
+    "fixes": "warn",
+    "good": "good",
+}
 STALE_DAYS = 7
 TOO_FEW_RUNS = 3  # a tile is judged against three before it
 _DAY_US = 86_400_000_000
@@ -38,24 +44,19 @@ class PageVerdict:
 
     @property
     def tone(self) -> str:
-        """Return how it looks: red, amber, grey or green."""
         return TONES.get(self.state, "quiet")
 
     @property
     def stats(self) -> list[tuple[str, str]]:
-        """Return its counts as pairs of label and value."""
         return [(count.label, count.value) for count in self.counts]
 
     @property
     def mark(self) -> str:
-        """Return its tone as a character."""
         return {"bad": "!", "warn": "!", "good": "✓"}.get(self.tone, "–")
 
 
 @dataclass(frozen=True)
 class VerdictIncident:
-    """What a verdict needs of an open incident: `what` is its title without the model; `since` a commit or run."""
-
     id: str
     subject: str
     what: str
@@ -65,14 +66,11 @@ class VerdictIncident:
 
     @property
     def headline(self) -> str:
-        """Return the model with what is worse most: ranker speedup down 54%."""
         return f"{self.subject} {self.what.partition(', ')[0]}"
 
 
 @dataclass(frozen=True)
 class VerdictFacts:
-    """What the verdict on a suite, or on the programs of a database, is decided by."""
-
     incidents: Sequence[VerdictIncident] = ()
     failing: Sequence[str] = ()  # models of the newest run, or the program that failed
     failure: str = "fails"  # what became of the only one of them
@@ -91,7 +89,6 @@ class VerdictFacts:
 
 
 def describe_incident(incident: Incident) -> VerdictIncident:
-    """Return what a verdict needs of an incident."""
     return VerdictIncident(
         id=incident.id,
         subject=incident.subject,
@@ -103,11 +100,12 @@ def describe_incident(incident: Incident) -> VerdictIncident:
 
 
 def decide_verdict(facts: VerdictFacts) -> PageVerdict:
-    """Decide the verdict; the first rule that fits wins."""
     confirmed = [incident for incident in facts.incidents if incident.is_confirmed]
     suspected = [incident for incident in facts.incidents if not incident.is_confirmed]
     state, sentence, incident_id = _choose(facts, confirmed, suspected)
-    return PageVerdict(state, sentence, _describe_context(facts, state, confirmed), list(facts.counts), incident_id)
+    return PageVerdict(
+        state, sentence, _describe_context(facts, state, confirmed), list(facts.counts), incident_id
+    )
 
 
 def _choose(
@@ -123,10 +121,16 @@ def _choose(
             return "incidents", worst.headline + _since(worst.since), worst.id
         if len(since) == 1 and facts.model_count:
             only = worst.id if len(confirmed) == 1 else None
-            return "incidents", f"{len(models)} of {facts.model_count} models worse{_since(worst.since)}", only
+            return (
+                "incidents",
+                f"{len(models)} of {facts.model_count} models worse{_since(worst.since)}",
+                only,
+            )
         return "incidents", f"{len(confirmed)} incidents open, worst: {worst.headline}", None
     if suspected:
-        names = " and ".join(dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW]))
+        names = " and ".join(
+            dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW])
+        )
         only = suspected[0].id if len(suspected) == 1 else None
         return "unconfirmed", f"Possible regression in {names}, confirming with the next run", only
     if facts.fixes:
@@ -134,11 +138,17 @@ def _choose(
     if facts.newest_us and facts.now_us - facts.newest_us > STALE_DAYS * _DAY_US:
         return "stale", f"No run since {format_day(facts.newest_us, facts.now_us)}", None
     if facts.is_recording and not facts.run_count:
-        return "recording", f"Recording the first run{' of this configuration' if facts.has_others else ''}", None
+        return (
+            "recording",
+            f"Recording the first run{' of this configuration' if facts.has_others else ''}",
+            None,
+        )
     if facts.run_count == 1:
         return (
             "first",
-            f"First run: {format_plural(facts.model_count, 'model')}" if facts.model_count else "1 run",
+            f"First run: {format_plural(facts.model_count, 'model')}"
+            if facts.model_count
+            else "1 run",
             None,
         )
     if 1 < facts.run_count <= TOO_FEW_RUNS:
@@ -146,8 +156,9 @@ def _choose(
     return "good", f"No regressions in the last {format_plural(facts.run_count, 'run')}", None
 
 
-def _describe_failure(facts: VerdictFacts, confirmed: Sequence[VerdictIncident]) -> tuple[str, str, str | None]:
-    """Name the model that fails, or count those that do, with the models that are worse."""
+def _describe_failure(
+    facts: VerdictFacts, confirmed: Sequence[VerdictIncident]
+) -> tuple[str, str, str | None]:
     failing = set(facts.failing)
     worse = {model for incident in confirmed for model in incident.models} - failing
     incident = next((incident for incident in confirmed if failing & set(incident.models)), None)
@@ -155,7 +166,11 @@ def _describe_failure(facts: VerdictFacts, confirmed: Sequence[VerdictIncident])
     incident_id = incident.id if incident else None
     if worse and facts.model_count:
         fails = "1 fails" if len(failing) == 1 else f"{len(failing)} fail"
-        return "failed", f"{len(worse)} of {facts.model_count} models worse, {fails}{_since(since)}", incident_id
+        return (
+            "failed",
+            f"{len(worse)} of {facts.model_count} models worse, {fails}{_since(since)}",
+            incident_id,
+        )
     if len(failing) == 1:
         return "failed", f"{facts.failing[0]} {facts.failure}{_since(since)}", incident_id
     of = f" of {facts.model_count}" if facts.model_count else ""
@@ -163,7 +178,6 @@ def _describe_failure(facts: VerdictFacts, confirmed: Sequence[VerdictIncident])
 
 
 def _name_within(subject: str) -> str:
-    """Return a subject as it stands within a sentence: suite nightly."""
     return subject.replace("Suite ", "suite ", 1) if subject.startswith("Suite ") else subject
 
 
@@ -172,22 +186,33 @@ def _since(commit: str) -> str:
 
 
 def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[VerdictIncident]) -> str:
-    """Write the line below the sentence: open incidents, models that are well, what recovered, what is to come."""
     parts = []
     if state in ("failed", "incidents"):
         parts += [format_plural(len(confirmed), "open incident")] if confirmed else []
-        affected = {model for incident in confirmed for model in incident.models} | set(facts.failing)
+        affected = {model for incident in confirmed for model in incident.models} | set(
+            facts.failing
+        )
         healthy_count = facts.model_count - len(affected)
-        parts += [f"{format_plural(healthy_count, 'model')} healthy"] if facts.model_count and healthy_count > 0 else []
+        parts += (
+            [f"{format_plural(healthy_count, 'model')} healthy"]
+            if facts.model_count and healthy_count > 0
+            else []
+        )
     if facts.passing_again:
         more = len(facts.passing_again) - _FEW
         names = ", ".join(facts.passing_again[:_FEW]) + (f" and {more} more" if more > 0 else "")
         parts.append(f"{names} no longer {'fails' if len(facts.passing_again) == 1 else 'fail'}")
     parts += [f"Environment changed: {', '.join(facts.environment)}"] if facts.environment else []
-    parts += [f"{format_plural(facts.recovered_count, 'incident')} recovered today"] if facts.recovered_count else []
+    parts += (
+        [f"{format_plural(facts.recovered_count, 'incident')} recovered today"]
+        if facts.recovered_count
+        else []
+    )
     parts += ["Trends start with the second run"] if facts.run_count == 1 else []
     parts += (
-        [f"Newest run {format_day(facts.newest_us, facts.now_us)}"] if _is_stale(facts) and state != "stale" else []
+        [f"Newest run {format_day(facts.newest_us, facts.now_us)}"]
+        if _is_stale(facts) and state != "stale"
+        else []
     )
     parts += ["A run is recording"] if facts.is_recording and state != "recording" else []
     return ". ".join(parts) + ("." if parts else "")

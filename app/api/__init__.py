@@ -1,5 +1,4 @@
-"""The JSON API: everything that a page shows, under /api/v1, described by its own OpenAPI document.
+"""The JSON API under /api/v1, described by its own OpenAPI document.
 
-A new address is a view with `@operation(path)`: its signature is its parameters and its answer. Its section goes into
-docs/api.md. tests/contract/test_openapi.py says what of these is missing.
+To add an endpoint, write a view with `@operation(path)`, and add its section to docs/api.md.
 """

@@ -1,7 +1,5 @@
-"""Addresses of the API: a view declares its path; its signature says its parameters and its answer, its docstring what.
-
-`@operation("/runs/<run_id>/compiles")` over `def list_compiles(detail: RunDetail, selection: CompileFilter) ->
-Page[CompileRow]` is all that routing, checks of parameters and the OpenAPI document need.
+"""Endpoints of the API: a view declares its path; its signature is its parameters and response, its
+docstring the summary.
 """
 
 from __future__ import annotations
@@ -16,7 +14,12 @@ from flask import Response, abort, request
 from compileboard.app.db import get_reader
 from compileboard.app.queries.dashboard.activity import describe_absence
 from compileboard.app.queries.page import FilterError, Page
-from compileboard.app.queries.parameters import Parameter, ParameterField, list_parameters, read_filter
+from compileboard.app.queries.parameters import (
+    Parameter,
+    ParameterField,
+    list_parameters,
+    read_filter,
+)
 from compileboard.app.queries.run import run
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import Keywords, read_docstring
@@ -26,8 +29,6 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True)
 class Cursor:
-    """Where a page begins."""
-
     cursor: Annotated[
         str | None,
         Parameter(most=0),
@@ -37,8 +38,6 @@ class Cursor:
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """How long a page is."""
-
     limit: Annotated[int, Keywords(minimum=1, maximum=1000), "Rows of one page."] = 100
 
 
@@ -53,10 +52,7 @@ class NoBody:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One address. `body` is what a POST takes as JSON: NoBody is nothing; without one it takes an upload.
-
-    `unread` describes parameters that the view reads itself.
-    """
+    """One endpoint. `body` is the type of a POST's JSON: NoBody is nothing, None an upload."""
 
     path: str
     view: Callable[..., Any]
@@ -67,32 +63,31 @@ class Operation:
 
     @cached_property
     def hints(self) -> dict[str, Any]:
-        """The types of the view's arguments and of its answer."""
         return get_type_hints(self.view, include_extras=True)
 
     @property
     def filters(self) -> dict[str, type]:
-        """The arguments that parameters of the address fill."""
         return {
             name: hint
             for name, hint in self.hints.items()
-            if isinstance(hint, type) and dataclasses.is_dataclass(hint) and name not in ("detail", "return")
+            if isinstance(hint, type)
+            and dataclasses.is_dataclass(hint)
+            and name not in ("detail", "return")
         }
 
     @cached_property
     def parameters(self) -> tuple[ParameterField, ...]:
-        """The parameters of the address."""
         models = (*self.filters.values(), *([self.unread] if self.unread else []))
-        return tuple(part for model in models for part in list_parameters(model) if part.description)
+        return tuple(
+            part for model in models for part in list_parameters(model) if part.description
+        )
 
     @property
     def is_list(self) -> bool:
-        """Return True where the answer is a page of rows."""
         return get_origin(self.hints["return"]) is Page
 
     @property
     def model(self) -> Any:
-        """The type of the answer, or of one row of it."""
         hint = self.hints["return"]
         if get_origin(hint) is Annotated and get_args(hint)[0] is Response:
             return get_args(hint)[1]  # streamed
@@ -100,19 +95,14 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The operation's id."""
         return f"{self.view.__module__.rpartition('.')[2]}_{self.view.__name__}"
 
     @property
     def summary(self) -> str:
-        """What it answers, in a line."""
         return read_docstring(self.view)
 
     def answer(self, **path: str) -> Any:
-        """Find the run that the path names, read the parameters and call the view.
-
-        Raises: FilterError if a parameter is unknown or its value cannot be used.
-        """
+        """Call the view. Raises FilterError for an unknown parameter or an unusable value."""
         check_query(tuple(part.name for part in self.parameters))
         given: dict[str, Any] = dict(path)
         if "detail" in self.hints:
@@ -125,10 +115,12 @@ OPERATIONS: list[Operation] = []
 
 
 def operation(
-    path: str, method: str = "GET", status: int = 200, body: type | None = None, parameters: type | None = None
+    path: str,
+    method: str = "GET",
+    status: int = 200,
+    body: type | None = None,
+    parameters: type | None = None,
 ) -> Callable[[View], View]:
-    """Declare the address that a view answers."""
-
     def declare(view: View) -> View:
         OPERATIONS.append(Operation(path, view, method, status, body, parameters))
         return view
@@ -137,10 +129,7 @@ def operation(
 
 
 def check_query(known: tuple[str, ...]) -> None:
-    """Refuse a parameter that this address does not have: a mistyped filter would answer with everything.
-
-    Raises: FilterError if there is one.
-    """
+    """Raises FilterError for an unknown parameter: a mistyped filter would return everything."""
     for key in request.args:
         if key not in known:
             expected = f"known are {', '.join(known)}" if known else "this address has none"
@@ -148,11 +137,11 @@ def check_query(known: tuple[str, ...]) -> None:
 
 
 def find_run(run_id: str) -> RunDetail:
-    """Return a run, or answer that there is none."""
+    """Return a run, or abort with 404."""
     detail = run.get_run(get_reader(), run_id)
     return detail if detail is not None else refuse(describe_absence(get_reader(), run_id))
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Answer that what the address names is not there."""
+    """Abort with 404 and this sentence."""
     abort(404, sentence)

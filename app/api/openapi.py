@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of OPERATIONS: the types of their parameters and answers."""
+"""The OpenAPI 3.1 document, generated from OPERATIONS and their types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Error:
 
 @dataclass(frozen=True)
 class ApiAddress:
-    """An address."""
+    """An endpoint of the API."""
 
     method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
     path: Annotated[str, "Its path; what stands in braces is a value."]
@@ -63,11 +63,17 @@ PATH_PARAMETERS = {
 _FAILURES = {
     "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
     "401": ("NoToken", "No token where one is needed, or one that is not in force."),
-    "403": ("Refused", "A token without the scope, or a host name that this server does not answer to."),
+    "403": (
+        "Refused",
+        "A token without the scope, or a host name that this server does not answer to.",
+    ),
     "404": ("NotFound", "There is no such address, or nothing of that id."),
     "405": ("NotPossible", "The method is wrong. The sentence names the right one."),
     "500": ("Broken", "The server failed, or the database file is not one."),
-    "503": ("Away", "The database is missing, locked or of another version. The sentence has the next step."),
+    "503": (
+        "Away",
+        "The database is missing, locked or of another version. The sentence has the next step.",
+    ),
 }
 
 # What can be wrong with an upload, beside that.
@@ -90,7 +96,10 @@ _PUSH_REFUSALS = {
 }
 _LINES: Schema = {
     "required": True,
-    "description": "Whole lines of a stream, or a text; plain or gzip (Content-Encoding), with a Content-Length.",
+    "description": (
+        "Whole lines of a stream, or a text; plain or gzip (Content-Encoding), with a "
+        "Content-Length."
+    ),
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
 }
 _HEADERS = {
@@ -105,7 +114,13 @@ def _describe_parameter(part: ParameterField) -> dict[str, Any]:
 
 
 def _describe_header(name: str, about: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": True, "description": about, "schema": {"type": "string"}}
+    return {
+        "name": name,
+        "in": "header",
+        "required": True,
+        "description": about,
+        "schema": {"type": "string"},
+    }
 
 
 def _describe_path(path: str) -> list[dict[str, Any]]:
@@ -138,12 +153,18 @@ def _describe_page(row: Schema, end: Schema) -> Schema:
 
 
 def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
-    failures = {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _help) in _FAILURES.items()}
+    failures = {
+        status: {"$ref": f"#/components/responses/{key}"}
+        for status, (key, _help) in _FAILURES.items()
+    }
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "security": [{"token": list(list_scopes(operation.view, operation.method))}],
-        "parameters": [*_describe_path(operation.path), *map(_describe_parameter, operation.parameters)],
+        "parameters": [
+            *_describe_path(operation.path),
+            *map(_describe_parameter, operation.parameters),
+        ],
     }
     if operation.body is NoBody:
         failures["409"] = {"$ref": "#/components/responses/Conflict"}
@@ -154,18 +175,32 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
         }
     elif operation.method == "POST":
         described["requestBody"] = UPLOAD
-        failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _REFUSALS.items()}
+        failures |= {
+            status: {"$ref": f"#/components/responses/{key}"}
+            for status, (key, _) in _REFUSALS.items()
+        }
     elif operation.method in ("PATCH", "PUT"):
         described["requestBody"] = _LINES
-        failures |= {status: {"$ref": f"#/components/responses/{key}"} for status, (key, _) in _PUSH_REFUSALS.items()}
+        failures |= {
+            status: {"$ref": f"#/components/responses/{key}"}
+            for status, (key, _) in _PUSH_REFUSALS.items()
+        }
         if operation.method == "PATCH":
-            described["parameters"] += [_describe_header(name, about) for name, about in _HEADERS.items()]
+            described["parameters"] += [
+                _describe_header(name, about) for name, about in _HEADERS.items()
+            ]
     else:
-        failures = {"304": {"description": "The same as the answer whose ETag was sent."}, **failures}
+        failures = {
+            "304": {"description": "The same as the answer whose ETag was sent."},
+            **failures,
+        }
     if operation.model is None:
         statuses = (200, 201) if operation.method == "PUT" else (operation.status,)
         return described | {
-            "responses": {**{str(status): {"description": operation.summary} for status in statuses}, **failures}
+            "responses": {
+                **{str(status): {"description": operation.summary} for status in statuses},
+                **failures,
+            }
         }
     data = describe_type(operation.model, schemas)
     schema = _describe_page(data, _NEXT) if operation.is_list else _describe_answer(data, _NO_NEXT)
@@ -173,7 +208,10 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
     return described | {"responses": {str(operation.status): answer, **failures}}
 
 
-_NEXT: Schema = {"type": ["string", "null"], "description": "`cursor` of the next page, null on the last."}
+_NEXT: Schema = {
+    "type": ["string", "null"],
+    "description": "`cursor` of the next page, null on the last.",
+}
 _NO_NEXT: Schema = {"type": "null", "description": "There are no pages."}
 
 
@@ -195,23 +233,33 @@ def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
 
 def _describe_own(name: str, summary: str, schema: Schema) -> dict[str, Any]:
     answer = {"description": summary, "content": {"application/json": {"schema": schema}}}
-    return {"get": {"operationId": name, "summary": summary, "parameters": [], "responses": {"200": answer}}}
+    return {
+        "get": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": [],
+            "responses": {"200": answer},
+        }
+    }
 
 
 def write_path(rule: str) -> str:
-    """Write a rule's path as OpenAPI does: `{run_id}` for `<run_id>`."""
     return re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
 
 
 @cache
 def get_document() -> dict[str, Any]:
-    """Return the document."""
     schemas: dict[str, Schema] = {}
     failure = {"application/json": {"schema": describe_type(Error, schemas)}}
     paths = _describe_paths(schemas)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "CompileBoard", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
+        "info": {
+            "title": "CompileBoard",
+            "version": __version__,
+            "description": _ABOUT,
+            "license": {"name": "MIT"},
+        },
         "servers": [{"url": "/", "description": "This server."}],
         "paths": paths,
         "components": {
@@ -220,7 +268,10 @@ def get_document() -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token with one of the scopes. Without it where the server lets anyone in.",
+                    "description": (
+                        "A token with one of the scopes. Without it where the server lets "
+                        "anyone in."
+                    ),
                 }
             },
             "responses": {

@@ -1,4 +1,4 @@
-"""Every address of the API, subject by subject: what the views of these modules declare."""
+"""Every endpoint of the API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,18 @@ from compileboard.app.api.fleet import (
     streams,
     trends,
 )
-from compileboard.app.api.run import aot, artifacts, caches, compiles, guards, ranks, run, shapes, stacks, timeline
+from compileboard.app.api.run import (
+    aot,
+    artifacts,
+    caches,
+    compiles,
+    guards,
+    ranks,
+    run,
+    shapes,
+    stacks,
+    timeline,
+)
 
 _RUN = (run, compiles, artifacts, guards, caches, aot, ranks, stacks, shapes, timeline)
 _FLEET = (search, imports, streams, activity, models, checks, comparison, trends, incidents)

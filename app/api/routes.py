@@ -29,7 +29,6 @@ def _serve(operation: Operation) -> Callable[..., Response]:
 
 
 def list_addresses() -> Response:
-    """Return every address of the API with what it answers."""
     check_query(())
     paths: dict[str, dict[str, dict[str, str]]] = get_document()["paths"]
     listed = [
@@ -41,7 +40,6 @@ def list_addresses() -> Response:
 
 
 def show_document() -> Response:
-    """Return the OpenAPI document; it is the one answer that is not wrapped."""
     check_query(())
     return jsonify(get_document())
 
@@ -54,5 +52,9 @@ for _operation in OPERATIONS:
         methods=[_operation.method],
         provide_automatic_options=False,
     )
-blueprint.add_url_rule("/", "index", list_addresses, methods=["GET"], provide_automatic_options=False)
-blueprint.add_url_rule("/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False)
+blueprint.add_url_rule(
+    "/", "index", list_addresses, methods=["GET"], provide_automatic_options=False
+)
+blueprint.add_url_rule(
+    "/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False
+)

@@ -1,1 +1,1 @@
-"""Results → Plotly figures. The only importer of plotly."""
+"""Plotly figures of results. Only this package imports plotly."""

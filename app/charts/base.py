@@ -1,6 +1,5 @@
-"""What every chart shares: its shape for a template, escaping, and Plotly's layout without any colour.
-
-Colours have one home, static/css/tokens.css: a trace names one with `meta={"color": "series-1"}`.
+"""Shared parts of charts. Colours are defined in static/css/tokens.css: a trace names one with
+`meta={"color": "series-1"}`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 MAX_CHART_BYTES = 50_000  # compressed
-# Values that differ by less than this share of the highest lie in the middle, else the chart is of their last digits.
-# HUD's threshold for a change is 0.05.
+# Values that differ by less than this share of the highest lie in the middle, else the chart is of
+# their last digits. HUD's threshold for a change is 0.05.
 NEARLY_SAME = 0.01
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure and its data table, which _macros/chart.html renders. Columns are (label, is it a number)."""
-
     id: str
     title: str
     figure: dict[str, Any]
@@ -30,10 +27,12 @@ class Chart:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """List label and colour of each trace; the page writes them as text, which Plotly's own legend cannot fit."""
         traces = [trace for trace in self.figure["data"] if trace.get("name")]
         return [
-            (trace["name"].replace("&lt;", "<"), (trace.get("meta") or {}).get("color", f"series-{number}"))
+            (
+                trace["name"].replace("&lt;", "<"),
+                (trace.get("meta") or {}).get("color", f"series-{number}"),
+            )
             for number, trace in enumerate(traces, start=1)
         ]
 
@@ -42,9 +41,8 @@ _HARMLESS = frozenset({int, float, bool, type(None)})
 
 
 def escape(value: Any) -> Any:
-    """Escape `<` in every text of a figure: Plotly would turn other people's <a href> into a link.
-
-    A line break is written as a newline; only here it becomes the tag that Plotly knows.
+    """Escape `<` in every text of a figure: Plotly would render an <a href> from outside as a
+    link.
     """
     if isinstance(value, str):
         return value.replace("<", "&lt;").replace("\n", "<br>")
@@ -58,9 +56,8 @@ def escape(value: Any) -> Any:
 
 
 def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
-    """Make a figure of traces as plain data, escaped; a trace is a dict in Plotly's words, or a graph object.
-
-    A graph object checks itself and takes 15 ms of a page's 100; pages give dicts, and the tests let plotly check them.
+    """Build an escaped figure from dicts or graph objects; a graph object validates itself, which
+    takes 15 ms of a page's 100.
     """
     plain = [trace if isinstance(trace, dict) else trace.to_plotly_json() for trace in traces]
     common = {
@@ -74,15 +71,10 @@ def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
 
 
 def times(microseconds: Sequence[int]) -> list[int]:
-    """Turn times into what a Plotly date axis takes: milliseconds since the epoch.
-
-    Units: microseconds since the epoch. Shape: one number a point.
-    """
     return [time_us // 1000 for time_us in microseconds]
 
 
 def duration_axis(highest_us: float) -> tuple[float, str]:
-    """Pick one unit for an axis of durations: the divisor of its microseconds, and the unit's name."""
     for divisor, unit in ((60e6, "min"), (1e6, "s"), (1e3, "ms")):
         if highest_us >= 2 * divisor:
             return divisor, unit
@@ -90,5 +82,6 @@ def duration_axis(highest_us: float) -> tuple[float, str]:
 
 
 def count_axis(highest: float) -> dict[str, Any]:
-    """Make an axis of whole numbers that never repeats a tick."""
-    return {"rangemode": "tozero", "tickformat": ",d"} | ({"dtick": 1} if highest <= 5 else {"nticks": 6})
+    return {"rangemode": "tozero", "tickformat": ",d"} | (
+        {"dtick": 1} if highest <= 5 else {"nticks": 6}
+    )

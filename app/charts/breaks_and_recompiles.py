@@ -20,36 +20,41 @@ WIDTH, HEIGHT = 96, 22
 
 @dataclass(frozen=True)
 class Spark:
-    """A small line as SVG points, and its text."""
-
     points: str
     text: str
 
 
 def make_spark(values: Sequence[float]) -> Spark:
-    """Make a line of one value a slot in WIDTH × HEIGHT; the highest touches the top."""
     highest = max(values, default=0.0) or 1.0
     step = WIDTH / max(len(values) - 1, 1)
     line = [values[0], *values] if len(values) == 1 else values
     points = " ".join(
-        f"{i * step:.1f},{HEIGHT - 2 - (HEIGHT - 4) * value / highest:.1f}" for i, value in enumerate(line)
+        f"{i * step:.1f},{HEIGHT - 2 - (HEIGHT - 4) * value / highest:.1f}"
+        for i, value in enumerate(line)
     )
     first, last = (values[0], values[-1]) if values else (0.0, 0.0)
     text = (
-        f"per run, oldest to newest: {format_number(first)} first, {format_number(max(values, default=0.0))} at most, "
+        f"per run, oldest to newest: {format_number(first)} first, "
+        f"{format_number(max(values, default=0.0))} at most, "
     )
     return Spark(points, text + f"{format_number(last)} last")
 
 
 def chart_trend(
-    chart_id: str, title: str, noun: str, lines: Mapping[str, Sequence[float]], slots: Sequence[Slot]
+    chart_id: str,
+    title: str,
+    noun: str,
+    lines: Mapping[str, Sequence[float]],
+    slots: Sequence[Slot],
 ) -> Chart:
-    """Stack each line's mean count a run, a bar a slot; the smallest lines share the last colour."""
     ranked = sorted(lines, key=lambda name: (-sum(lines[name]), name))
     shown = ranked if len(ranked) <= _MOST_SERIES + 1 else ranked[:_MOST_SERIES]
     series = [(_shorten(name), [*lines[name]]) for name in shown]
     if len(shown) < len(ranked):
-        rest = [sum(lines[name][position] for name in ranked[len(shown) :]) for position in range(len(slots))]
+        rest = [
+            sum(lines[name][position] for name in ranked[len(shown) :])
+            for position in range(len(slots))
+        ]
         series.append((_OTHERS, rest))
     whens = [format_time(slot.started_us)[:16] for slot in slots]
     most = max((slot.run_count for slot in slots), default=1)
@@ -68,7 +73,10 @@ def chart_trend(
         | ({"customdata": [f"/runs/{slot.run_id}" for slot in slots]} if single else {})
         for number, (name, values) in enumerate(series, start=1)
     ]
-    highest = max((sum(values[position] for _name, values in series) for position in range(len(slots))), default=0)
+    highest = max(
+        (sum(values[position] for _name, values in series) for position in range(len(slots))),
+        default=0,
+    )
     yaxis = count_axis(highest) if single else {"rangemode": "tozero", "nticks": 6}
     figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
     note = f"{noun} per run" if single else f"mean {noun} per run, up to {most} runs a bar"
@@ -81,7 +89,6 @@ def chart_trend(
 
 
 def chart_history(chart_id: str, title: str, noun: str, points: Sequence[HistoryPoint]) -> Chart:
-    """Chart a bar a run, 0 where it did not come."""
     whens = [format_time(point.started_us)[:16] for point in points]
     trace = {
         "type": "bar",
@@ -103,7 +110,6 @@ def chart_history(chart_id: str, title: str, noun: str, points: Sequence[History
 
 
 def _time_axis(whens: Sequence[str]) -> dict[str, object]:
-    """Label a few of the positions with their times; a single bar does not fill the whole axis."""
     step = max(len(whens) // 5, 1)
     one_year = len({when[:4] for when in whens}) == 1
     positions = list(range(0, len(whens), step))
@@ -111,7 +117,9 @@ def _time_axis(whens: Sequence[str]) -> dict[str, object]:
     return {
         "tickmode": "array",
         "tickvals": positions,
-        "ticktext": [whens[position][5 if one_year else 0 :].replace(" ", "\n") for position in positions],
+        "ticktext": [
+            whens[position][5 if one_year else 0 :].replace(" ", "\n") for position in positions
+        ],
         "tickangle": 0,
         "range": [-margin, len(whens) - 1 + margin],
         "showgrid": False,
@@ -125,12 +133,10 @@ def _shorten(name: str) -> str:
 
 
 def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
-    """Stack the kinds of graph breaks over time."""
     lines = {kind.kind: kind.trend for kind in kinds}
     return chart_trend("graph-breaks-trend", "Graph breaks over time", "graph breaks", lines, slots)
 
 
 def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
-    """Stack the categories of recompiles over time."""
     lines = {label_category(kind.kind).label: kind.trend for kind in kinds if kind.count}
     return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", lines, slots)

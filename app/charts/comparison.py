@@ -1,4 +1,4 @@
-"""Two sides as dots: new relative to base, a model a dot, with what is known of its noise."""
+"""Two sides as dots: new relative to base, one dot for each model, with its noise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import MetricDelta, ModelPair
-from compileboard.app.analysis.comparison.table import format_change, format_ratio_of, format_value_of
+from compileboard.app.analysis.comparison.table import (
+    format_change,
+    format_ratio_of,
+    format_value_of,
+)
 from compileboard.app.analysis.metrics import Metric
 from compileboard.app.charts.base import Chart, finish
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
@@ -29,9 +33,11 @@ Moves = Sequence[tuple[ModelPair, MetricDelta]]
 
 
 def chart_changes(
-    metric: Metric, pairs: Sequence[ModelPair], address: Callable[[ModelPair], str], least: int = LEAST_MODELS
+    metric: Metric,
+    pairs: Sequence[ModelPair],
+    address: Callable[[ModelPair], str],
+    least: int = LEAST_MODELS,
 ) -> Chart | None:
-    """Chart each model's change of one metric, the largest first; None where fewer than `least` have one."""
     known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     moves = sorted(
         (moved for moved in known if moved[1].change is not None),
@@ -49,26 +55,53 @@ def chart_changes(
     xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(moves) + 1]}
     if few:
         names = [pair.model[:18] for pair, _delta in moves]
-        xaxis |= {"tickmode": "array", "tickvals": list(range(1, len(moves) + 1)), "ticktext": names, "tickangle": -35}
+        xaxis |= {
+            "tickmode": "array",
+            "tickvals": list(range(1, len(moves) + 1)),
+            "ticktext": names,
+            "tickangle": -35,
+        }
     else:
-        xaxis |= {"title": {"text": f"{len(moves)} models, the largest change first"}, "showticklabels": False}
-    yaxis = {"ticksuffix": "%", "zeroline": True, "nticks": 7, "title": {"text": "new relative to base"}}
+        xaxis |= {
+            "title": {"text": f"{len(moves)} models, the largest change first"},
+            "showticklabels": False,
+        }
+    yaxis = {
+        "ticksuffix": "%",
+        "zeroline": True,
+        "nticks": 7,
+        "title": {"text": "new relative to base"},
+    }
     note = ", ".join(
         word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)) if word
     )  # fmt: skip
-    columns = [("Model", False), ("Base", True), ("New", True), ("Change", True), ("New ÷ base, 95% interval", True)]
+    columns = [
+        ("Model", False),
+        ("Base", True),
+        ("New", True),
+        ("Change", True),
+        ("New ÷ base, 95% interval", True),
+    ]
     columns += [("Verdict", False), ("By", False)]
     rows = [_row(metric, pair, delta) for pair, delta in moves]
     title = f"{metric.label}: change of each model"
-    return Chart("changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m")
+    return Chart(
+        "changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m"
+    )
 
 
 def _format_bars(moves: Moves) -> str | None:
-    return "bars are 95% intervals" if any(verdict.ratio_interval for _p, verdict in moves) else None
+    return (
+        "bars are 95% intervals" if any(verdict.ratio_interval for _p, verdict in moves) else None
+    )
 
 
 def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:
-    values = [format_value_of(metric, delta.base), format_value_of(metric, delta.new), format_change(delta)]
+    values = [
+        format_value_of(metric, delta.base),
+        format_value_of(metric, delta.new),
+        format_change(delta),
+    ]
     return [
         pair.model,
         *values,
@@ -78,7 +111,9 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
     ]
 
 
-def _trace(word: str, moves: Moves, positions: dict[int, int], address: Callable[[ModelPair], str]) -> dict[str, Any]:
+def _trace(
+    word: str, moves: Moves, positions: dict[int, int], address: Callable[[ModelPair], str]
+) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",

@@ -14,7 +14,6 @@ _LONGEST_LABEL = 60
 
 
 def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
-    """Stack the phases of compiles, a bar each, in the order they are given, the first on top."""
     highest = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
     divisor, unit = duration_axis(highest)
     positions = list(range(len(compiles)))
@@ -31,8 +30,12 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
                 "y": positions,
                 "name": phase.label,
                 "meta": {"color": phase.color},
-                "customdata": [f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles],
-                "text": [format_duration(compile_row.phases.get(phase.name)) for compile_row in compiles],
+                "customdata": [
+                    f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles
+                ],
+                "text": [
+                    format_duration(compile_row.phases.get(phase.name)) for compile_row in compiles
+                ],
                 "textposition": "none",
                 "hovertemplate": f"{phase.label}: %{{text}}",
             }
@@ -57,7 +60,12 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         if shown >= total_count
         else f"the {shown} longest of {total_count}, by phase"
     )
-    columns = [("Compile", False), ("ID", False), ("Sum", True), *((phase.label, True) for phase in PHASES)]
+    columns = [
+        ("Compile", False),
+        ("ID", False),
+        ("Sum", True),
+        *((phase.label, True) for phase in PHASES),
+    ]
     rows = [
         [
             compile_row.label,
@@ -77,22 +85,29 @@ def _cell(value: int | None) -> str | None:
 
 def _label(compile_row: CompileRow) -> str:
     label = compile_row.label
-    return f"{label if len(label) <= _LONGEST_LABEL else '…' + label[1 - _LONGEST_LABEL :]} {compile_row.compile_id} "
+    return (
+        f"{label if len(label) <= _LONGEST_LABEL else '…' + label[1 - _LONGEST_LABEL :]} "
+        f"{compile_row.compile_id} "
+    )
 
 
 KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (first calls)"}
 
 
 def chart_phases(records: Sequence[Compilation]) -> Chart:
-    """Stack the phases of a compile's records, the first on top."""
     divisor, unit = duration_axis(max((record.duration_us or 0 for record in records), default=0))
     positions = list(range(len(records)))
-    phases = [phase for phase in PHASES if any(record.phases_us.get(phase.name) for record in records)]
+    phases = [
+        phase for phase in PHASES if any(record.phases_us.get(phase.name) for record in records)
+    ]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "orientation": "h",
-            "x": [float(f"{(record.phases_us.get(phase.name) or 0) / divisor:.4g}") for record in records],
+            "x": [
+                float(f"{(record.phases_us.get(phase.name) or 0) / divisor:.4g}")
+                for record in records
+            ],
             "y": positions,
             "name": phase.label,
             "meta": {"color": phase.color},

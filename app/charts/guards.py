@@ -13,7 +13,6 @@ _LONGEST_LABEL = 32
 
 
 def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
-    """Chart a bar a kind of guard, the most frequent on top; the table has all of them with what they check."""
     shown = kinds[:_SHOWN]
     positions = list(range(len(shown)))
     trace = {
@@ -42,9 +41,22 @@ def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
     )
     columns = [("Kind", False), ("Guards", True), ("Share", True), ("What is checked", False)]
     rows = [
-        [kind, format_count(count), format_percent(count / guard_count if guard_count else None), describe_kind(kind)]
+        [
+            kind,
+            format_count(count),
+            format_percent(count / guard_count if guard_count else None),
+            describe_kind(kind),
+        ]
         for kind, count in kinds
     ]
     left_out = len(kinds) - len(shown)
     note = f"the {len(shown)} most frequent of {len(kinds)}" if left_out else "all sets together"
-    return Chart("guard-kinds-chart", "Guards by kind", figure, columns, rows, note, "m" if len(shown) > 5 else "s")
+    return Chart(
+        "guard-kinds-chart",
+        "Guards by kind",
+        figure,
+        columns,
+        rows,
+        note,
+        "m" if len(shown) > 5 else "s",
+    )

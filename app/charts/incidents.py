@@ -1,4 +1,4 @@
-"""The series of a change: its points, the levels before and after, and where the change came in."""
+"""The chart of a changed series."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 def chart_incident(
     change: SeriesChange, metric: Metric, line: TrendLine, axis: Axis, levels: LevelLines | None
 ) -> Chart:
-    """Chart the series of a change with its levels and its change."""
     chart = chart_metric(metric, [line], axis, chart_id="series")
     traces = list(chart.figure["data"])
     if levels is not None:
         traces += finish(_build_levels(change, metric, levels))["data"]
-    figure = chart.figure | {"data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]}
+    figure = chart.figure | {
+        "data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]
+    }
     return replace(chart, figure=figure, height="m", show_legend=True)
 
 
 def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) -> Chart:
-    """Mark at the foot of a trend where a lasting change of it came in; a mark opens its incident."""
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces = []
     for direction, (symbol, color) in _MARKS.items():
@@ -52,7 +52,6 @@ def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) ->
 
 
 def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
-    """Build a mark a run; one of several changes names them and leads to all incidents of the run."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -62,7 +61,9 @@ def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
         "customdata": [_address(own) for own in changes.values()],
-        "hovertext": ["\n".join(_describe(change) for change in own[:_MOST_NAMED]) for own in changes.values()],
+        "hovertext": [
+            "\n".join(_describe(change) for change in own[:_MOST_NAMED]) for own in changes.values()
+        ],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",
         "showlegend": False,
@@ -81,19 +82,28 @@ def _describe(change: SeriesChange) -> str:
 
 
 def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:
-    """Build the range as a band and each level as a line behind the points."""
     start, end = levels.changed
     band = _build_trace([start, start, end, end], [0, 1, 1, 0], "state-warn", "commit range", 0)
     traces = [band | {"fill": "toself", "yaxis": "y2", "opacity": 0.35}]
     if change.before_value is not None:
-        traces.append(_build_level(levels.before, change.before_value * metric.factor, "state-quiet", "before"))
+        traces.append(
+            _build_level(
+                levels.before, change.before_value * metric.factor, "state-quiet", "before"
+            )
+        )
     if levels.after is not None and change.after_value is not None:
         color = _COLORS.get(change.direction, "series-4")
-        traces.append(_build_level(levels.after, change.after_value * metric.factor, color, "after"))
+        traces.append(
+            _build_level(levels.after, change.after_value * metric.factor, color, "after")
+        )
         if change.kind == "drift" and change.before_value is not None:
             ends = [levels.before[1], levels.after[0]]
-            values = [_round(value * metric.factor) for value in (change.before_value, change.after_value)]
-            traces.append(_build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}})
+            values = [
+                _round(value * metric.factor) for value in (change.before_value, change.after_value)
+            ]
+            traces.append(
+                _build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}}
+            )
     return traces
 
 

@@ -15,21 +15,16 @@ from compileboard.collectors.store.rollups.results import ResultRow
 
 
 class ChartLine(NamedTuple):
-    """One line of a chart: its metric, label and colour."""
-
     metric: Metric
     label: str
     color: str
 
     def get(self, row: ResultRow) -> float | int | None:
-        """Return its value in a row, in the metric's unit."""
         value = get_value(self.metric, row)
         return value if value is None or self.metric.factor == 1 else value * self.metric.factor
 
 
 class HistoryChart(NamedTuple):
-    """A chart of a model's history."""
-
     key: str
     title: str
     note: str | None
@@ -37,12 +32,18 @@ class HistoryChart(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """Return the unit of its lines."""
         return self.lines[0].metric.unit
 
 
-def _build_chart(key: str, title: str, note: str | None, *lines: tuple[str, str, str]) -> HistoryChart:
-    return HistoryChart(key, title, note, tuple(ChartLine(BY_NAME[name], label, color) for name, label, color in lines))
+def _build_chart(
+    key: str, title: str, note: str | None, *lines: tuple[str, str, str]
+) -> HistoryChart:
+    return HistoryChart(
+        key,
+        title,
+        note,
+        tuple(ChartLine(BY_NAME[name], label, color) for name, label, color in lines),
+    )
 
 
 DRAWINGS = (
@@ -102,14 +103,21 @@ DRAWINGS = (
         ("load_latency_s", "load", "series-1"),
         ("second_process_latency_s", "first call in a second process", "series-3"),
     ),
-    _build_chart("efficiency", "Scaling efficiency", None, ("scaling_efficiency", "efficiency", "series-1")),
+    _build_chart(
+        "efficiency", "Scaling efficiency", None, ("scaling_efficiency", "efficiency", "series-1")
+    ),
     _build_chart(
         "quantized-error",
         "Quantized error",
         "relative, against eager in float32",
         ("quantized_error", "error", "series-5"),
     ),
-    _build_chart("lookup", "dynamo's cache lookup", "each call", ("cache_lookup_latency_us", "lookup", "series-1")),
+    _build_chart(
+        "lookup",
+        "dynamo's cache lookup",
+        "each call",
+        ("cache_lookup_latency_us", "lookup", "series-1"),
+    ),
 )
 
 
@@ -117,7 +125,6 @@ _FEWEST_SIZES = 3  # of a line: one process and two numbers of ranks
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:
-    """Chart every metric that some point has, over time; a point leads to what else is known of it."""
     rows = [point.row for point in points]
     return [
         _chart_metric(drawing, rows, addresses)
@@ -127,7 +134,6 @@ def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Cha
 
 
 def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
-    """Chart the efficiency by ranks, a line a way and configuration; none where none has three points."""
     points: dict[str, dict[int, float]] = {}
     for result in results:
         if result.scaling_efficiency is not None:
@@ -150,23 +156,43 @@ def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
     ]
     sizes = sorted({size for of_line in points.values() for size in of_line})
     layout = {
-        "xaxis": {"type": "log", "tickvals": sizes, "ticktext": list(map(str, sizes)), "showgrid": False},
+        "xaxis": {
+            "type": "log",
+            "tickvals": sizes,
+            "ticktext": list(map(str, sizes)),
+            "showgrid": False,
+        },
         "yaxis": {"rangemode": "tozero", "nticks": 6, "ticksuffix": "%"},
     }
-    rows = [[name, size, f"{share:.1%}"] for name, of_line in points.items() for size, share in sorted(of_line.items())]
+    rows = [
+        [name, size, f"{share:.1%}"]
+        for name, of_line in points.items()
+        for size, share in sorted(of_line.items())
+    ]
     columns = [("Way", False), ("Ranks", True), ("Efficiency", True)]
     note = "samples per second ÷ ranks × those of one process"
-    return Chart("scaling-chart", "Scaling efficiency", finish(traces, **layout), columns, rows, note, "s")
+    return Chart(
+        "scaling-chart", "Scaling efficiency", finish(traces, **layout), columns, rows, note, "s"
+    )
 
 
-def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: Sequence[str]) -> Chart:
+def _chart_metric(
+    drawing: HistoryChart, rows: Sequence[ResultRow], addresses: Sequence[str]
+) -> Chart:
     lines = [line for line in drawing.lines if any(line.get(row) is not None for row in rows)]
     traces = [_trace(drawing, line, rows, addresses) for line in lines]
     highest = max((line.get(row) or 0 for line in lines for row in rows), default=0)
-    yaxis: dict[str, Any] = {"rangemode": "tozero", "nticks": 6, "ticksuffix": drawing.unit and f" {drawing.unit}"}
+    yaxis: dict[str, Any] = {
+        "rangemode": "tozero",
+        "nticks": 6,
+        "ticksuffix": drawing.unit and f" {drawing.unit}",
+    }
     if not drawing.unit:
         yaxis = count_axis(highest)
-    layout: dict[str, Any] = {"yaxis": yaxis, "xaxis": {"type": "date", "showgrid": False, "nticks": 4, "tickangle": 0}}
+    layout: dict[str, Any] = {
+        "yaxis": yaxis,
+        "xaxis": {"type": "date", "showgrid": False, "nticks": 4, "tickangle": 0},
+    }
     if drawing.key == "speedup":
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
         traces.append(_eager_line(rows))
@@ -174,10 +200,22 @@ def _chart_metric(drawing: HistoryChart, rows: Sequence[ResultRow], addresses: S
     columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
     columns += [("95% interval", True)] if drawing.key == "speedup" else []
     table = [
-        [format_time(row.time_us)[:16], *(_cell(line.get(row), row) for line in lines), *_interval(drawing, row)]
+        [
+            format_time(row.time_us)[:16],
+            *(_cell(line.get(row), row) for line in lines),
+            *_interval(drawing, row),
+        ]
         for row in reversed(rows)
     ]
-    return Chart(f"{drawing.key}-chart", drawing.title, finish(traces, **layout), columns, table, drawing.note, "s")
+    return Chart(
+        f"{drawing.key}-chart",
+        drawing.title,
+        finish(traces, **layout),
+        columns,
+        table,
+        drawing.note,
+        "s",
+    )
 
 
 def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:

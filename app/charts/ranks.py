@@ -1,4 +1,4 @@
-"""Ranks: how long each compiled, by phase."""
+"""Compile time of each rank, by phase."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ MOST_BARS = 128
 
 
 def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
-    """Stack each rank's phases; with many ranks the slowest."""
-    shown = sorted(sorted(ranks, key=lambda rank: -rank.total_us)[:MOST_BARS], key=lambda rank: rank.rank)
-    divisor, unit = duration_axis(max((sum(summary.phases.values()) for summary in shown), default=0))
+    shown = sorted(
+        sorted(ranks, key=lambda rank: -rank.total_us)[:MOST_BARS], key=lambda rank: rank.rank
+    )
+    divisor, unit = duration_axis(
+        max((sum(summary.phases.values()) for summary in shown), default=0)
+    )
     names = [f"rank {summary.rank}" for summary in shown]
     traces: list[dict[str, Any]] = []
     for phase in PHASES:
@@ -40,7 +43,11 @@ def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
         xaxis={"type": "category", "showgrid": False, "automargin": True, "nticks": 16},
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
     )
-    note = "by phase" if len(shown) == len(ranks) else f"the {MOST_BARS} slowest of {len(ranks)}, by phase"
+    note = (
+        "by phase"
+        if len(shown) == len(ranks)
+        else f"the {MOST_BARS} slowest of {len(ranks)}, by phase"
+    )
     columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Graph breaks", True)]
     columns += [("Graphs cut by DDP into", True), ("Compile time", True)]
     rows = [

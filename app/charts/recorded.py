@@ -1,4 +1,4 @@
-"""Charts of all recorded runs: their number over time by state, and what each run cost, a line a series."""
+"""Charts of all recorded runs: their number over time by state, and the cost of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ MOST_TABLE_ROWS = 200  # the list of runs has the same numbers of all
 
 
 def chart_recorded(points: Sequence[RunPoint]) -> dict[str, Any]:
-    """Chart what runs cost: four charts, what they share, and their table."""
     return {
         "points": points,
         "charts": [
@@ -50,11 +49,15 @@ def chart_recorded(points: Sequence[RunPoint]) -> dict[str, Any]:
 
 
 def chart_runs(points: Sequence[RunPoint]) -> Chart:
-    """Count runs an hour, a day or a week, whichever suits the time they span; by state."""
+    """Count runs by state per hour, day or week, depending on the time they span."""
     width_us, unit = _bin_width(points)
-    counts = Counter(((point.started_us // width_us) * width_us, _name_state(point)) for point in points)
+    counts = Counter(
+        ((point.started_us // width_us) * width_us, _name_state(point)) for point in points
+    )
     bins = sorted({start for start, _state in counts})
-    states = [state for state in _STATE_COLORS if any(run_state == state for _start, run_state in counts)]
+    states = [
+        state for state in _STATE_COLORS if any(run_state == state for _start, run_state in counts)
+    ]
     traces = [
         {
             "type": "bar",
@@ -72,9 +75,13 @@ def chart_runs(points: Sequence[RunPoint]) -> Chart:
         traces,
         barmode="stack",
         xaxis=_date_axis(points, bins[-1] + width_us if bins else None),
-        yaxis=count_axis(max(Counter(start for start, _state in counts.elements()).values(), default=0)),
+        yaxis=count_axis(
+            max(Counter(start for start, _state in counts.elements()).values(), default=0)
+        ),
     )
-    rows = [[format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins]
+    rows = [
+        [format_time(start)[:16], *(counts[start, state] for state in states)] for start in bins
+    ]
     columns = [(f"{unit.capitalize()} from", False), *((state, True) for state in states)]
     return Chart("runs-chart", "Runs", figure, columns, rows, f"started per {unit}")
 
@@ -85,7 +92,6 @@ def _name_state(point: RunPoint) -> str:
 
 
 def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
-    """Chart each run's compile time."""
     divisor, unit = duration_axis(max((point.compile_us or 0 for point in points), default=0))
     note = f"{unit} per run, all records together"
 
@@ -96,22 +102,29 @@ def chart_compile_time(points: Sequence[RunPoint]) -> Chart:
 
 
 def chart_recompiles(points: Sequence[RunPoint]) -> Chart:
-    """Chart each run's number of recompiles."""
-    return _chart_trend(points, "recompiles-chart", "Recompiles", "per run", lambda point: point.recompile_count)
+    return _chart_trend(
+        points, "recompiles-chart", "Recompiles", "per run", lambda point: point.recompile_count
+    )
 
 
 def chart_graph_breaks(points: Sequence[RunPoint]) -> Chart:
-    """Chart each run's number of graph breaks."""
-    return _chart_trend(points, "graph-breaks-chart", "Graph breaks", "per run", lambda point: point.graph_break_count)
+    return _chart_trend(
+        points,
+        "graph-breaks-chart",
+        "Graph breaks",
+        "per run",
+        lambda point: point.graph_break_count,
+    )
 
 
 def share_points(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
-    """Return once what the three trend charts share: their x are positions in these lists."""
-    return {"x": [point.started_us // 1000 for point in points], "runs": [point.run_id for point in points]}
+    return {
+        "x": [point.started_us // 1000 for point in points],
+        "runs": [point.run_id for point in points],
+    }
 
 
 def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
-    """List what the three trend charts show of the newest runs, newest first: their common table."""
     return [
         [
             format_time(point.started_us),
@@ -143,31 +156,44 @@ def _chart_trend(
     measure: Callable[[RunPoint], float | None],
     unit: str = "",
 ) -> Chart:
-    """Chart a point a run; a line a series, which is the rolling median where there are many points."""
     values = {
-        index: float(f"{value:.4g}") for index, point in enumerate(points) if (value := measure(point)) is not None
+        index: float(f"{value:.4g}")
+        for index, point in enumerate(points)
+        if (value := measure(point)) is not None
     }
-    groups = {label: [index for index in positions if index in values] for label, positions in _group(points).items()}
+    groups = {
+        label: [index for index in positions if index in values]
+        for label, positions in _group(points).items()
+    }
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
     for number, (label, members) in enumerate(groups.items(), start=1):
         lone = label == _OTHERS  # different series: a line through them would mean nothing
         own = [values[index] for index in members]
-        shared = {"type": "scatter", "x": members, "meta": {"color": f"series-{number}", "points": POINTS_ID}}
+        shared = {
+            "type": "scatter",
+            "x": members,
+            "meta": {"color": f"series-{number}", "points": POINTS_ID},
+        }
         dots = shared | {
             "y": own,
             "mode": "markers" if smooth or lone else "lines+markers",
             "name": label,
             "line": {"width": 1.5},
             "cliponaxis": False,  # a run without any is a whole point on the axis
-            "marker": {"size": 5 if smooth else 7, "opacity": 0.3 if smooth else 0.6 if lone else 1},
+            "marker": {
+                "size": 5 if smooth else 7,
+                "opacity": 0.3 if smooth else 0.6 if lone else 1,
+            },
             "hovertemplate": "%{y}\n%{x|%Y-%m-%d %H:%M}",
         }
         traces.append(dots)
         if smooth and not lone:
             windows = (own[max(0, end - WINDOW) : end] for end in range(1, len(own) + 1))
             medians = [float(f"{median(window):.4g}") for window in windows]
-            traces.append(shared | {"y": medians, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"})
+            traces.append(
+                shared | {"y": medians, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"}
+            )
     figure = finish(
         traces,
         xaxis=_date_axis(points, points[-1].started_us if points else None),
@@ -180,7 +206,6 @@ def _chart_trend(
 
 
 def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
-    """Split the positions of points into the most frequent series and one for all the others; each keeps its order."""
     sizes = Counter((point.suite, point.name) for point in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
     groups: dict[str, list[int]] = {_label(*key): [] for key in shown}
@@ -196,7 +221,9 @@ def _label(suite: str | None, name: str) -> str:
 
 
 def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]:
-    """Return an axis from the first run to `end_us`, of at least so many bins that a few bars stay bars."""
+    """Return an axis from the first run to `end_us`, of at least so many bins that a few bars stay
+    bars.
+    """
     axis = {"type": "date", "showgrid": False}
     if end_us is None:
         return axis

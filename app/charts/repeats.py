@@ -1,4 +1,4 @@
-"""A model's repeats as a distribution: the one chart that needs numpy."""
+"""The distribution of a model's repeats: the one chart that needs numpy."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from compileboard.app.format import format_number
 _FEWEST_BINS, _MOST_BINS = 24, 120
 
 
-def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repeats-chart") -> Chart | None:
-    """Chart how eager and compiled repeats are spread, in the same bins; None where no repeats were stored.
-
-    Units: ms.
-    """
-    arrays = {name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)}
-    finite = {name: values[np.isfinite(values)] for name, values in arrays.items() if np.isfinite(values).any()}
+def chart_repeats(
+    repeats: Mapping[str, Sequence[float]], chart_id: str = "repeats-chart"
+) -> Chart | None:
+    """Chart the spread of repeats, in ms; None if none were stored."""
+    arrays = {
+        name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)
+    }
+    finite = {
+        name: values[np.isfinite(values)]
+        for name, values in arrays.items()
+        if np.isfinite(values).any()
+    }
     if not finite:
         return None
     together = np.concatenate(list(finite.values()))
-    edges = np.histogram_bin_edges(together, bins=_count_bins(list(finite.values()), float(np.ptp(together))))
+    edges = np.histogram_bin_edges(
+        together, bins=_count_bins(list(finite.values()), float(np.ptp(together)))
+    )
     middles = (edges[:-1] + edges[1:]) / 2
     colors = {"eager": "series-2", "compiled": "series-1"}
     traces: list[dict[str, Any]] = [
@@ -46,21 +53,34 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]], chart_id: str = "repea
         xaxis={"ticksuffix": " ms", "nticks": 8, "showgrid": False, "zeroline": False},
         yaxis=count_axis(max(max(trace["y"]) for trace in traces)) | {"title": {"text": "repeats"}},
     )
-    columns = [("Repeats of", False), *((label, True) for label in ("Count", "Lowest, ms", "Median, ms"))]
+    columns = [
+        ("Repeats of", False),
+        *((label, True) for label in ("Count", "Lowest, ms", "Median, ms")),
+    ]
     columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]
-    return Chart(chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in finite.items()], None, "s")
+    return Chart(
+        chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in finite.items()], None, "s"
+    )
 
 
 def _count_bins(spread: Sequence[Any], reach: float) -> int:
-    """Return how many bins show the narrowest of some distributions that may lie far apart."""
     widths = [
-        float(np.diff(np.histogram_bin_edges(values, bins="fd")[:2])[0]) for values in spread if np.ptp(values) > 0
+        float(np.diff(np.histogram_bin_edges(values, bins="fd")[:2])[0])
+        for values in spread
+        if np.ptp(values) > 0
     ]
     bins = reach / min(widths) if widths else 0
     return int(min(max(bins, _FEWEST_BINS), _MOST_BINS))
 
 
 def _sum_up(name: str, values: Any) -> list[str]:
-    low, first, middle, third, high = (float(quantile) for quantile in np.percentile(values, (0, 25, 50, 75, 100)))
+    low, first, middle, third, high = (
+        float(quantile) for quantile in np.percentile(values, (0, 25, 50, 75, 100))
+    )
     spread = f"{100 * (third - first) / middle:.1f}%" if middle else "–"
-    return [name, str(len(values)), *(format_number(value) for value in (low, middle, high)), spread]
+    return [
+        name,
+        str(len(values)),
+        *(format_number(value) for value in (low, middle, high)),
+        spread,
+    ]

@@ -1,4 +1,6 @@
-"""Lines of a metric over runs: gaps stay gaps, failures are marked, changes of the environment stand on the axis."""
+"""Lines of a metric over runs: gaps stay gaps, failures and changes of the environment are
+marked.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,28 @@ _MARKS = {
 
 
 def share_runs(axis: Axis, *, links: bool = True) -> dict[str, list[Any]]:
-    """Return once what all charts of an axis share: their x are positions in these lists; `links` lead to the runs."""
-    texts = [escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs]
+    texts = [
+        escape(f"{format_time(run.started_us)[:16]} · {describe_run(run)}") for run in axis.runs
+    ]
     shared: dict[str, list[Any]] = {"x": list(axis.positions), "text": texts}
     return shared | ({"runs": [run.id for run in axis.runs]} if links else {})
 
 
 def chart_metric(
-    metric: Metric, lines: Sequence[TrendLine], axis: Axis, *, chart_id: str, words: bool = True, small: bool = False
+    metric: Metric,
+    lines: Sequence[TrendLine],
+    axis: Axis,
+    *,
+    chart_id: str,
+    words: bool = True,
+    small: bool = False,
 ) -> Chart:
-    """Chart a metric, a line each; `words` adds what changed at each mark of the environment."""
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
     for number, line in enumerate(lines):
-        points = {positions[point.run_id]: point for point in line.points if point.run_id in positions}
+        points = {
+            positions[point.run_id]: point for point in line.points if point.run_id in positions
+        }
         color = f"series-{number % _COLORS + 1}"
         traces.append(_build_line(metric, line.label, points, color, len(axis.runs)))
         traces += _build_lone_points(traces[-1]) if len(axis.runs) > _DENSE else []
@@ -53,11 +63,14 @@ def chart_metric(
     layout = _lay_out(metric, axis, values, words=words and not small, small=small)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
     figure = finish(traces, **layout)
-    return Chart(chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False)
+    return Chart(
+        chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False
+    )
 
 
-def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int) -> dict[str, Any]:
-    """Build one line over all runs: null where it has no value, so that the line has a gap there."""
+def _build_line(
+    metric: Metric, label: str, points: dict[int, TrendPoint], color: str, count: int
+) -> dict[str, Any]:
     own = sorted(points)
     values = [points[at].drawn for at in own]
     unit = "×" if metric.unit == "×" else f" {metric.unit}" if metric.unit else ""
@@ -92,21 +105,27 @@ def _build_line(metric: Metric, label: str, points: dict[int, TrendPoint], color
 
 
 def _build_lone_points(line: dict[str, Any]) -> list[dict[str, Any]]:
-    """Build the points between two gaps, which a line without markers does not show."""
     values = [None, *line["y"], None]
-    own = [at for at, (a, b, c) in enumerate(zip(values, values[1:], values[2:])) if a is None and c is None is not b]
+    own = [
+        at
+        for at, (a, b, c) in enumerate(zip(values, values[1:], values[2:]))
+        if a is None and c is None is not b
+    ]
     if not own:
         return []
     x, y = ([line[name][at] for at in own] for name in ("x", "y"))
-    return [line | {"mode": "markers", "x": x, "y": y, "name": "", "marker": {"size": 3}, "error_y": {}}]
+    return [
+        line | {"mode": "markers", "x": x, "y": y, "name": "", "marker": {"size": 3}, "error_y": {}}
+    ]
 
 
 def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> list[dict[str, Any]]:
-    """Mark what failed, lacks models or was skipped at the top of the chart, on an axis that has no numbers."""
     marks = []
     for status, (symbol, color) in _MARKS.items():
         own = sorted(
-            at for at, point in points.items() if point.status == status or (point.is_incomplete and status == "failed")
+            at
+            for at, point in points.items()
+            if point.status == status or (point.is_incomplete and status == "failed")
         )
         if own:
             reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
@@ -133,7 +152,6 @@ def _explain_mark(metric: Metric, point: TrendPoint) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape a text so that Plotly does not read it as a template."""
     return text.replace("%{", "% {")
 
 
@@ -145,16 +163,23 @@ def _round(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool) -> dict[str, Any]:
-    """Return the layout of one of several charts above each other: their plots begin and end at the same x."""
+def _lay_out(
+    metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool
+) -> dict[str, Any]:
     yaxis: dict[str, Any] = {"nticks": 4 if small else 6, "automargin": False, "fixedrange": True}
     if metric.kind == "count":
         yaxis |= count_axis(max(values, default=0))
     elif metric.unit:
         yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
     yaxis |= _widen(values) if metric.kind != "count" else {}
-    # Plotly takes at most so many ticks, and steps over dates may be twice what would do: of 5 at least 2 are left.
-    xaxis: dict[str, Any] = {"showgrid": False, "tickangle": 0, "nticks": 5 if small else 8, "zeroline": False}
+    # Plotly takes at most so many ticks, and steps over dates may be twice what would do: of 5 at
+    # least 2 are left.
+    xaxis: dict[str, Any] = {
+        "showgrid": False,
+        "tickangle": 0,
+        "nticks": 5 if small else 8,
+        "zeroline": False,
+    }
     xaxis |= {"range": _find_range(axis)}
     if axis.name == "date":
         xaxis["type"] = "date"
@@ -177,20 +202,24 @@ def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool
 
 
 def _widen(values: Sequence[float]) -> dict[str, Any]:
-    """Choose the range of an axis whose values are all nearly the same: else it is drawn of their last digits."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     level = max(abs(low), abs(high))
     if not values or high - low >= NEARLY_SAME * level > 0:
         return {} if values else {"range": [0, 1], "showticklabels": False}
     if level == 0:
         return {"range": [-0.05, 1]}
-    middle, half = (low + high) / 2, 1.1 * NEARLY_SAME * level  # both sides have a round tick inside
+    middle, half = (
+        (low + high) / 2,
+        1.1 * NEARLY_SAME * level,
+    )  # both sides have a round tick inside
     return {"range": [middle - half, middle + half]}
 
 
 def _find_range(axis: Axis) -> list[float]:
     first, last = (axis.positions[0], axis.positions[-1]) if axis.positions else (0, 1)
-    alone = 3_600_000 if axis.name == "date" else 0.5  # an hour around one run, and never around runs minutes apart
+    alone = (
+        3_600_000 if axis.name == "date" else 0.5
+    )  # an hour around one run, and never around runs minutes apart
     margin = (last - first) * 0.015 or alone
     if axis.name == "date":  # nothing is later than the newest run
         return [first - margin, last]
@@ -205,16 +234,30 @@ def _position_changes(axis: Axis) -> list[tuple[int, str]]:
 
 def _build_change(at: int) -> dict[str, Any]:
     line = {"width": 1, "dash": "dot"}
-    return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "layer": "below", "line": line}
+    return {
+        "type": "line",
+        "x0": at,
+        "x1": at,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
+        "layer": "below",
+        "line": line,
+    }
 
 
 def _write_changes(axis: Axis) -> list[dict[str, Any]]:
-    """Write the newest changes above the chart, in rows, so that neighbours do not lie on each other."""
     low, high = _find_range(axis)
     annotations = []
     for number, (at, label) in enumerate(_position_changes(axis)[-_MOST_WORDS:]):
         text = label if len(label) <= _LONGEST_WORDS else label[: _LONGEST_WORDS - 1] + "…"
-        where = {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "yshift": 13 * (number % _ROWS)}
+        where = {
+            "x": at,
+            "y": 1,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "yshift": 13 * (number % _ROWS),
+        }
         where["xanchor"] = "left" if at - low < (high - low) / 2 else "right"
         annotations.append(where | {"text": text, "showarrow": False, "font": {"size": 10}})
     return annotations
@@ -223,13 +266,14 @@ def _write_changes(axis: Axis) -> list[dict[str, Any]]:
 def list_table_rows(
     charts: Sequence[tuple[Metric, Sequence[TrendLine]]], axis: Axis
 ) -> tuple[list[tuple[str, bool]], list[list[object]]]:
-    """List what several charts of an axis show, the newest run first: their common table."""
     columns = [("Started", False), ("Run", False), ("Commit", False), ("torch", False)]
     cells: list[dict[str, TrendPoint]] = []
     metrics: list[Metric] = []
     for metric, lines in charts:
         for line in lines:
-            columns.append((metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True))
+            columns.append(
+                (metric.label if len(lines) == 1 else f"{metric.label}, {line.label}", True)
+            )
             cells.append({point.run_id: point for point in line.points})
             metrics.append(metric)
     rows: list[list[object]] = []
@@ -240,7 +284,9 @@ def list_table_rows(
             (run.git_commit or "")[:8],
             run.torch_version or "",
         ]
-        rows.append([*row, *(_write_cell(metric, of.get(run.id)) for metric, of in zip(metrics, cells))])
+        rows.append(
+            [*row, *(_write_cell(metric, of.get(run.id)) for metric, of in zip(metrics, cells))]
+        )
     return columns, rows
 
 
@@ -249,4 +295,6 @@ def _write_cell(metric: Metric, point: TrendPoint | None) -> str:
         return "–"
     if point.value is not None:
         return format_value(metric, point.value) + (f", {point.note}" if point.note else "")
-    return point.reason or ("not measured" if point.status == "measured" else point.status.replace("_", " "))
+    return point.reason or (
+        "not measured" if point.status == "measured" else point.status.replace("_", " ")
+    )

@@ -1,1 +1,1 @@
-"""Compare a run with a baseline under named rules: find both sides, decide, write what came of it."""
+"""Compare a run with a baseline under named rules."""

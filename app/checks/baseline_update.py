@@ -1,4 +1,4 @@
-"""What a stored baseline keeps, and how an update changes it. Pure: the store writes it."""
+"""The content of a stored baseline, and how an update changes it. Pure: the store writes it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ from compileboard.app.checks.tables import CannotCompare
 
 @dataclass(frozen=True)
 class BaselineChange:
-    """What an update changes of one model: added, changed or removed, and which cells."""
-
     model: str
     word: str
     detail: str = ""
 
 
 def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
-    """Replace the saved rows, breaks and causes of the given models by a run's; of all where none is given.
-
-    Raises: CannotCompare if neither side has one of the models.
-    """
+    """Raises CannotCompare if neither side has one of the models."""
     names = set(models)
     if not names:
         return replace(run, title=saved.title)
     known = {row.name for row in (*saved.rows, *run.rows)}
     for name in sorted(names - known):
         raise CannotCompare(f"--model {name[:80]!r} is neither in {saved.title} nor in {run.title}")
-    rows = [row for row in saved.rows if row.name not in names] + [row for row in run.rows if row.name in names]
+    rows = [row for row in saved.rows if row.name not in names] + [
+        row for row in run.rows if row.name in names
+    ]
     return replace(
         saved,
         rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
@@ -38,7 +35,9 @@ def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
     )
 
 
-def _merge_breaks(saved: Side, run: Side, field: str, names: set[str]) -> tuple[RuleDistinct, ...] | None:
+def _merge_breaks(
+    saved: Side, run: Side, field: str, names: set[str]
+) -> tuple[RuleDistinct, ...] | None:
     old, new = getattr(saved, field), getattr(run, field)
     if old is None and new is None:
         return None
@@ -51,7 +50,6 @@ def _merge_breaks(saved: Side, run: Side, field: str, names: set[str]) -> tuple[
 
 
 def list_changes(before: Side, after: Side) -> list[BaselineChange]:
-    """List what differs between a saved side and the new one."""
     old, new = {row.key: row for row in before.rows}, {row.key: row for row in after.rows}
     changes = []
     for key in sorted(old.keys() | new.keys()):
@@ -69,7 +67,9 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
             if key not in removed
         ]
         changes += [
-            BaselineChange(removed[key].model or "the run", "removed", f"{what}: {removed[key].reason}")
+            BaselineChange(
+                removed[key].model or "the run", "removed", f"{what}: {removed[key].reason}"
+            )
             for key in removed
             if key not in came
         ]
@@ -77,12 +77,14 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
 
 
 def _differ(row: RuleInput, other: RuleInput) -> str:
-    names = [name for name in (*row.cells, *other.cells) if row.cells.get(name) != other.cells.get(name)]
+    names = [
+        name for name in (*row.cells, *other.cells) if row.cells.get(name) != other.cells.get(name)
+    ]
     return ", ".join(
-        f"{name} {shorten(row.cells.get(name))} → {shorten(other.cells.get(name))}" for name in dict.fromkeys(names)
+        f"{name} {shorten(row.cells.get(name))} → {shorten(other.cells.get(name))}"
+        for name in dict.fromkeys(names)
     )
 
 
 def shorten(cell: object) -> str:
-    """Write a cell for people: four digits of a number with a point."""
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

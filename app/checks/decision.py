@@ -10,7 +10,15 @@ from compileboard.app.analysis.comparison.pairs import pair_entries
 from compileboard.app.analysis.comparison.summary import describe_changes
 from compileboard.app.analysis.comparison.table import list_verdicts
 from compileboard.app.checks.rules import DEFAULT, find_rules
-from compileboard.app.checks.rules.model import FAIL, IMPROVED, Rule, RuleOptions, RuleVerdict, Side, in_order
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    IMPROVED,
+    Rule,
+    RuleOptions,
+    RuleVerdict,
+    Side,
+    in_order,
+)
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.exit_codes import DONE, FAILED, REFUSED
@@ -18,9 +26,8 @@ from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 @dataclass(frozen=True)
 class RuleReport:
-    """The verdicts of one rule; `lacks` says why it could not be applied, where it could not.
-
-    `is_due` tells that the baseline has what the rule compares: not to look is then no pass.
+    """`is_due` means that the baseline has what the rule compares: being unable to apply it is then
+    no pass.
     """
 
     rule: Rule
@@ -30,57 +37,60 @@ class RuleReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how often each word came, in the order of the rule's words."""
         counts = Counter(verdict.word for verdict in self.verdicts)
         return {word: counts[word] for word in self.rule.words if counts[word]}
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a check."""
-
     run: str
     baseline: str | None
     rules: tuple[RuleReport, ...]
     warnings: tuple[str, ...]
     allow_improvement: bool
-    model_counts: Mapping[str, int] | None = None  # by Compare's verdicts; None where a side is a bare CSV
+    model_counts: Mapping[str, int] | None = (
+        None  # by Compare's verdicts; None where a side is a bare CSV
+    )
     changes: str = ""  # of the models, as Compare says it
     subject: str = ""  # what was compared, for people: the program and the commits
 
     def fails(self, verdict: RuleVerdict) -> bool:
-        """Return True if a verdict fails the check."""
-        return verdict.outcome == FAIL or (verdict.outcome == IMPROVED and not self.allow_improvement)
+        return verdict.outcome == FAIL or (
+            verdict.outcome == IMPROVED and not self.allow_improvement
+        )
 
     @property
     def failures(self) -> list[RuleVerdict]:
-        """Return the verdicts that fail the check."""
         return [verdict for rule in self.rules for verdict in rule.verdicts if self.fails(verdict)]
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for a pass, 1 for a failure, 2 where nothing fails and a rule that is due could not look."""
+        """Return 0 for a pass, 1 for a failure, 2 if nothing fails but a due rule could not be
+        applied.
+        """
         return FAILED if self.failures else REFUSED if self.due else DONE
 
     @property
     def due(self) -> list[RuleReport]:
-        """Return the rules that the baseline calls for and that could not look."""
         return [rule for rule in self.rules if rule.is_due]
 
     @property
     def headline(self) -> str:
-        """Return the outcome in one line."""
         looked = [rule for rule in self.rules if not rule.lacks]
         rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
         against = f" against {self.baseline}" if self.baseline else ""
         if not self.failures and self.due:
             names = ", ".join(report.rule.name for report in self.due)
-            return f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for {names} too"
+            return (
+                f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for "
+                f"{names} too"
+            )
         if not self.failures:
             return f"PASS: {self.run}{against}, {rules}"
         count = len(self.failures)
         return (
-            f"FAIL: {count} verdict{'' if count == 1 else 's'} of {self.run}{against} fail{'s' if count == 1 else ''}"
+            f"FAIL: {count} verdict{'' if count == 1 else 's'} of {self.run}{against} "
+            f"fail{'s' if count == 1 else ''}"
         )
 
 
@@ -94,9 +104,9 @@ def compare(
     allow_environment_change: bool = False,
     notes: Iterable[str] = (),
 ) -> Report:
-    """Apply the named rules to both sides; `notes` are warnings of the choice of results.
+    """Apply the named rules to both sides.
 
-    Raises: CannotCompare if that would mean nothing, or there is no such rule.
+    Raises CannotCompare if the comparison would mean nothing, or for an unknown rule.
     """
     rule_names = list(names) or [DEFAULT]
     try:
@@ -106,7 +116,9 @@ def compare(
     if expected is None:
         needy = [rule.name for rule in rules if rule.needs_baseline]
         if needy:
-            raise CannotCompare(f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV")
+            raise CannotCompare(
+                f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV"
+            )
     models = [row.name for row in actual.rows]
     try:
         actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
@@ -118,8 +130,14 @@ def compare(
         _need_common(actual, other, rules)
     reports = [_decide(rule, actual, other, options, rule_names) for rule in rules]
     if all(report.lacks for report in reports):
-        raise CannotCompare(_describe_lack([actual] if expected is None else [other, actual], reports))
-    reports = [report for report in reports if not report.lacks or report.is_due or not report.rule.is_optional]
+        raise CannotCompare(
+            _describe_lack([actual] if expected is None else [other, actual], reports)
+        )
+    reports = [
+        report
+        for report in reports
+        if not report.lacks or report.is_due or not report.rule.is_optional
+    ]
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     warnings += [
         f"{_name(side)} {side.failure}: what it did not reach is not compared"
@@ -131,32 +149,47 @@ def compare(
     counts = list_verdicts(paired.pairs) if paired.pairs else None
     changes = describe_changes(paired, other.results, actual.results)
     subject = _describe_subject(actual, other)
-    return Report(actual.title, title, tuple(reports), tuple(warnings), allow_improvement, counts, changes, subject)
+    return Report(
+        actual.title,
+        title,
+        tuple(reports),
+        tuple(warnings),
+        allow_improvement,
+        counts,
+        changes,
+        subject,
+    )
 
 
 def _name(side: Side) -> str:
-    """Name a side for people."""
     words = " at ".join(word for word in (side.name, side.commit) if word)
     return f"{words} ({side.title})" if words else side.title
 
 
 def _describe_subject(actual: Side, expected: Side) -> str:
-    """Name the program and the commits of both sides; nothing where they are no runs."""
     names = " → ".join(dict.fromkeys(name for name in (expected.name, actual.name) if name))
-    commits = " → ".join(dict.fromkeys(commit for commit in (expected.commit, actual.commit) if commit))
+    commits = " → ".join(
+        dict.fromkeys(commit for commit in (expected.commit, actual.commit) if commit)
+    )
     return " · ".join(part for part in (names, commits) if part)
 
 
 def _describe_lack(sides: list[Side], reports: Iterable[RuleReport]) -> str:
-    """Describe why nothing can be compared: a program that failed before it compiled, else what each rule lacks."""
     for side in sides:
         if side.failure and not side.rows and side.breaks is None and side.causes is None:
             what = "the base, " if side is not sides[-1] else ""
-            return f"nothing can be compared: {what}{_name(side)}, {side.failure} before it compiled anything"
-    return "nothing can be compared: " + "; ".join(dict.fromkeys(report.lacks for report in reports))
+            return (
+                f"nothing can be compared: {what}{_name(side)}, {side.failure} before it "
+                "compiled anything"
+            )
+    return "nothing can be compared: " + "; ".join(
+        dict.fromkeys(report.lacks for report in reports)
+    )
 
 
-def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]) -> RuleReport:
+def _decide(
+    rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]
+) -> RuleReport:
     lacks = rule.applies(actual, expected, options)
     if lacks and rule.name in rule_names:
         raise CannotCompare(f"rule {rule.name} cannot be decided: {lacks}")
@@ -167,12 +200,18 @@ def _decide(rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule
 
 
 def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Leave out models of which nobody measured what a rule compares; what a bare CSV lacks is for the rule to say."""
     if not rule.columns:
         return actual, expected
     sides = (actual, expected)
-    names = {row.name for side in sides for row in side.rows if any(name in row.cells for name in rule.columns)}
-    chosen = [tuple(row for row in side.rows if row.name in names or not row.series) for side in sides]
+    names = {
+        row.name
+        for side in sides
+        for row in side.rows
+        if any(name in row.cells for name in rule.columns)
+    }
+    chosen = [
+        tuple(row for row in side.rows if row.name in names or not row.series) for side in sides
+    ]
     return replace(actual, rows=chosen[0]), replace(expected, rows=chosen[1])
 
 
@@ -180,7 +219,8 @@ def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
     ours, theirs = actual.names(), expected.names()
     if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
         raise CannotCompare(
-            f"{actual.title} and {expected.title} have no model in common: {_some(ours)} against {_some(theirs)}"
+            f"{actual.title} and {expected.title} have no model in common: {_some(ours)} "
+            f"against {_some(theirs)}"
         )
 
 
@@ -189,19 +229,30 @@ def _some(names: set[str]) -> str:
 
 
 def _list_devices(side: Side) -> str:
-    return ", ".join(sorted({str(row.series["device"]) for row in side.rows if row.series.get("device")}))
+    return ", ".join(
+        sorted({str(row.series["device"]) for row in side.rows if row.series.get("device")})
+    )
 
 
-def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool) -> list[str]:
-    ours, theirs = ({"device": _list_devices(side), **side.environment} for side in (actual, expected))
+def _check_environment(
+    actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool
+) -> list[str]:
+    ours, theirs = (
+        {"device": _list_devices(side), **side.environment} for side in (actual, expected)
+    )
     differing = [
         f"{name}: {ours[name]} against {theirs[name]}"
         for name in ours
         if ours[name] and theirs.get(name) and ours[name] != theirs[name]
     ]
-    measuring = [report.rule.name for report in reports if report.rule.is_performance and not report.lacks]
+    measuring = [
+        report.rule.name for report in reports if report.rule.is_performance and not report.lacks
+    ]
     unknown = [
-        f"the GPU or processor of {side.title} is not known: {', '.join(measuring)} may compare machines, not code"
+        (
+            f"the GPU or processor of {side.title} is not known: {', '.join(measuring)} may "
+            "compare machines, not code"
+        )
         for side in (actual, expected)
         if measuring and "hardware" not in side.environment and any(row.series for row in side.rows)
     ]
@@ -213,4 +264,7 @@ def _check_environment(actual: Side, expected: Side, reports: list[RuleReport], 
             f"{difference}. {', '.join(measuring)} would compare machines, not code",
             flags="give --allow-environment-change, or name other rules with --rule",
         )
-    return [*unknown, f"{difference} ({', '.join(measuring)} compare across that)" if measuring else difference]
+    return [
+        *unknown,
+        f"{difference} ({', '.join(measuring)} compare across that)" if measuring else difference,
+    ]

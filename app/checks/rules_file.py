@@ -1,4 +1,4 @@
-"""The file of a check's rules: options of `compileboard check` as TOML, for a repository to keep."""
+"""The rules file of a check: options of `compileboard check` as TOML."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ KEYS = (
 
 
 def load_rules(path: str, parameters: Mapping[str, click.Parameter]) -> dict[str, Any]:
-    """Read a file into values by parameter; `parameters` are the command's, by option.
-
-    Raises: ValueError with the file and the key if it cannot be read or says what is no option.
-    """
+    """Raises ValueError with the file and the key if it cannot be read or has an unknown option."""
     # Python 3.10 has it not.
     if sys.version_info >= (3, 11):
         import tomllib
@@ -30,11 +27,15 @@ def load_rules(path: str, parameters: Mapping[str, click.Parameter]) -> dict[str
         with open(path, "rb") as file:
             document = tomllib.load(file)
     except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}; expected TOML") from None
+        raise ValueError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; expected TOML"
+        ) from None
     values = {}
     for key, value in document.items():
         if key not in KEYS:
-            raise ValueError(f"{path}: there is no rule option {key[:80]!r}; known: {', '.join(KEYS)}")
+            raise ValueError(
+                f"{path}: there is no rule option {key[:80]!r}; known: {', '.join(KEYS)}"
+            )
         parameter = parameters[f"--{key}"]
         values[str(parameter.name)] = _read_value(value, parameter, f"{path}: {key}")
     return values
@@ -46,8 +47,12 @@ def _read_value(value: object, parameter: click.Parameter, name: str) -> Any:
             raise ValueError(f"{name} is {str(value)[:80]!r}; expected true or false")
         return value
     values = value if isinstance(value, list) and parameter.multiple else [value]
-    if not all(isinstance(entry, (str, int, float)) and not isinstance(entry, bool) for entry in values):
-        expected = "a text, a number or a list of them" if parameter.multiple else "a text or a number"
+    if not all(
+        isinstance(entry, (str, int, float)) and not isinstance(entry, bool) for entry in values
+    ):
+        expected = (
+            "a text, a number or a list of them" if parameter.multiple else "a text or a number"
+        )
         raise ValueError(f"{name} is {str(value)[:80]!r}; expected {expected}")
     texts = [str(entry) for entry in values]
     return texts if parameter.multiple else texts[0]

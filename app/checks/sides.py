@@ -1,4 +1,4 @@
-"""The two sides of a check: a run, a stored baseline or files, with the open incidents that concern them."""
+"""The two sides of a check: a run, a stored baseline or files, with their open incidents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.comparison.sides import make_result, read_accuracy, read_stored_result
+from compileboard.app.analysis.comparison.sides import (
+    make_result,
+    read_accuracy,
+    read_stored_result,
+)
 from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
@@ -29,35 +33,42 @@ from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.queries.sides import find_run, find_word, name_baselines
 from compileboard.collectors.contract.result_columns import STORED
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
+from compileboard.collectors.store.rollups.results import (
+    ExperimentResult,
+    ResultRow,
+    merge_with_parts,
+)
 
 PREFIX = "baseline:"
 MOST = 1000  # of one suite
 
 
 def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
-    """Return the run that a text names: `latest`, an id or its beginning, a commit's beginning.
+    """Find a run by `latest`, an id or its beginning, or a commit's beginning.
 
-    Raises: FilterError if there is none, or more than one.
+    Raises FilterError if there is none, or more than one.
     """
     run = find_run(store.board, store.engine, clock, text)
     if run is None:
         raise CannotCompare(
-            f"there is no run {text[:80]!r} in this database; expected latest, the beginning of a run's id or of a "
+            f"there is no run {text[:80]!r} in this database; expected latest, the beginning "
+            "of a run's id or of a "
             "commit's hash, or a CSV file; `compileboard-collect list` lists the runs"
         )
     return run
 
 
 def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | None) -> Side:
-    """Load the side that a text names beside a run: `latest`, `previous`, a stored baseline, a run or a commit.
+    """Load the side to compare a run with: `latest`, `previous`, a stored baseline, a run or a
+    commit.
 
-    Raises: FilterError if there is none, or more than one.
+    Raises FilterError if there is none, or more than one.
     """
     if text in ("latest", "previous"):
         if run is None:
             raise CannotCompare(
-                f"the {text} run is that of a run of the database; what is compared is a CSV: name its baseline"
+                f"the {text} run is that of a run of the database; what is compared is a CSV: "
+                "name its baseline"
             )
         return load_run(store, clock, find_word(store.engine, clock, text, run))
     name = text.removeprefix(PREFIX)
@@ -72,7 +83,8 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
     other = find_run(store.board, store.engine, clock, text, run)
     if other is None:
         raise CannotCompare(
-            f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file that ends in .csv; "
+            f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file "
+            "that ends in .csv; "
             "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
         )
     return load_run(store, clock, other)
@@ -81,54 +93,80 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
 def load_incidents(
     reader: sqlite3.Connection, run: RunRow, rows: Sequence[RuleInput]
 ) -> tuple[OpenIncident, ...] | None:
-    """List the open incidents of a run's series that nobody took on; None where nobody has looked since it ended."""
+    """List the open, unacknowledged incidents of a run's series; None if detection has not run
+    since it ended.
+    """
     detection = get_detection(reader)
     if detection is None or detection.finished_us < (run.ended_us or run.started_us):
         return None
     incidents: list[OpenIncident] = []
     for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
         selection = IncidentFilter(state=ACTIVE, status="open", direction="worse", suite=suite)
-        stored = {incident.id: incident for incident in list_stored_incidents(reader, selection, limit=MOST).rows}
+        stored = {
+            incident.id: incident
+            for incident in list_stored_incidents(reader, selection, limit=MOST).rows
+        }
         keys: dict[str, dict[str, None]] = {}
         for change in list_changes_of(reader, stored):
-            if change.direction == "worse" and change.state != "withdrawn" and not change.recovered_run_id:
-                keys.setdefault(str(change.incident_id), {}).update(dict.fromkeys(_find_keys(change, run, rows)))
+            if (
+                change.direction == "worse"
+                and change.state != "withdrawn"
+                and not change.recovered_run_id
+            ):
+                keys.setdefault(str(change.incident_id), {}).update(
+                    dict.fromkeys(_find_keys(change, run, rows))
+                )
         incidents += [OpenIncident(tuple(own), stored[id_]) for id_, own in keys.items() if own]
     return tuple(incidents)
 
 
 def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> tuple[str, ...]:
-    """Return the keys of the results that a change is about; of a suite, or a model that is gone, all like it."""
-    if change.first_us > run.started_us or (change.branch and run.git_branch and change.branch != run.git_branch):
+    if change.first_us > run.started_us or (
+        change.branch and run.git_branch and change.branch != run.git_branch
+    ):
         return ()
     alike = [row for row in rows if all(_fits(row, name, change) for name in FIELDS)]
     if change.subject == "model" and change.kind != "vanished":
         alike = [
-            row for row in alike if row.name == change.model and all(_fits(row, name, change) for name in TIE_BREAKERS)
+            row
+            for row in alike
+            if row.name == change.model and all(_fits(row, name, change) for name in TIE_BREAKERS)
         ]
     return tuple(row.key for row in alike)
 
 
 def _fits(row: RuleInput, name: str, change: SeriesChange) -> bool:
-    """Return True if a field is the same; what one of both does not know fits everything."""
     ours, theirs = row.series.get(name) or None, getattr(change, name) or None
     return ours is None or theirs is None or ours == theirs
 
 
 # What judges accuracy counts too: upstream's counters are the accuracy file's.
 _NUMBERS = (
-    *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms", "compilation_latency_s"),
+    *(
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "abs_latency_ms",
+        "eager_latency_ms",
+        "compilation_latency_s",
+    ),
     *("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
     *("export_latency_s", "load_latency_s", "second_process_latency_s", "package_bytes"),
     *("scaling_efficiency", "quantized_error"),
 )
-_COUNTS = ("graph_breaks", "calls_captured", "unique_graphs", "unique_graph_breaks", "fallbacks_to_eager", "recompiles")
+_COUNTS = (
+    "graph_breaks",
+    "calls_captured",
+    "unique_graphs",
+    "unique_graph_breaks",
+    "fallbacks_to_eager",
+    "recompiles",
+)
 _JUDGE = "accuracy"
 _EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
 
 
 def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
-    """Make a side of a run: its results, its distinct graph breaks and causes by model, its surroundings."""
     reader = store.open_run(run.id)
     repeats = load_repeats(reader, [run.id])
     counts = comparison.list_instruction_counts(reader, run.id)
@@ -146,11 +184,13 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
     causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
-        title=f"run {run.id}" + (" (still running)" if clock.is_running(run.state, run.heartbeat_us) else ""),
+        title=f"run {run.id}"
+        + (" (still running)" if clock.is_running(run.state, run.heartbeat_us) else ""),
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
-        environment=_name_hardware(rows) | ({"torch": run.torch_version} if run.torch_version else {}),
+        environment=_name_hardware(rows)
+        | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),
         incidents=load_incidents(store.board, run, rows),
         name=run.shown_name,
@@ -171,9 +211,13 @@ def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:
 
 
 def _name_hardware(rows: Iterable[RuleInput]) -> dict[str, str]:
-    """Name what the rows were measured on; nothing where that of one of them is not known."""
-    names = [row.series.get("hardware") or ("CPU" if row.series.get("device") == "cpu" else None) for row in rows]
-    return {"hardware": ", ".join(sorted(map(str, set(names))))} if names and None not in names else {}
+    names = [
+        row.series.get("hardware") or ("CPU" if row.series.get("device") == "cpu" else None)
+        for row in rows
+    ]
+    return (
+        {"hardware": ", ".join(sorted(map(str, set(names))))} if names and None not in names else {}
+    )
 
 
 def _make_row(
@@ -185,9 +229,14 @@ def _make_row(
     results = tuple(parts)
     series = {name: getattr(merged, name) for name in (*FIELDS, *TIE_BREAKERS)}
     key = name_configuration(merged.model, series)
-    if all(result.experiment.startswith(_EXPECTED) for result in results):  # as `read_table` reads the file itself
+    if all(
+        result.experiment.startswith(_EXPECTED) for result in results
+    ):  # as `read_table` reads the file itself
         return RuleInput(
-            merged.model, {name: value for part in results for name, value in expected[part.id].items()}, series, key
+            merged.model,
+            {name: value for part in results for name, value in expected[part.id].items()},
+            series,
+            key,
         )
     judge = next((result for result in results if result.experiment == _JUDGE), None)
     # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
@@ -201,11 +250,12 @@ def _make_row(
         cells["ran"] = "pass" if merged.status == "measured" else merged.reason or merged.status
     for part in results:
         cells |= {} if part.experiment.startswith(_EXPECTED) else counts.get(part.id, {})
-    return RuleInput(merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key)
+    return RuleInput(
+        merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key
+    )
 
 
 def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
-    """Sum up what several tasks of one model had, and name the model."""
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
     for task_distinct in items:
         row = dict(vars(task_distinct))
@@ -217,17 +267,21 @@ def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[
 
 
 def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
-    """Return a side with the rows of these fields and models alone; a bare CSV has no fields.
-
-    Raises: CannotCompare if `choices` leave none of the side's rows.
-    """
+    """A bare CSV has no fields. Raises CannotCompare if no row is left."""
     names = set(models)
-    rows = [row for row in side.rows if not row.series or all(_has(row, *item) for item in choices.items())]
+    rows = [
+        row
+        for row in side.rows
+        if not row.series or all(_has(row, *item) for item in choices.items())
+    ]
     if side.rows and not rows:
-        asked = ", ".join(f"{name_field(field)} {_write(value)}" for field, value in choices.items())
+        asked = ", ".join(
+            f"{name_field(field)} {_write(value)}" for field, value in choices.items()
+        )
         there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in choices)
         raise CannotCompare(
-            f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; they have {there}"
+            f"{asked} leaves none of {side.title}'s {format_plural(len(side.rows), 'result')}; "
+            f"they have {there}"
         )
     chosen = tuple(row for row in rows if not names or row.name in names)
     if len(chosen) == len(side.rows):
@@ -241,9 +295,9 @@ def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Sid
 def choose_both(
     actual: Side, expected: Side | None, choices: Mapping[str, Any], models: Iterable[str]
 ) -> tuple[Side, Side | None, list[str]]:
-    """Choose of both sides; return with them what has to be said of the choice.
+    """Select from both sides; also return warnings about the selection.
 
-    Raises: CannotCompare if it leaves nothing, or a model is on neither side.
+    Raises CannotCompare if nothing is left, or a model is on neither side.
     """
     names = list(models)
     sides = [choose(side, choices, ()) for side in (actual, expected) if side is not None]
@@ -251,8 +305,12 @@ def choose_both(
     for name in names:
         if name not in known:
             titles = " nor ".join(dict.fromkeys(side.title for side in sides))
-            some = ", ".join(sorted(known)[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
-            raise CannotCompare(f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}")
+            some = ", ".join(sorted(known)[:5]) + (
+                f" and {len(known) - 5} more" if len(known) > 5 else ""
+            )
+            raise CannotCompare(
+                f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}"
+            )
     fields = ", ".join(map(name_field, choices))
     notes = [
         f"{side.title} says no {fields}: all of its rows are compared"
@@ -264,7 +322,6 @@ def choose_both(
 
 
 def name_field(field: str) -> str:
-    """Write a series' field for people."""
     return field.replace("_", " ")
 
 
@@ -280,13 +337,13 @@ def _write(value: Any) -> str:
 def _list_values(side: Side, field: str) -> str:
     values = {row.series.get(field) for row in side.rows}
     words = {
-        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value) for value in values
+        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value)
+        for value in values
     }
     return ", ".join(sorted(words)[:5])
 
 
 def dump_baseline(side: Side) -> dict[str, Any]:
-    """Write a side as what a baseline keeps."""
     stored = asdict(replace(side, results=()))
     for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
         del stored[name]
@@ -294,17 +351,17 @@ def dump_baseline(side: Side) -> dict[str, Any]:
 
 
 def load_baseline(body: Mapping[str, Any], title: str) -> Side:
-    """Read back what `dump_baseline` wrote.
-
-    Raises: CannotCompare if a newer CompileBoard wrote it.
-    """
+    """Raises CannotCompare if a newer CompileBoard wrote it."""
     if body.get("version") != BASELINE_VERSION:
         raise CannotCompare(
-            f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; upgrade CompileBoard"
+            f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; "
+            "upgrade CompileBoard"
         )
     rows = tuple(RuleInput(**row) for row in body["rows"])
     environment = dict(body["environment"])
-    if environment.get("hardware") == "CPU" and any(row.series.get("device") != "cpu" for row in rows):
+    if environment.get("hardware") == "CPU" and any(
+        row.series.get("device") != "cpu" for row in rows
+    ):
         del environment["hardware"]  # an unknown GPU was once written so
     return Side(
         title=title,

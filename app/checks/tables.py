@@ -1,6 +1,5 @@
-"""CSVs as upstream's checkers read them: short rows are padded, pandas' words for nothing are empty cells.
-
-`collectors.formats` reads the same files into results; a gate compares what the file says, zeros and damage included.
+"""CSVs as upstream's checkers read them: short rows are padded, pandas' NA words are empty
+cells.
 """
 
 from __future__ import annotations
@@ -46,43 +45,47 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 class CannotCompare(FilterError):
-    """What is not there to compare, and what to do; `flags` names options of the command line for it."""
-
     def __init__(self, message: str, *, flags: str = "") -> None:
         super().__init__(message)
         self.flags = flags
 
 
 def is_file(text: str) -> bool:
-    """Return True if a text names a CSV, not something in the database; a baseline's name may have slashes."""
+    """Return True if a text names a CSV, not something in the database; a baseline's name may have
+    slashes.
+    """
     if text.startswith("baseline:"):
         return False
     return text.lower().endswith(".csv") or text.startswith((os.sep, f".{os.sep}", f"..{os.sep}"))
 
 
 def read_table(path: str) -> Side:
-    """Read a CSV of upstream's: results, expected accuracies, or pr_time_benchmarks' without a heading.
-
-    Raises: CannotCompare if the file cannot be read or is no such table.
+    """Read a CSV of upstream's, with or without a header. Raises CannotCompare if it cannot be
+    read.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except IsADirectoryError:
-        raise CannotCompare(f"{path} is a folder; give one CSV, or import the folder and name its run") from None
+        raise CannotCompare(
+            f"{path} is a folder; give one CSV, or import the folder and name its run"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise CannotCompare(
             f"cannot read {path}: {getattr(error, 'strerror', None) or error}; expected a CSV"
         ) from None
     lines = list(_read_lines(path, text))
     if not lines:
-        raise CannotCompare(f"{path} is empty; expected a CSV with the columns name and accuracy, speedup, …")
+        raise CannotCompare(
+            f"{path} is empty; expected a CSV with the columns name and accuracy, speedup, …"
+        )
     _line, first = lines[0]
     if "name" in first:
         return Side(path, tuple(_read_row(first, cells) for _number, cells in lines[1:]))
     if len(first) in (3, 4) and first[2].strip().lstrip("-").isdigit():
         return Side(path, tuple(_read_counts(path, lines)))
     raise CannotCompare(
-        f"{path}:{_line}: the heading is {','.join(first)[:80]!r}; expected a column `name`, or pr_time_benchmarks' "
+        f"{path}:{_line}: the heading is {','.join(first)[:80]!r}; expected a column `name`, "
+        "or pr_time_benchmarks' "
         "rows of benchmark,metric,count[,margin]"
     )
 
@@ -94,7 +97,9 @@ def _read_lines(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
             if not any(cell.strip() for cell in cells) and len(cells) < 2:
                 continue
             if cells[0].startswith(_CONFLICT):
-                raise CannotCompare(f"{path}:{reader.line_num}: a conflict of a merge; resolve it first")
+                raise CannotCompare(
+                    f"{path}:{reader.line_num}: a conflict of a merge; resolve it first"
+                )
             yield reader.line_num, cells
     except csv.Error as error:
         raise CannotCompare(f"{path}:{reader.line_num}: {error}; expected a CSV") from None
@@ -102,7 +107,9 @@ def _read_lines(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _read_row(columns: list[str], cells: list[str]) -> RuleInput:
     padded = [*cells, *[""] * (len(columns) - len(cells))]
-    cells_by_column = {column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)}
+    cells_by_column = {
+        column: math.nan if cell in _EMPTY else cell for column, cell in zip(columns, padded)
+    }
     name = cells_by_column.pop("name")
     return RuleInput(name if isinstance(name, str) else "", cells_by_column)
 
@@ -115,10 +122,14 @@ def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Rule
             margin = float(cells[3]) if len(cells) > 3 else None
         except (ValueError, IndexError):
             line_text = ",".join(cells)[:80]
-            raise CannotCompare(f"{path}:{line}: {line_text!r}; expected benchmark,metric,count[,margin]") from None
+            raise CannotCompare(
+                f"{path}:{line}: {line_text!r}; expected benchmark,metric,count[,margin]"
+            ) from None
         counts = counts_by_name.setdefault(name, {})
         if metric in counts:
-            raise CannotCompare(f"{path}:{line}: {name},{metric} stands there twice; leave one of them")
+            raise CannotCompare(
+                f"{path}:{line}: {name},{metric} stands there twice; leave one of them"
+            )
         counts[metric] = count
         counts[pr_time.metric_margin(metric)] = margin
     return (RuleInput(name, counts) for name, counts in counts_by_name.items())
@@ -129,7 +140,6 @@ FILE = Path(PACKAGE) / "collectors" / "bench" / "plan" / "model_facts.json"
 
 @cache
 def list_flaky() -> frozenset[str]:
-    """List the models that are flaky wherever they run; none where the file was not installed."""
     try:
         suites = json.loads(FILE.read_text(encoding="utf-8"))["models"]
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""What a check tells GitHub: annotations on changed lines, a comment on the pull request, a job summary."""
+"""The output of a check for GitHub: annotations, a comment on the pull request, a job summary."""

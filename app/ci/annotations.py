@@ -1,4 +1,4 @@
-"""Annotations of GitHub Actions: what a pull request adds, on the lines that it changed."""
+"""Annotations of GitHub Actions: new findings on the lines that a pull request changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ _LONGEST = 1000
 
 @dataclass(frozen=True)
 class Annotation:
-    """One line of a changed file with what is new there."""
-
     file: str
     line: int
     title: str
@@ -30,12 +28,13 @@ class Annotation:
 
 
 def list_annotations(
-    report: Report, changed: ChangedLines, workspace: str, fixes: Mapping[str, str] = NO_FIXES, subject: str = "this PR"
+    report: Report,
+    changed: ChangedLines,
+    workspace: str,
+    fixes: Mapping[str, str] = NO_FIXES,
+    subject: str = "this PR",
 ) -> list[Annotation]:
-    """List what is new on changed lines, the worst first: graph breaks, then recompile causes, each by how often.
-
-    Files are named from the workspace, as GitHub has them. `fixes` are titles by fingerprint.
-    """
+    """List new findings on changed lines, the worst first. `fixes` are titles by fingerprint."""
     by_line: dict[tuple[bool, str, int], list[RuleDistinct]] = {}
     for checked in report.rules:
         is_break = checked.rule.name == NEW_BREAKS_RULE.name
@@ -49,8 +48,12 @@ def list_annotations(
         # Models that share the line have the same break.
         distinct = len({item.fingerprint for item in items})
         counted = format_plural(distinct, "recompile cause" if is_cause else "graph break")
-        messages = [f"{item.model}: {describe(item)}" if item.model else describe(item) for item in items]
-        titles = dict.fromkeys(fixes[item.fingerprint] for item in items if item.fingerprint in fixes)
+        messages = [
+            f"{item.model}: {describe(item)}" if item.model else describe(item) for item in items
+        ]
+        titles = dict.fromkeys(
+            fixes[item.fingerprint] for item in items if item.fingerprint in fixes
+        )
         messages += [f"Fix: {title}" for title in titles]
         total = sum(item.count for item in items)
         text = "\n".join([f"{subject} adds {counted} at {file}:{line}", *messages])[:_LONGEST]
@@ -62,16 +65,16 @@ def list_annotations(
 
 
 def format_annotations(annotations: Iterable[Annotation]) -> Iterator[str]:
-    """Yield a workflow command for each that GitHub shows, and one that counts the others."""
     rows = list(annotations)
     for row in rows[:MOST]:
         yield format_command("warning", row.message, file=row.file, line=row.line, title=row.title)
     if len(rows) > MOST:
-        yield format_command("notice", f"{len(rows) - MOST} more are in the job summary", title="CompileBoard")
+        yield format_command(
+            "notice", f"{len(rows) - MOST} more are in the job summary", title="CompileBoard"
+        )
 
 
 def format_command(kind: str, message: str, **properties: object) -> str:
-    """Write a workflow command; no text of another can end it, or begin another."""
     told = ",".join(f"{name}={_escape_property(str(value))}" for name, value in properties.items())
     return f"::{kind}{' ' if told else ''}{told}::{_escape(message)}"
 

@@ -1,4 +1,4 @@
-"""Lines that a checkout changed since a commit, by git."""
+"""Lines that a checkout changed since a commit, from git."""
 
 from __future__ import annotations
 
@@ -12,46 +12,52 @@ _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 _SIDE = "b/"
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _LETTERS = dict(zip("abtnvfr", "\a\b\t\n\v\f\r"))
-_OPTIONS = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--dst-prefix=b/")
+_OPTIONS = (
+    "--unified=0",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--find-renames",
+    "--dst-prefix=b/",
+)
 TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
 class ChangedLines:
-    """Ranges of changed lines by file, as the repository's `root` has it; `folder` of it was measured in."""
-
     root: Path
     ranges: dict[str, list[range]] = field(default_factory=dict)
     folder: str = "."
 
     def find(self, file: str | None, line: int | None) -> str | None:
-        """Return the repository's name of a file of which this line was changed, else None.
-
-        A run names its files from the folder it was started in, where they lie below that.
-        """
         if file is None or line is None:
             return None
         names = (os.path.normpath(os.path.join(self.folder, file)), file)
-        name = next((name for name in names if (self.root / name).is_file() or name in self.ranges), file)
+        name = next(
+            (name for name in names if (self.root / name).is_file() or name in self.ranges), file
+        )
         return name if any(line in lines for lines in self.ranges.get(name, ())) else None
 
 
 def list_changed_lines(folder: str, base: str) -> ChangedLines:
-    """List the lines of HEAD that are not in `base`, or in what both have in common where the clone has that.
+    """List the lines of HEAD that are not in `base`, or in the merge base where the clone has it.
 
-    Raises: ValueError in git's words if the clone lacks the commit.
+    Raises ValueError with git's message if the clone lacks the commit.
     """
     root = _ask(folder, "rev-parse", "--show-toplevel").stdout.strip()
     for sides in (f"{base}...HEAD", f"{base}..HEAD"):
         answer = _ask(folder, "diff", *_OPTIONS, "--end-of-options", sides, "--")
         if answer.returncode == 0:
             top = Path(root).resolve()
-            return ChangedLines(top, parse_diff(answer.stdout), os.path.relpath(Path(folder).resolve(), top))
-    raise ValueError(f"cannot tell what changed since {base[:80]}: git: {answer.stderr.strip()[:300]}")
+            return ChangedLines(
+                top, parse_diff(answer.stdout), os.path.relpath(Path(folder).resolve(), top)
+            )
+    raise ValueError(
+        f"cannot tell what changed since {base[:80]}: git: {answer.stderr.strip()[:300]}"
+    )
 
 
 def parse_diff(text: str) -> dict[str, list[range]]:
-    """Read the new side's ranges of a diff without context."""
     ranges: dict[str, list[range]] = {}
     file, left_count = None, 0
     for line in text.splitlines():
@@ -72,11 +78,13 @@ def parse_diff(text: str) -> dict[str, list[range]]:
 
 
 def _unquote(name: str) -> str:
-    """Read a name that git quotes as C does, for a quote, a backslash or a control character in it."""
     if not (name.startswith('"') and name.endswith('"') and len(name) > 1):
         return name
     return _ESCAPE.sub(
-        lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else _LETTERS.get(match[1], match[1]), name[1:-1]
+        lambda match: (
+            chr(int(match[1], 8)) if len(match[1]) == 3 else _LETTERS.get(match[1], match[1])
+        ),
+        name[1:-1],
     )
 
 

@@ -1,4 +1,4 @@
-"""The pull request's comment: made once, then updated in place through GitHub's API."""
+"""The pull request's comment: created once, then updated in place through GitHub's API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"[\w.-]{1,60}")
 
 
 class CommentNotWritten(Exception):
-    """Why the comment is not there, and what to do."""
+    """The comment was not written; the message says what to do."""
 
 
 class NoPullRequest(CommentNotWritten):
@@ -29,20 +29,33 @@ class NoPullRequest(CommentNotWritten):
 
 
 def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> str:
-    """Make the pull request's comment of this name, or update it; return its address.
+    """Create or update the pull request's comment of this name; return its URL.
 
-    Raises: CommentNotWritten if this is no pull request, or GitHub refuses.
+    Raises CommentNotWritten if this is no pull request, or GitHub refuses.
     """
     number = _read_number(environment)
-    token, repository = environment.get("GITHUB_TOKEN", ""), environment.get("GITHUB_REPOSITORY", "")
+    token, repository = (
+        environment.get("GITHUB_TOKEN", ""),
+        environment.get("GITHUB_REPOSITORY", ""),
+    )
     api = environment.get("GITHUB_API_URL") or "https://api.github.com"
-    if not token or not _REPOSITORY.fullmatch(repository) or urlsplit(api).scheme not in ("http", "https"):
-        raise CommentNotWritten("no GITHUB_TOKEN, GITHUB_REPOSITORY or GITHUB_API_URL; pass the token to this step")
+    if (
+        not token
+        or not _REPOSITORY.fullmatch(repository)
+        or urlsplit(api).scheme not in ("http", "https")
+    ):
+        raise CommentNotWritten(
+            "no GITHUB_TOKEN, GITHUB_REPOSITORY or GITHUB_API_URL; pass the token to this step"
+        )
     marker = f"<!-- compileboard: {name} -->"
     body = {"body": f"{marker}\n{_shorten(markdown)}\n{_link(environment)}"}
     comments = f"{api}/repos/{repository}/issues"
     mine = next(
-        (comment for comment in _list_comments(f"{comments}/{number}/comments", token) if _is_ours(comment, marker)),
+        (
+            comment
+            for comment in _list_comments(f"{comments}/{number}/comments", token)
+            if _is_ours(comment, marker)
+        ),
         None,
     )
     if mine is None:
@@ -53,7 +66,6 @@ def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> st
 
 
 def _is_ours(comment: Any, marker: str) -> bool:
-    """Return True for a comment with the marker by a bot or a member: anybody else may write a marker too."""
     user = comment.get("user") or {}
     is_trusted = user.get("type") == "Bot" or comment.get("author_association") in _TRUSTED
     return is_trusted and str(comment.get("body") or "").startswith(marker)
@@ -92,7 +104,8 @@ def _send(method: str, address: str, token: str, body: Mapping[str, str] | None 
     except urllib.error.HTTPError as error:
         if error.code in (401, 403, 404):
             raise CommentNotWritten(
-                f"GitHub answered {error.code}: the token may not comment. A pull request from a fork has a "
+                f"GitHub answered {error.code}: the token may not comment. A pull request from "
+                "a fork has a "
                 "read-only token; otherwise the job needs `permissions: pull-requests: write`"
             ) from None
         raise CommentNotWritten(f"GitHub answered {error.code} {error.reason}") from None
@@ -107,22 +120,29 @@ def _read_number(environment: Mapping[str, str]) -> int:
     except (OSError, ValueError, KeyError, TypeError):
         number = None
     if not isinstance(number, int):
-        raise NoPullRequest("the workflow's event is no pull request, so there is nothing to comment on")
+        raise NoPullRequest(
+            "the workflow's event is no pull request, so there is nothing to comment on"
+        )
     return number
 
 
 def _shorten(markdown: str) -> str:
-    """Leave out the last lines of a text that GitHub would refuse."""
     size, lines = 0, list[str]()
     for line in markdown.splitlines():
         size += len(line.encode()) + 1
         if size > MOST_BYTES:
-            opened = sum(other.startswith("<details>") for other in lines) - lines.count("</details>")
-            return "\n".join([*lines, "", *["</details>"] * opened, "", "… the rest is in the job summary"])
+            opened = sum(other.startswith("<details>") for other in lines) - lines.count(
+                "</details>"
+            )
+            return "\n".join(
+                [*lines, "", *["</details>"] * opened, "", "… the rest is in the job summary"]
+            )
         lines.append(line)
     return "\n".join(lines)
 
 
 def _link(environment: Mapping[str, str]) -> str:
-    parts = [environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+    parts = [
+        environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")
+    ]
     return f"\n[Job summary]({parts[0]}/{parts[1]}/actions/runs/{parts[2]})\n" if all(parts) else ""

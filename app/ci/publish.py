@@ -1,4 +1,4 @@
-"""Publish what a check found to GitHub Actions: summary, annotations, comment."""
+"""Publish a check's results to GitHub Actions: summary, annotations, comment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compileboard.app.checks.decision import Report
-from compileboard.app.ci.annotations import MOST, format_annotations, format_command, list_annotations
+from compileboard.app.ci.annotations import (
+    MOST,
+    format_annotations,
+    format_command,
+    list_annotations,
+)
 from compileboard.app.ci.changed_lines import list_changed_lines
 from compileboard.app.ci.comment import CommentNotWritten, NoPullRequest, save_comment
 from compileboard.app.reports.checks import NO_FIXES
@@ -16,8 +21,6 @@ from compileboard.app.reports.markdown import prose
 
 @dataclass(frozen=True)
 class GithubOutputs:
-    """What GitHub is told; `changed_since` is the commit whose changes are annotated, `comment` the comment's name."""
-
     summary: bool = False
     changed_since: str | None = None
     comment: str | None = None
@@ -31,10 +34,10 @@ def publish(
     folder: str,
     fixes: Mapping[str, str] = NO_FIXES,
 ) -> None:
-    """Print annotations, make or update the comment, and append the summary; `report` is None if nothing was compared.
+    """Publish a check's results; `report` is None if nothing was compared.
 
-    What GitHub does not take is a notice in the job, and a line of the summary. `fixes` are titles by fingerprint.
-    Raises: OSError if the summary cannot be written.
+    What GitHub rejects becomes a notice in the job. Raises OSError if the summary cannot be
+    written.
     """
     note = ""
     if report is not None and outputs.changed_since:
@@ -48,15 +51,22 @@ def publish(
             sys.stderr.write(f"compileboard: {error}\n")
         except CommentNotWritten as error:
             text += f"\nNo comment on the pull request: {prose(str(error), 400)}\n"
-            _print(format_command("notice", f"no comment on the pull request: {error}", title="CompileBoard"))
+            _print(
+                format_command(
+                    "notice", f"no comment on the pull request: {error}", title="CompileBoard"
+                )
+            )
     if outputs.summary:
         with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
             file.write(text + "\n")
 
 
-def _annotate(report: Report, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]) -> str:
-    """Print annotations; return what of the new is not annotated, and why."""
-    new = [verdict.new for rule in report.rules for verdict in rule.verdicts if verdict.new is not None]
+def _annotate(
+    report: Report, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]
+) -> str:
+    new = [
+        verdict.new for rule in report.rules for verdict in rule.verdicts if verdict.new is not None
+    ]
     if not new:
         return ""
     try:
@@ -64,9 +74,13 @@ def _annotate(report: Report, base: str, environment: Mapping[str, str], folder:
     except (ValueError, OSError) as error:
         _print(format_command("notice", f"nothing is annotated: {error}", title="CompileBoard"))
         return f"Nothing is annotated: {error}"
-    is_pull_request = environment.get("GITHUB_EVENT_NAME", "pull_request").startswith("pull_request")
+    is_pull_request = environment.get("GITHUB_EVENT_NAME", "pull_request").startswith(
+        "pull_request"
+    )
     subject = "this PR" if is_pull_request else "this push"
-    annotations = list_annotations(report, changed, environment.get("GITHUB_WORKSPACE") or folder, fixes, subject)
+    annotations = list_annotations(
+        report, changed, environment.get("GITHUB_WORKSPACE") or folder, fixes, subject
+    )
     for line in format_annotations(annotations):
         _print(line)
     elsewhere = len({item.fingerprint for item in new if not changed.find(item.file, item.line)})

@@ -16,14 +16,22 @@ from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, prune_trash, restore_run
+from compileboard.collectors.store.dashboard.trash import (
+    CannotRestore,
+    delete_run,
+    prune_trash,
+    restore_run,
+)
 from compileboard.collectors.store.search_index import index_run
 from compileboard.command_line import Command, Group
 
 DAY_US = 86_400 * 1_000_000
 
 
-@click.group(cls=Group, epilog="Exit codes: 0 done, 2 not done: no such run or database, or not to be restored.\n")
+@click.group(
+    cls=Group,
+    epilog="Exit codes: 0 done, 2 not done: no such run or database, or not to be restored.\n",
+)
 def trash() -> None:
     """Delete runs.
 
@@ -40,7 +48,8 @@ def list_deleted(db: str) -> None:
     with closing(open_reader(db)) as reader:
         for run in list_deleted_runs(reader, limit=1000).rows:
             _print(
-                f"{run.run_id}  deleted {format_time(run.deleted_us)}  until {format_time(run.expires_us)}  {run.name}"
+                f"{run.run_id}  deleted {format_time(run.deleted_us)}  until "
+                f"{format_time(run.expires_us)}  {run.name}"
             )
 
 
@@ -82,7 +91,13 @@ def restore(run: str, db: str) -> int:
 
 
 @trash.command()
-@click.option("--days", type=int, default=7, metavar="N", help="Least days since the run was deleted. Default: 7.")
+@click.option(
+    "--days",
+    type=int,
+    default=7,
+    metavar="N",
+    help="Least days since the run was deleted. Default: 7.",
+)
 @board_option
 def prune(days: int, db: str) -> int:
     """Delete for good what was deleted some days ago."""
@@ -101,7 +116,9 @@ def prune(days: int, db: str) -> int:
 @board_option
 @click.option("--subject", metavar="ID", help="Only changes of this run, incident or baseline.")
 @click.option("--by", metavar="NAME", help="Only changes by this person, token or user@host.")
-@click.option("--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50.")
+@click.option(
+    "--limit", type=int, default=50, metavar="N", help="Most changes to list. Default: 50."
+)
 def audit(db: str, subject: str | None, by: str | None, limit: int) -> None:
     """List who changed what, newest first."""
     from compileboard.app.queries.dashboard.activity import AuditFilter, list_audit
@@ -109,7 +126,10 @@ def audit(db: str, subject: str | None, by: str | None, limit: int) -> None:
     with closing(open_reader(db)) as reader:
         for change in list_audit(reader, limit=limit, selection=AuditFilter(subject, by)).rows:
             author = change.actor or change.address or "not recorded"
-            what = f"{change.action:<16} {change.subject}{f'  {change.detail}' if change.detail else ''}"
+            what = (
+                f"{change.action:<16} "
+                f"{change.subject}{f'  {change.detail}' if change.detail else ''}"
+            )
             _print(f"{format_time(change.time_us)}  {what}  ({author}, {change.channel})")
 
 

@@ -1,4 +1,4 @@
-"""`compileboard alerts`: check a file of rules, send what is due, list what was sent."""
+"""`compileboard alerts`: check a file of rules, send due alerts, list sent ones."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ Answer = tuple[list[str], int]
 
 @click.group(cls=Group, epilog=EPILOG)
 def alerts() -> None:
-    """Send incidents to webhooks, Slack or e-mail when they open and when they recover, by the rules of a file."""
+    """Send incidents to webhooks, Slack or e-mail when they open and when they recover, by the
+    rules of a file.
+    """
 
 
 def action(function: Callable[..., Answer]) -> click.Command:
-    """Make a command of what returns lines to print and an exit code."""
-
     @wraps(function)
     def run(**options: Any) -> int:
         try:
@@ -89,9 +89,14 @@ def check(db: str, rules_path: str) -> Answer:
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, valid"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
-    lines += [f"channel {status.channel.name}: {status.where}" for status in list_channel_statuses(rules, os.environ)]
+    lines += [
+        f"channel {status.channel.name}: {status.where}"
+        for status in list_channel_statuses(rules, os.environ)
+    ]
     unset = {
-        name: problem for name, channel in rules.channels.items() if (problem := channel.describe_unset(os.environ))
+        name: problem
+        for name, channel in rules.channels.items()
+        if (problem := channel.describe_unset(os.environ))
     }
     lines += [f"channel {name}: {problem} here" for name, problem in unset.items()]
     with closing(open_store(db)) as store:
@@ -99,7 +104,9 @@ def check(db: str, rules_path: str) -> Answer:
         for status in list_rule_statuses(reader, rules, now_us):
             lines += ["", f"rule {status.rule.name}: {status.filters}", f"  {status.when}"]
             lines += [f"  {status.start}", *_preview(reader, rules, status.rule, now_us)]
-            lines += [f"  note: {note}" for note in list_unmatched_patterns(store.engine, status.rule)]
+            lines += [
+                f"  note: {note}" for note in list_unmatched_patterns(store.engine, status.rule)
+            ]
     return lines, FAILED if unset else DONE
 
 
@@ -112,7 +119,9 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
     if dry_run:
         rules, now_us = _load(rules_path), _now()
         with closing(open_reader(db)) as reader:
-            return [line for rule in rules.rules for line in _preview(reader, rules, rule, now_us)], DONE
+            return [
+                line for rule in rules.rules for line in _preview(reader, rules, rule, now_us)
+            ], DONE
     report = send_due(db, _need_rules(rules_path), os.environ, _now())
     for problem in report.problems:
         sys.stderr.write(f"compileboard: {problem}\n")
@@ -124,9 +133,11 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
 @rules_option
 @click.option("--state", type=Choice(STATES), help="Only deliveries in this state.")
 @click.option("--rule", metavar="NAME", help="Only deliveries of this rule.")
-@click.option("--limit", type=int, default=100, metavar="N", help="Most deliveries to list. Default: 100.")
+@click.option(
+    "--limit", type=int, default=100, metavar="N", help="Most deliveries to list. Default: 100."
+)
 def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limit: int) -> Answer:
-    """List what was sent, what waits and what failed."""
+    """List deliveries: sent, waiting and failed."""
     if not 1 <= limit <= MOST_LISTED:
         raise RulesError([f"--limit is {limit}; expected 1 to {MOST_LISTED}"])
     with closing(open_reader(db)) as reader:
@@ -135,7 +146,8 @@ def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limi
         deliveries = list_deliveries(reader, state, rule, limit=limit)
     lines = [
         clean(
-            f"{format_time(delivery.changed_us)} {delivery.state} {delivery.rule} → {delivery.channel} "
+            f"{format_time(delivery.changed_us)} {delivery.state} {delivery.rule} → "
+            f"{delivery.channel} "
             f"{delivery.incident_id} {delivery.event} {delivery.error or ''}"
         )
         for delivery in deliveries.rows
@@ -146,7 +158,6 @@ def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limi
 
 
 def _check_rule(reader: sqlite3.Connection, rule: str, rules_path: str) -> None:
-    """Refuse a rule that never ran and is not in the file of rules, where there is one."""
     known = list_rule_names(reader)
     if rule in known:
         return
@@ -180,12 +191,16 @@ def test(name: str, db: str, rules_path: str) -> Answer:
             if unset:
                 raise DeliveryFailed(unset)
             reply = send_message(
-                lambda: make_test_message(rule.name, rules.base_url, now_us), channel, rules.base_url, os.environ
+                lambda: make_test_message(rule.name, rules.base_url, now_us),
+                channel,
+                rules.base_url,
+                os.environ,
             )
             lines.append(f"{channel.name}: sent{f', {reply}' if reply else ''}")
         except (DeliveryFailed, DeliveryUnknown) as problem:
             lines.append(
-                f"{channel.name}: {'not sent' if isinstance(problem, DeliveryFailed) else 'unknown'}: {problem}"
+                f"{channel.name}: "
+                f"{'not sent' if isinstance(problem, DeliveryFailed) else 'unknown'}: {problem}"
             )
             code = FAILED
     return lines, code
@@ -198,7 +213,6 @@ def example() -> Answer:
 
 
 def describe_report(report: SendReport) -> list[str]:
-    """Describe what a pass did."""
     counts = (
         ("sent", report.sent_count),
         ("to be tried again", report.retried_count),
@@ -206,11 +220,15 @@ def describe_report(report: SendReport) -> list[str]:
         ("unknown", report.unknown_count),
     )
     text = ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was due"
-    waiting = f"; {format_plural(report.waiting_count, 'incident')} wait" if report.waiting_count else ""
+    waiting = (
+        f"; {format_plural(report.waiting_count, 'incident')} wait" if report.waiting_count else ""
+    )
     return [*report.notes, f"messages: {text}{waiting}"]
 
 
-def _preview(reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int) -> Iterator[str]:
+def _preview(
+    reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int
+) -> Iterator[str]:
     for channel, events, is_due in preview(reader, rule, now_us):
         if not events:
             if is_due:
@@ -229,7 +247,12 @@ def _load(rules_path: str) -> Rules:
 def _need_rules(path: str) -> str:
     if not path:
         raise RulesError(
-            ["no rules: give --rules FILE or COMPILEBOARD_ALERTS; `compileboard alerts example` prints one"]
+            [
+                (
+                    "no rules: give --rules FILE or COMPILEBOARD_ALERTS; `compileboard alerts "
+                    "example` prints one"
+                )
+            ]
         )
     return path
 

@@ -1,4 +1,4 @@
-"""`compileboard baseline`: keep a run's results to compare with."""
+"""`compileboard baseline`: keep a run's results for later comparisons."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ def baseline() -> None:
 
 
 def action(function: Callable[..., Iterator[str]]) -> click.Command:
-    """Make a command of a generator of lines, which is given the store, its board and its own options."""
-
     @wraps(function)
     def run(db: str, **options: Any) -> int:
         try:
@@ -65,7 +63,9 @@ def action(function: Callable[..., Iterator[str]]) -> click.Command:
 
 
 name_argument = click.argument("name", metavar="NAME", help="Baseline's name.")
-run_option = click.option("--run", metavar="ID", required=True, help="Run's ID or commit, its beginning, or latest.")
+run_option = click.option(
+    "--run", metavar="ID", required=True, help="Run's ID or commit, its beginning, or latest."
+)
 note_option = click.option("--note", metavar="TEXT", help="Note on why it is the baseline.")
 
 
@@ -96,9 +96,13 @@ def save(store: Store, path: str, name: str, run: str, note: str | None) -> Iter
 @name_argument
 @run_option
 @note_option
-@click.option("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
-def update(store: Store, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]) -> Iterator[str]:
-    """Replace the saved results by a run's, and print what changed."""
+@click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
+)
+def update(
+    store: Store, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
+) -> Iterator[str]:
+    """Replace the saved results by a run's, and print the changes."""
     stored = _get(store, name)
     side, run_id = _load(store, run)
     before = load_baseline(stored.body, f"baseline {stored.name}")
@@ -106,13 +110,17 @@ def update(store: Store, path: str, name: str, run: str, note: str | None, model
     changes = list_changes(before, after)
     try:
         with closing(open_writer(path)) as writer:
-            save_baseline(writer, stored.name, dump_baseline(after), run_id=run_id, note=note, replacing=True)
+            save_baseline(
+                writer, stored.name, dump_baseline(after), run_id=run_id, note=note, replacing=True
+            )
             record_action(writer, "baseline.update", stored.name, command_origin())
             checkpoint(writer)
     except ValueError as error:
         raise FilterError(str(error)) from None
     for change in changes:
-        yield f"{change.word:8} {one_line(change.model)}" + (f": {one_line(change.detail)}" if change.detail else "")
+        yield f"{change.word:8} {one_line(change.model)}" + (
+            f": {one_line(change.detail)}" if change.detail else ""
+        )
     yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
 
 
@@ -122,7 +130,10 @@ def show(store: Store, _path: str, name: str) -> Iterator[str]:
     """Show a baseline's content."""
     stored = _get(store, name)
     side = load_baseline(stored.body, stored.name)
-    yield f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed {format_time(stored.changed_us)}"
+    yield (
+        f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed "
+        f"{format_time(stored.changed_us)}"
+    )
     if stored.note:
         yield one_line(stored.note)
     for name, value in side.environment.items():
@@ -132,7 +143,10 @@ def show(store: Store, _path: str, name: str) -> Iterator[str]:
         yield f"  {one_line(row.key)}: {one_line(cells)}"
     for what, items in (("graph break", side.breaks), ("recompile", side.causes)):
         for distinct in items or ():
-            yield f"  {what} in {one_line(distinct.model or 'the run')}: {one_line(distinct.reason)} ({distinct.count})"
+            yield (
+                f"  {what} in {one_line(distinct.model or 'the run')}: "
+                f"{one_line(distinct.reason)} ({distinct.count})"
+            )
 
 
 @action
@@ -161,13 +175,19 @@ def delete(_store: Store, path: str, name: str) -> Iterator[str]:
 
 @action
 @name_argument
-@click.option("--output", metavar="FILE", default="-", help="File to write; - is stdout. Default: -.")
+@click.option(
+    "--output", metavar="FILE", default="-", help="File to write; - is stdout. Default: -."
+)
 def export(store: Store, _path: str, name: str, output: str) -> Iterator[str]:
     """Write upstream's CSV of expected accuracies and counters."""
     side = load_baseline(_get(store, name).body, name)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    columns = [column for column in COLUMNS if column in ("name", "accuracy", "graph_breaks") or side.has(column)]
+    columns = [
+        column
+        for column in COLUMNS
+        if column in ("name", "accuracy", "graph_breaks") or side.has(column)
+    ]
     writer.writerow(columns)
     for row in side.rows:
         if "accuracy" in row.cells:
@@ -184,19 +204,24 @@ def _load(store: Store, text: str) -> tuple[Side, str]:
     run = need_run(store, clock, text)
     side = load_run(store, clock, run)
     if not side.rows and side.breaks is None and side.causes is None:
-        raise CannotCompare(f"run {run.id} has neither results nor observed processes; there is nothing to keep")
+        raise CannotCompare(
+            f"run {run.id} has neither results nor observed processes; there is nothing to keep"
+        )
     return side, run.id
 
 
 def _get(store: Store, name: str) -> Baseline:
     stored = get_baseline(store.board, name)
     if stored is None:
-        raise FilterError(f"there is no baseline {name[:80]!r}; known: {name_baselines(store.board)}")
+        raise FilterError(
+            f"there is no baseline {name[:80]!r}; known: {name_baselines(store.board)}"
+        )
     return stored
 
 
 def _count(side: Side) -> str:
     return (
-        f"{format_plural(len(side.rows), 'result')}, {format_plural(len(side.breaks or ()), 'distinct graph break')}, "
+        f"{format_plural(len(side.rows), 'result')}, "
+        f"{format_plural(len(side.breaks or ()), 'distinct graph break')}, "
         f"{format_plural(len(side.causes or ()), 'cause')} of recompiles"
     )

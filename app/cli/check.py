@@ -1,4 +1,4 @@
-"""`compileboard check`: put a run and a baseline under rules, and exit with what came of it."""
+"""`compileboard check`: apply rules to a run and a baseline; the exit code is the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ from compileboard.app.reports.checks import (
 from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
 from compileboard.app.schema import get_plain
-from compileboard.app.screens.fleet.checks import CheckRequest, CheckScreen, build_check, load_fixes, report_check
+from compileboard.app.screens.fleet.checks import (
+    CheckRequest,
+    CheckScreen,
+    build_check,
+    load_fixes,
+    report_check,
+)
 from compileboard.collectors.store.errors import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
 
@@ -87,10 +93,6 @@ def _read_comment_name(text: str) -> str:
 
 
 def _read_rules(ctx: click.Context, path: str | None) -> dict[str, Any]:
-    """Read what a file of rules gives and the command line does not.
-
-    Raises: CannotCompare if it cannot be read.
-    """
     by_option = {flag: param for param in ctx.command.params for flag in param.opts}
     by_name = {param.name: param for param in ctx.command.params}
     values: dict[str, Any] = {}
@@ -113,10 +115,16 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 
 @click.command(cls=Command, epilog=EPILOG)
 @db_option
-@click.option("--run", default="latest", metavar="ID", help="Run, latest, or a CSV. Default: latest.")
+@click.option(
+    "--run", default="latest", metavar="ID", help="Run, latest, or a CSV. Default: latest."
+)
 @click.option("--baseline", metavar="WHAT", help="Baseline to compare with; see below.")
 @click.option(
-    "--rule", "rule_names", multiple=True, metavar="NAME", help=f"Rule to apply; repeatable. Default: {DEFAULT}."
+    "--rule",
+    "rule_names",
+    multiple=True,
+    metavar="NAME",
+    help=f"Rule to apply; repeatable. Default: {DEFAULT}.",
 )
 @click.option(
     "--rules",
@@ -129,14 +137,38 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 @which("--dtype", metavar="WORD", help="Only results of this dtype.")
 @which("--device", metavar="WORD", help="Only results of this device.")
 @which("--backend", metavar="WORD", help="Only results of this backend.")
-@which("--dynamic", flag_value=True, default=None, exclusive="shapes", help="Only results of dynamic shapes.")
-@which("--static", "dynamic", flag_value=False, default=None, exclusive="shapes", help="Only results of static shapes.")
-@which("--batch-size", type=Value(_read_whole), metavar="N", help="Only results of this batch size.")
-@which("--world-size", type=Value(_read_whole), metavar="N", help="Only results of this world size.")
+@which(
+    "--dynamic",
+    flag_value=True,
+    default=None,
+    exclusive="shapes",
+    help="Only results of dynamic shapes.",
+)
+@which(
+    "--static",
+    "dynamic",
+    flag_value=False,
+    default=None,
+    exclusive="shapes",
+    help="Only results of static shapes.",
+)
+@which(
+    "--batch-size", type=Value(_read_whole), metavar="N", help="Only results of this batch size."
+)
+@which(
+    "--world-size", type=Value(_read_whole), metavar="N", help="Only results of this world size."
+)
 @which("--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
 @rule_option("--flaky", multiple=True, metavar="MODEL", help="Flaky model; repeatable.")
-@rule_option("--no-known-flaky", is_flag=True, help="Ignore the harness's own list of flaky models.")
-@rule_option("--threshold", type=Value(_read_positive), metavar="X", help="Target of the metric, for rule performance.")
+@rule_option(
+    "--no-known-flaky", is_flag=True, help="Ignore the harness's own list of flaky models."
+)
+@rule_option(
+    "--threshold",
+    type=Value(_read_positive),
+    metavar="X",
+    help="Target of the metric, for rule performance.",
+)
 @rule_option(
     "--threshold-scale",
     type=Value(_read_positive),
@@ -150,13 +182,18 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
     default="speedup",
     help="Metric of rule performance. Default: speedup.",
 )
-@rule_option("--fail-on-improvement", is_flag=True, help="Fail above the target too, for rule performance.")
+@rule_option(
+    "--fail-on-improvement", is_flag=True, help="Fail above the target too, for rule performance."
+)
 @rule_option(
     "--noise-margin",
     type=Value(_read_positive),
     default=RuleOptions.noise_margin,
     metavar="X",
-    help=f"Margin of rule pr-time where none is expected, as a share. Default: {RuleOptions.noise_margin}.",
+    help=(
+        "Margin of rule pr-time where none is expected, as a share. Default: "
+        f"{RuleOptions.noise_margin}."
+    ),
 )
 @rule_option(
     "--tolerance",
@@ -166,12 +203,20 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
     help=f"Smallest change of rule speedup, as a share. Default: {RuleOptions.tolerance}.",
 )
 @rule_option("--allow-improvement", is_flag=True, help="Let improvements pass.")
-@rule_option("--allow-environment-change", is_flag=True, help="Compare speeds across another GPU or torch, and warn.")
+@rule_option(
+    "--allow-environment-change",
+    is_flag=True,
+    help="Compare speeds across another GPU or torch, and warn.",
+)
 @output("--markdown", metavar="FILE", help="Write Markdown, for a CI job's summary.")
 @output("--junit", metavar="FILE", help="Write JUnit XML: a testsuite a rule, a testcase a model.")
 @output("--json", metavar="FILE", help="Write JSON, as GET /api/v1/check gives it.")
 @output("--propose", metavar="FILE", help="Write pr-time's new expected results.")
-@github("--github-summary", is_flag=True, help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names.")
+@github(
+    "--github-summary",
+    is_flag=True,
+    help="Append the Markdown to the file that $GITHUB_STEP_SUMMARY names.",
+)
 @github(
     "--changed-since",
     metavar="COMMIT",
@@ -183,7 +228,9 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
     metavar="NAME",
     help="Comment on the workflow's pull request, or update the comment of this name.",
 )
-@github("--not-measured", metavar="WHY", help="Tell GitHub that there is nothing to compare, and why.")
+@github(
+    "--not-measured", metavar="WHY", help="Tell GitHub that there is nothing to compare, and why."
+)
 @output("--all", is_flag=True, help="Print the verdicts that pass as well.")
 def check(db: str, **given: Any) -> int:
     """Compare a run with a baseline under named rules, and fail where it got worse."""
@@ -215,11 +262,17 @@ def check(db: str, **given: Any) -> int:
 
 def _read_options(arguments: SimpleNamespace) -> RuleOptions:
     if arguments.threshold is not None and "performance" not in arguments.rule_names:
-        raise CannotCompare("--threshold is what --rule performance compares with; add that rule, or leave it out")
+        raise CannotCompare(
+            "--threshold is what --rule performance compares with; add that rule, or leave it out"
+        )
     known = frozenset() if arguments.no_known_flaky else list_flaky()
     return RuleOptions(
         flaky=known | frozenset(arguments.flaky),
-        **{field.name: getattr(arguments, field.name) for field in fields(RuleOptions) if field.name != "flaky"},
+        **{
+            field.name: getattr(arguments, field.name)
+            for field in fields(RuleOptions)
+            if field.name != "flaky"
+        },
     )
 
 
@@ -236,21 +289,39 @@ def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
         allow_environment_change=arguments.allow_environment_change,
     )
     with ExitStack() as stack:
-        return build_check(cache(lambda: stack.enter_context(closing(open_store(path)))), read_command_clock(), request)
+        return build_check(
+            cache(lambda: stack.enter_context(closing(open_store(path)))),
+            read_command_clock(),
+            request,
+        )
 
 
 def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     summary = os.environ.get("GITHUB_STEP_SUMMARY") if arguments.github_summary else None
     if arguments.github_summary and not summary:
-        raise CannotCompare("--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions alone")
-    named = {f"--{name}": getattr(arguments, name) for name in ("markdown", "junit", "json", "propose")}
+        raise CannotCompare(
+            "--github-summary: $GITHUB_STEP_SUMMARY names no file; it is set in GitHub Actions "
+            "alone"
+        )
+    named = {
+        f"--{name}": getattr(arguments, name) for name in ("markdown", "junit", "json", "propose")
+    }
     is_told = arguments.changed_since or arguments.github_comment
-    commands = {"--changed-since and --github-comment": STDOUT} if is_told and STDOUT in named.values() else {}
+    commands = (
+        {"--changed-since and --github-comment": STDOUT}
+        if is_told and STDOUT in named.values()
+        else {}
+    )
     return named | {"--github-summary": summary} | commands
 
 
 def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -> None:
-    is_told = arguments.markdown or arguments.github_summary or arguments.changed_since or arguments.github_comment
+    is_told = (
+        arguments.markdown
+        or arguments.github_summary
+        or arguments.changed_since
+        or arguments.github_comment
+    )
     fixes = _load_fixes(db, arguments.run) if report.failures and is_told else NO_FIXES
     in_pull_request = bool(arguments.changed_since)
     markdown = "\n".join(write_markdown(report, fixes, in_pull_request=in_pull_request)) + "\n"
@@ -260,36 +331,48 @@ def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -
         (arguments.json, json.dumps(get_plain(report_check(report)), indent=2).encode() + b"\n"),
         (arguments.propose, proposed.encode()),
     )
-    write_outputs(documents, write_table(report, every=arguments.all, in_pull_request=in_pull_request))
+    write_outputs(
+        documents, write_table(report, every=arguments.all, in_pull_request=in_pull_request)
+    )
     _publish(report, markdown, arguments, fixes)
 
 
 def _load_fixes(db: str, run: str) -> Mapping[str, str]:
     with ExitStack() as stack:
-        return load_fixes(cache(lambda: stack.enter_context(closing(open_store(db)))), read_command_clock(), run)
+        return load_fixes(
+            cache(lambda: stack.enter_context(closing(open_store(db)))), read_command_clock(), run
+        )
 
 
 def _publish(
-    report: Report | None, markdown: str, arguments: SimpleNamespace, fixes: Mapping[str, str] = NO_FIXES
+    report: Report | None,
+    markdown: str,
+    arguments: SimpleNamespace,
+    fixes: Mapping[str, str] = NO_FIXES,
 ) -> None:
-    outputs = GithubOutputs(arguments.github_summary, arguments.changed_since, arguments.github_comment)
+    outputs = GithubOutputs(
+        arguments.github_summary, arguments.changed_since, arguments.github_comment
+    )
     publish(report, markdown, outputs, os.environ, os.getcwd(), fixes)
 
 
 def _propose(screen: CheckScreen) -> str:
     actual, expected, options = screen.actual, screen.expected, screen.options
     if expected is None or not pr_time.list_counts(expected):
-        raise CannotCompare("--propose writes pr-time's new expected results; --baseline has none to begin with")
+        raise CannotCompare(
+            "--propose writes pr-time's new expected results; --baseline has none to begin with"
+        )
     out = io.StringIO(newline="")
     writer = csv.writer(out)
     for row in pr_time.propose(actual, expected, options):
         writer.writerow(row)
-        writer.writerows([[], [], []])  # as upstream: merges of neighbouring rows conflict otherwise
+        writer.writerows(
+            [[], [], []]
+        )  # as upstream: merges of neighbouring rows conflict otherwise
     return out.getvalue()
 
 
 def describe_rules() -> Iterator[str]:
-    """Yield a line for each rule and one for its verdicts."""
     kinds = {PASS: "", NOTE: "", IMPROVED: " (fails, unless --allow-improvement)"}
     for rule in RULES:
         yield f"{rule.name}{' (default)' if rule.is_default else ''}: {rule.about} [{rule.source}]"

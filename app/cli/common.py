@@ -1,4 +1,4 @@
-"""What several commands of the dashboard take."""
+"""Options that several commands of the dashboard share."""
 
 from __future__ import annotations
 
@@ -38,5 +38,4 @@ board_option = _make_option(_find_board)  # of commands that need no tables acro
 
 
 def read_command_clock() -> RecorderClock:
-    """Return this moment, with the silence after which a run no longer counts as running."""
     return read_clock(load_settings(os.environ, {}).stale_after_s)

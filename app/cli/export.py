@@ -1,4 +1,6 @@
-"""`export`: a run's report, a comparison, a suite over a period, or the dashboard as a static site."""
+"""`export`: a run's report, a comparison, a suite over a period, or the dashboard as a static
+site.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ DEFAULT_RUNS = 200
 DEFAULT_PAGES = 10_000
 SET_OPTIONS = ("mode", "dtype", "device", "hardware", "backend", "branch")
 _SUITE_OPTIONS = ("since", "until", "last", *SET_OPTIONS, "dynamic", "world_size", "definition")
-_SITE_OPTIONS = ("site", "runs", "pages", "db", "payloads", "no_source")  # every other option is a report's
+_SITE_OPTIONS = (
+    "site",
+    "runs",
+    "pages",
+    "db",
+    "payloads",
+    "no_source",
+)  # every other option is a report's
 EPILOG = """\
 formats:
   html   one file to read and forward: opens offline, with charts, light and dark, printable
@@ -104,21 +113,30 @@ def _read_count(text: str) -> int:
     help="Write the dashboard as static files into this folder.",
 )
 @click.option("--format", type=Choice((*FORMATS, *FOLDERS, BUNDLE)), help="Format to write.")
-@click.option("--output", metavar="PATH", help="File to write, - for stdout; for upstream a folder.")
+@click.option(
+    "--output", metavar="PATH", help="File to write, - for stdout; for upstream a folder."
+)
 @db_option
 @click.option(
     "--table",
     type=Choice(tuple(dict.fromkeys((*COLUMNS, *SUITE_TABLES)))),
-    help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: {DEFAULT_TABLE}. "
+    help=f"Which table csv or parquet has. Of a run: {', '.join(COLUMNS)}; default: "
+    f"{DEFAULT_TABLE}. "
     f"Of a suite: {', '.join(SUITE_TABLES)}; default: {SUITE_TABLES[0]}.",
     metavar="TABLE",
 )
 @click.option("--payloads", is_flag=True, help="Include graphs and code. For html and --site.")
 @click.option("--raw-timings", is_flag=True, help="Add each repeat's time. Only for upstream.")
-@click.option("--suite", metavar="NAME", help="Suite to write over a period; with --compare, the only one.")
+@click.option(
+    "--suite", metavar="NAME", help="Suite to write over a period; with --compare, the only one."
+)
 @click.option("--anyway", is_flag=True, help="Compare numbers across machines. For --compare.")
 @click.option("--no-source", is_flag=True, help="Leave out the program's source code.")
-@of_suite("--since", metavar="WHEN", help="Start of the period: 2026-10-01 (UTC), or how long ago, as 30d.")
+@of_suite(
+    "--since",
+    metavar="WHEN",
+    help="Start of the period: 2026-10-01 (UTC), or how long ago, as 30d.",
+)
 @of_suite("--until", metavar="WHEN", help="End of the period, that day included. Default: now.")
 @of_suite("--last", metavar="LENGTH", help="Length of the period: 36h, 30d, 12w. Default: 30d.")
 @of_suite("--mode", metavar="NAME", help="Only this mode.")
@@ -129,12 +147,22 @@ def _read_count(text: str) -> int:
 @of_suite("--branch", metavar="NAME", help="Only this branch.")
 @of_suite("--dynamic", type=Choice(("yes", "no")), help="Only dynamic shapes, or only static ones.")
 @of_suite("--world-size", type=int, metavar="N", help="Only runs with this many ranks.")
-@of_suite("--definition", type=Choice(tuple(DEFINITIONS)), help="Formula of a suite's summary. Default: hud.")
-@click.option(
-    "--runs", type=Value(_read_count), metavar="N", help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site."
+@of_suite(
+    "--definition",
+    type=Choice(tuple(DEFINITIONS)),
+    help="Formula of a suite's summary. Default: hud.",
 )
 @click.option(
-    "--pages", type=Value(_read_count), metavar="N", help=f"Most pages to write. Default: {DEFAULT_PAGES}. For --site."
+    "--runs",
+    type=Value(_read_count),
+    metavar="N",
+    help=f"Newest runs with pages. Default: {DEFAULT_RUNS}. For --site.",
+)
+@click.option(
+    "--pages",
+    type=Value(_read_count),
+    metavar="N",
+    help=f"Most pages to write. Default: {DEFAULT_PAGES}. For --site.",
 )
 def export(**options: Any) -> int:
     """Write one run's report, what changed between two sides, or a suite over a period.
@@ -154,7 +182,6 @@ def export(**options: Any) -> int:
 
 
 def _refuse(arguments: SimpleNamespace) -> str | None:
-    """Describe which options do not go together."""
     if arguments.run is arguments.compare is arguments.suite is None:
         return "nothing to write; expected --run ID, --compare BASE NEW, --suite NAME or --site DIR"
     missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
@@ -165,7 +192,10 @@ def _refuse(arguments: SimpleNamespace) -> str | None:
     if arguments.payloads and arguments.format != "html":
         return f"--payloads is for html alone; --format is {arguments.format}"
     if arguments.payloads and arguments.no_source:
-        return "--payloads and --no-source exclude each other: graphs and code have lines of the program inside"
+        return (
+            "--payloads and --no-source exclude each other: graphs and code have lines of the "
+            "program inside"
+        )
     return _refuse_bundle(arguments) or _refuse_folder(arguments) or _refuse_others(arguments)
 
 
@@ -178,8 +208,10 @@ def _refuse_bundle(arguments: SimpleNamespace) -> str | None:
         return "a bundle is a database, which stdout cannot take; give --output a file's name"
     if arguments.no_source:
         return (
-            "a bundle has all that was recorded, source too, which is redacted for certain only before it is stored; "
-            "record the run with --no-source or import its log with --redact-source, and export that"
+            "a bundle has all that was recorded, source too, which is redacted for certain "
+            "only before it is stored; "
+            "record the run with --no-source or import its log with --redact-source, and "
+            "export that"
         )
     return None
 
@@ -188,15 +220,21 @@ def _refuse_folder(arguments: SimpleNamespace) -> str | None:
     if arguments.format not in FOLDERS:
         return "--raw-timings is for upstream alone" if arguments.raw_timings else None
     if arguments.output == "-":
-        return f"{arguments.format} is a folder of files, which stdout cannot take; give --output a folder's name"
+        return (
+            f"{arguments.format} is a folder of files, which stdout cannot take; give --output "
+            "a folder's name"
+        )
     if arguments.no_source:
         return f"{arguments.format} has no line of source to leave out; call it without --no-source"
     return None
 
 
 def _refuse_others(arguments: SimpleNamespace) -> str | None:
-    """Describe which option belongs to another report."""
-    given = [f"--{name.replace('_', '-')}" for name in _SUITE_OPTIONS if getattr(arguments, name) is not None]
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in _SUITE_OPTIONS
+        if getattr(arguments, name) is not None
+    ]
     if arguments.run is not None:
         given += [f"--{name}" for name in ("suite", "anyway") if getattr(arguments, name)]
         if given:
@@ -207,7 +245,11 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
         if arguments.format in FOLDERS:
             return f"{what} is written as {', '.join(FORMATS)}; --format is {arguments.format}"
         given = given if arguments.compare else ["--anyway"] if arguments.anyway else []
-        given += [f"--{name.replace('_', '-')}" for name in ("payloads", "no_source") if getattr(arguments, name)]
+        given += [
+            f"--{name.replace('_', '-')}"
+            for name in ("payloads", "no_source")
+            if getattr(arguments, name)
+        ]
         known = () if arguments.compare else SUITE_TABLES
         if arguments.compare and arguments.table:
             given.append("--table")
@@ -225,11 +267,17 @@ def _compare(store: Store, arguments: SimpleNamespace) -> int:
 
     try:
         screen = build_comparison(
-            store, read_command_clock(), *arguments.compare, anyway=arguments.anyway, suite=arguments.suite
+            store,
+            read_command_clock(),
+            *arguments.compare,
+            anyway=arguments.anyway,
+            suite=arguments.suite,
         )
     except FilterError as error:
         return fail(f"--compare {error}")
-    return write_output(arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000))
+    return write_output(
+        arguments.output, write_comparison(screen, arguments.format, time.time_ns() // 1000)
+    )
 
 
 def _export(store: Store, arguments: SimpleNamespace) -> int:
@@ -251,7 +299,10 @@ def _export(store: Store, arguments: SimpleNamespace) -> int:
     if arguments.format in FOLDERS:
         return _export_folder(reader, detail.run.id, arguments)
     table, source = arguments.table or DEFAULT_TABLE, not arguments.no_source
-    now_us, stale_after_s = time.time_ns() // 1000, load_settings(os.environ, {"db": arguments.db}).stale_after_s
+    now_us, stale_after_s = (
+        time.time_ns() // 1000,
+        load_settings(os.environ, {"db": arguments.db}).stale_after_s,
+    )
     more = {"stale_after_s": stale_after_s, "payloads": arguments.payloads}
     pieces = write_report(reader, detail, arguments.format, table, source, now_us, **more)
     return write_output(arguments.output, pieces)
@@ -262,9 +313,15 @@ def _export_bundle(store: Store, arguments: SimpleNamespace) -> int:
     for name in arguments.run.split(","):
         run = find_run(store.board, store.engine, clock, name)
         if run is None:
-            return fail(f"there is no run {name!r} in this database; `compileboard-collect list` lists the runs")
+            return fail(
+                f"there is no run {name!r} in this database; `compileboard-collect list` lists "
+                "the runs"
+            )
         if clock.is_running(run.state, run.heartbeat_us):
-            return fail(f"run {run.id} is still running; a bundle has whole runs, so export it when it has ended")
+            return fail(
+                f"run {run.id} is still running; a bundle has whole runs, so export it when it "
+                "has ended"
+            )
         run_ids.append(run.id)
     try:
         write_bundle(store.board, run_ids, arguments.output)
@@ -272,7 +329,9 @@ def _export_bundle(store: Store, arguments: SimpleNamespace) -> int:
         return fail(describe_write_error(arguments.output, error))
     size_bytes = os.path.getsize(arguments.output)
     counted = format_plural(len(set(run_ids)), "run")
-    sys.stderr.write(f"compileboard: {counted} written to {arguments.output}, {size_bytes / 1e6:.1f} MB\n")
+    sys.stderr.write(
+        f"compileboard: {counted} written to {arguments.output}, {size_bytes / 1e6:.1f} MB\n"
+    )
     return DONE
 
 
@@ -283,25 +342,32 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
 
     results = load_measured(reader, run_id)
     if not results:
-        return fail(f"run {run_id} has no benchmark results; `compileboard-collect bench` records some")
+        return fail(
+            f"run {run_id} has no benchmark results; `compileboard-collect bench` records some"
+        )
     if not any(is_written(result) for result in results):
         whys = sorted({result.reason or result.experiment for result in results})[:3]
         counted = format_plural(len(results), "result")
         return fail(
-            f"upstream's files have no row for any of the {counted} of run {run_id} ({', '.join(whys)}): "
-            "they hold what was measured or failed; nothing was written. `--format csv --table results` writes these"
+            f"upstream's files have no row for any of the {counted} of run {run_id} "
+            f"({', '.join(whys)}): "
+            "they hold what was measured or failed; nothing was written. `--format csv --table "
+            "results` writes these"
         )
     breaks = load_task_breaks(reader, run_id)
     try:
-        names = write_directory(results, breaks, arguments.output, raw_timings=arguments.raw_timings)
+        names = write_directory(
+            results, breaks, arguments.output, raw_timings=arguments.raw_timings
+        )
     except OSError as error:
         return fail(describe_write_error(arguments.output, error))
-    sys.stderr.write(f"compileboard: {format_plural(len(names), 'file')} written to {arguments.output}\n")
+    sys.stderr.write(
+        f"compileboard: {format_plural(len(names), 'file')} written to {arguments.output}\n"
+    )
     return 0
 
 
 def export_suite(store: Store, arguments: SimpleNamespace) -> int:
-    """Write a suite over a period; return the exit code."""
     # Imported here, as templates and charts are.
     from compileboard.app.analysis.period import read_period
     from compileboard.app.reports.suite import write_suite
@@ -320,7 +386,10 @@ def export_suite(store: Store, arguments: SimpleNamespace) -> int:
     except FilterError as error:
         return fail(f"--{error}")
     code = write_output(
-        arguments.output, write_suite(suite_period, arguments.format, clock.now_us, arguments.table or SUITE_TABLES[0])
+        arguments.output,
+        write_suite(
+            suite_period, arguments.format, clock.now_us, arguments.table or SUITE_TABLES[0]
+        ),
     )
     for note in () if code else suite_period.notes:
         sys.stderr.write(f"compileboard: {note}\n")
@@ -332,7 +401,10 @@ def _export_site(arguments: SimpleNamespace) -> int:
     if given:
         return fail(f"--{given[0].replace('_', '-')} is for a report; --site has none of it")
     if arguments.payloads and arguments.no_source:
-        return fail("--payloads and --no-source exclude each other: graphs and code have lines of the program inside")
+        return fail(
+            "--payloads and --no-source exclude each other: graphs and code have lines of the "
+            "program inside"
+        )
     # Imported here: pages, templates and charts, which no other command needs.
     from compileboard.app.site.export import ExportOptions, export_site
     from compileboard.app.site.folder import FolderError
@@ -348,17 +420,20 @@ def _export_site(arguments: SimpleNamespace) -> int:
     )
     try:
         with closing(open_store(settings.db)) as store:
-            written = export_site(store, settings, options, _print_progress if sys.stderr.isatty() else None)
+            written = export_site(
+                store, settings, options, _print_progress if sys.stderr.isatty() else None
+            )
     except FolderError as error:
         return fail(str(error))
     except OSError as error:
-        return fail(f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was")
+        return fail(
+            f"cannot write {arguments.site}: {error.strerror or error}; what was there is as it was"
+        )
     for line in written.describe(arguments.site):
         sys.stderr.write(f"compileboard: {line}\n")
     return FAILED if written.failed else DONE
 
 
 def _print_progress(text: str) -> None:
-    """Show how far it is, on one line that the next one replaces."""
     sys.stderr.write(f"\r\x1b[K{text}")
     sys.stderr.flush()

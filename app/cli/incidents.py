@@ -1,4 +1,4 @@
-"""`compileboard incidents`: scan for what is worse, list it, and triage it."""
+"""`compileboard incidents`: scan for regressions, list and triage them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import click
 
 from compileboard.app.cli.common import board_option, db_option
 from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.incidents import ACTIVE, NOT_IGNORED, STATES, STATUSES, IncidentFilter
+from compileboard.app.queries.dashboard.incidents import (
+    ACTIVE,
+    NOT_IGNORED,
+    STATES,
+    STATUSES,
+    IncidentFilter,
+)
 from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -41,7 +47,9 @@ def incidents() -> None:
     """Detect changes of every series, group them into incidents, and triage those."""
 
 
-id_argument = click.argument("incident_id", metavar="ID", help="Incident's ID, or that of one of its changes.")
+id_argument = click.argument(
+    "incident_id", metavar="ID", help="Incident's ID, or that of one of its changes."
+)
 
 
 @incidents.command()
@@ -53,7 +61,8 @@ def update(db: str, everything: bool) -> None:
 
     done = update_incidents(db, everything=everything)
     _print_line(
-        f"{format_plural(done.run_count, 'run')}, {format_plural(done.series_count, 'series', 'series')} scanned: "
+        f"{format_plural(done.run_count, 'run')}, "
+        f"{format_plural(done.series_count, 'series', 'series')} scanned: "
         f"{format_plural(len(done.new_ids), 'new incident')}, {done.changed_count} changed"
     )
 
@@ -64,8 +73,12 @@ def update(db: str, everything: bool) -> None:
 @click.option("--model", metavar="NAME", help="Only this model.")
 @click.option("--state", type=Choice(STATES), help="Only this state.")
 @click.option("--status", type=Choice(STATUSES), help="Only this status.")
-@click.option("--all", "everything", is_flag=True, help="List improvements, ignored and withdrawn ones too.")
-@click.option("--limit", type=int, default=50, metavar="N", help="Most incidents to list. Default: 50.")
+@click.option(
+    "--all", "everything", is_flag=True, help="List improvements, ignored and withdrawn ones too."
+)
+@click.option(
+    "--limit", type=int, default=50, metavar="N", help="Most incidents to list. Default: 50."
+)
 def list_command(
     db: str,
     suite: str | None,
@@ -95,7 +108,10 @@ def list_command(
         owner = f" {incident.status} by {incident.owner}" if incident.owner else ""
         _print_line(f"{incident.id}  {since:<10} {incident.state:<11} {incident.title}{owner}")
         for metric in incident.headlines:
-            _print_line(f"{metric.label} {metric.values}{f' ({metric.size})' if metric.size else ''}", indent=18)
+            _print_line(
+                f"{metric.label} {metric.values}{f' ({metric.size})' if metric.size else ''}",
+                indent=18,
+            )
     if not page.rows:
         _print_line("no open incidents; --all lists all" if is_plain else "no incidents match")
     elif page.next:
@@ -109,7 +125,11 @@ def list_command(
 def show(incident_id: str, db: str) -> int:
     """Show one incident with its likely cause and its changes."""
     from compileboard.app.analysis.incidents.incident import list_checks
-    from compileboard.app.analysis.incidents.messages import ACTION_LABELS, describe_series_change, format_confidence
+    from compileboard.app.analysis.incidents.messages import (
+        ACTION_LABELS,
+        describe_series_change,
+        format_confidence,
+    )
     from compileboard.app.queries.dashboard.incidents import find_incident_of
     from compileboard.app.screens.fleet.incidents import build_incident_record
 
@@ -132,7 +152,8 @@ def show(incident_id: str, db: str) -> int:
     ):
         if run is not None:
             _print_line(
-                f"{label}: {run.label}  {format_time(run.started_us)[:16]}  {run.subject or ''}  run {run.run_id}"
+                f"{label}: {run.label}  {format_time(run.started_us)[:16]}  "
+                f"{run.subject or ''}  run {run.run_id}"
             )
     for part in incident.environment:
         _print_line(f"environment: {part['word']} {part['before']} → {part['now']}")
@@ -146,11 +167,15 @@ def show(incident_id: str, db: str) -> int:
         _print_line("no cause found; compare the runs before and after")
     for change in record.changes:
         _print_line(
-            f"change {change.id}: {describe_series_change(change)}; {change.state}, {format_confidence(change)}"
+            f"change {change.id}: {describe_series_change(change)}; {change.state}, "
+            f"{format_confidence(change)}"
         )
     for comment in record.comments:
         text = f": {comment.text}" if comment.text else ""
-        _print_line(f"{format_time(comment.time_us)[:16]} {comment.author} {ACTION_LABELS[comment.action]}{text}")
+        _print_line(
+            f"{format_time(comment.time_us)[:16]} {comment.author} "
+            f"{ACTION_LABELS[comment.action]}{text}"
+        )
     return 0
 
 
@@ -165,7 +190,13 @@ def _add_action(action: str, text: str) -> None:
             try:
                 saved = save_comment(writer, incident_id, action, author=author, text=text)
                 if saved:
-                    record_action(writer, f"incident.{action}", incident_id, command_origin(), detail=f"by {author}")
+                    record_action(
+                        writer,
+                        f"incident.{action}",
+                        incident_id,
+                        command_origin(),
+                        detail=f"by {author}",
+                    )
             except ValueError as error:
                 return fail(f"--{error}")
         return 0 if saved else _no_such(incident_id)
@@ -176,7 +207,9 @@ for _action in ACTIONS:
 
 
 def _no_such(incident_id: str) -> int:
-    return fail(f"there is no incident {incident_id[:80]!r}; `compileboard incidents list --all` lists them")
+    return fail(
+        f"there is no incident {incident_id[:80]!r}; `compileboard incidents list --all` lists them"
+    )
 
 
 def _print_line(text: str, indent: int = 0) -> None:

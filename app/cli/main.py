@@ -1,4 +1,6 @@
-"""`compileboard` = `python -m app`: the dashboard's commands; each is imported when it is called."""
+"""`compileboard` = `python -m app`: the dashboard's commands; each is imported when it is
+called.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,45 @@ from compileboard.collectors.store.errors import StoreError, explain
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 # What the extra [server] brings; an environment that only collects is without them.
-SERVER_MODULES = ("flask", "gunicorn", "jinja2", "numpy", "orjson", "pandas", "plotly", "sqlite_utils", "werkzeug")
+SERVER_MODULES = (
+    "flask",
+    "gunicorn",
+    "jinja2",
+    "numpy",
+    "orjson",
+    "pandas",
+    "plotly",
+    "sqlite_utils",
+    "werkzeug",
+)
 COMMANDS = {
     "serve": Entry("serve:serve", "Serve the dashboard."),
     "migrate": Entry("serve:migrate", "Bring a database up to date."),
     "export": Entry(
         "export:export",
-        "Write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, Parquet or Markdown.",
+        (
+            "Write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, "
+            "Parquet or Markdown."
+        ),
     ),
     "report": Entry("report:report", "Write every suite's last days to a folder, for cron."),
     "check": Entry("check:check", "Compare a run with a baseline, for CI."),
     "baseline": Entry("baseline:baseline", "Save a run's results to compare with."),
     "alerts": Entry("alerts:alerts", "Send incidents as alerts, by rules."),
-    "incidents": Entry("incidents:incidents", "Find what got slower, fails or breaks more, and triage it."),
+    "incidents": Entry(
+        "incidents:incidents", "Find what got slower, fails or breaks more, and triage it."
+    ),
     "follow": Entry("serve:follow", "Update incidents as runs arrive, and send alerts."),
-    "trash": Entry("activity:trash", "Delete runs, restore deleted ones, or delete those for good."),
+    "trash": Entry(
+        "activity:trash", "Delete runs, restore deleted ones, or delete those for good."
+    ),
     "token": Entry("tokens:token", "Make, list and revoke tokens for people and boxes."),
     "audit": Entry("activity:audit", "List who changed what."),
     "backup": Entry("maintenance:backup", "Back up a database while it is served."),
     "restore": Entry("maintenance:restore", "Put a backup in place of a database."),
-    "copy": Entry("maintenance:copy", "Copy a database into ClickHouse or back, and verify the copy."),
+    "copy": Entry(
+        "maintenance:copy", "Copy a database into ClickHouse or back, and verify the copy."
+    ),
     "prune": Entry("maintenance:prune", "Delete the detail of old runs."),
     "verify": Entry("maintenance:verify", "Check a database or a backup."),
 }
@@ -60,18 +81,22 @@ Record runs with: compileboard-collect run -- python train.py
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code."""
     return run_group(dashboard, argv, "compileboard")
 
 
 def explain_error(error: Exception, database: str | None) -> bool:
-    """Print what an error means in one line; return False if it is none of ours."""
     if isinstance(error, (SettingError, StoreError, FilterError)):
         fail(str(error))
     elif isinstance(error, sqlite3.Error):
         fail(str(explain(error, database or "the database")))
-    elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in SERVER_MODULES:
-        fail(f"the dashboard needs: pip install 'compileboard[server]' ({error.name} is not installed)")
+    elif (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "").partition(".")[0] in SERVER_MODULES
+    ):
+        fail(
+            f"the dashboard needs: pip install 'compileboard[server]' ({error.name} is not "
+            "installed)"
+        )
     else:
         return False
     return True
@@ -80,7 +105,9 @@ def explain_error(error: Exception, database: str | None) -> bool:
 @click.group(
     "compileboard",
     cls=Group,
-    entries={name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()},
+    entries={
+        name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()
+    },
     explain=explain_error,
     context_settings=SETTINGS,
     epilog=EPILOG,

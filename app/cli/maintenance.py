@@ -1,4 +1,6 @@
-"""`backup`, `restore`, `verify`, `copy` and `prune`: a database kept safe and small while it is served."""
+"""`backup`, `restore`, `verify`, `copy` and `prune`: maintenance of a database while it is
+served.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +81,13 @@ def backup(folder: str, db: str) -> int:
     _show("")
     size_bytes = sum(file.size_bytes for file in manifest.files.values())
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
-    trashed = format_plural(sum(name.startswith("trash/") for name in manifest.files), "deleted run")
-    _print(f"{folder}: {runs} and {trashed}, {format_bytes(size_bytes)}, as of {format_time(manifest.created_us)}")
+    trashed = format_plural(
+        sum(name.startswith("trash/") for name in manifest.files), "deleted run"
+    )
+    _print(
+        f"{folder}: {runs} and {trashed}, {format_bytes(size_bytes)}, as of "
+        f"{format_time(manifest.created_us)}"
+    )
     for problem in problems:
         fail(f"not in the backup: {problem}")
     return FAILED if problems else 0
@@ -88,7 +95,11 @@ def backup(folder: str, db: str) -> int:
 
 @click.command(cls=Command, epilog=RESTORE_NOTES)
 @click.argument("folder", metavar="SRC", help="Folder that `backup` wrote.")
-@click.option("--run-files", is_flag=True, help="Only put back files of sealed runs that are damaged or missing.")
+@click.option(
+    "--run-files",
+    is_flag=True,
+    help="Only put back files of sealed runs that are damaged or missing.",
+)
 @board_option
 def restore(folder: str, run_files: bool, db: str) -> int:
     """Put a backup in place of a database that is not served."""
@@ -107,11 +118,14 @@ def restore(folder: str, run_files: bool, db: str) -> int:
         _print(f"it is of an older version; next: compileboard migrate --db {db}")
     else:
         with closing(open_writer(db, create=False)) as writer:
-            record_action(writer, "database.restore", os.path.basename(folder.rstrip("/")), command_origin())
+            record_action(
+                writer, "database.restore", os.path.basename(folder.rstrip("/")), command_origin()
+            )
     lost_count = manifest.missing_run_files + manifest.missing_trash
     if lost_count:
         _print(
-            f"the backup lacks files of {format_plural(lost_count, 'run')}: `compileboard verify` names them, "
+            f"the backup lacks files of {format_plural(lost_count, 'run')}: `compileboard "
+            "verify` names them, "
             "`restore --run-files` takes them from another backup"
         )
     return FAILED if lost_count else 0
@@ -135,8 +149,14 @@ def _restore_run_files(folder: str, db: str) -> int:
 
 
 @click.command(cls=Command, epilog=VERIFY_NOTES)
-@click.argument("path", metavar="[DB|BACKUP]", required=False, help="What to check. Default: the database.")
-@click.option("--texts", is_flag=True, help="Also read every text and sealed run, and compare texts with their digest.")
+@click.argument(
+    "path", metavar="[DB|BACKUP]", required=False, help="What to check. Default: the database."
+)
+@click.option(
+    "--texts",
+    is_flag=True,
+    help="Also read every text and sealed run, and compare texts with their digest.",
+)
 @board_option
 def verify(path: str | None, texts: bool, db: str) -> int:
     """Check a database, also while it is served, or a backup."""
@@ -144,10 +164,18 @@ def verify(path: str | None, texts: bool, db: str) -> int:
 
     problem_count = 0
     for check in verify_store(
-        find_board(path) if path else db, texts=texts, progress=lambda subject: _show(f"{subject} …")
+        find_board(path) if path else db,
+        texts=texts,
+        progress=lambda subject: _show(f"{subject} …"),
     ):
         _show("")
-        state = f"not checked: {check.skipped}" if check.skipped else "ok" if not check.problems else "wrong"
+        state = (
+            f"not checked: {check.skipped}"
+            if check.skipped
+            else "ok"
+            if not check.problems
+            else "wrong"
+        )
         _print(f"{check.subject}: {state}")
         for problem in check.problems:
             _print(f"  {problem}")
@@ -188,7 +216,9 @@ def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
         other = comparison.target.tables.get(name)
         if digest.row_count or digest != other:
             state = "the same" if digest == other else "different"
-            sys.stdout.write(f"{name:24} {digest.row_count:14,} {other.row_count if other else 0:14,}  {state}\n")
+            sys.stdout.write(
+                f"{name:24} {digest.row_count:14,} {other.row_count if other else 0:14,}  {state}\n"
+            )
     for difference in comparison.differences:
         _print(difference)
     return FAILED if comparison.differences else 0
@@ -197,14 +227,32 @@ def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
 @click.command(cls=Command, epilog=PRUNE_NOTES)
 @click.option("--older-than", metavar="DAYS", help="Runs that started before that, as 180d.")
 @click.option("--suite", metavar="NAME", help="Runs of this suite only.")
-@click.option("--max-size", metavar="SIZE", help="Oldest runs first, until the database has this size, as 20GiB.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    help="Oldest runs first, until the database has this size, as 20GiB.",
+)
 @click.option("--dry-run", is_flag=True, help="Only list the runs.")
-@click.option("--vacuum", is_flag=True, help="Also return the free space to the disk; writers wait meanwhile.")
+@click.option(
+    "--vacuum", is_flag=True, help="Also return the free space to the disk; writers wait meanwhile."
+)
 @board_option
-def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_run: bool, vacuum: bool, db: str) -> int:
+def prune(
+    older_than: str | None,
+    suite: str | None,
+    max_size: str | None,
+    dry_run: bool,
+    vacuum: bool,
+    db: str,
+) -> int:
     """Delete the detail of old runs; totals, results and trends stay."""
     from compileboard.collectors.store.maintenance.leases import PRUNE, take_lease
-    from compileboard.collectors.store.maintenance.pruning import list_prunable, measure_free, measure_used, prune_runs
+    from compileboard.collectors.store.maintenance.pruning import (
+        list_prunable,
+        measure_free,
+        measure_used,
+        prune_runs,
+    )
     from compileboard.collectors.store.maintenance.pruning import vacuum as vacuum_database
 
     if older_than is None and max_size is None:
@@ -225,8 +273,16 @@ def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_r
         return fail(f"another prune of {db} is under way; try again later")
     with lease, closing(open_writer(db, create=False)) as writer:
         runs, problems = [], list[str]()
-        for run in prune_runs(writer, rule, clock.alive_since_us, now_us=clock.now_us, problems=problems):
-            record_action(writer, "run.prune_detail", run.id, command_origin(), detail=format_bytes(run.detail_bytes))
+        for run in prune_runs(
+            writer, rule, clock.alive_since_us, now_us=clock.now_us, problems=problems
+        ):
+            record_action(
+                writer,
+                "run.prune_detail",
+                run.id,
+                command_origin(),
+                detail=format_bytes(run.detail_bytes),
+            )
             runs.append(_print_pruned(run))
         free_bytes = measure_free(writer)
         _print(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
@@ -237,42 +293,57 @@ def prune(older_than: str | None, suite: str | None, max_size: str | None, dry_r
             vacuum_database(writer)
             _print(f"returned {format_bytes(free_bytes)} to the disk")
         elif free_bytes:
-            _print(f"{format_bytes(free_bytes)} of the file are free for new runs; --vacuum returns them to the disk")
+            _print(
+                f"{format_bytes(free_bytes)} of the file are free for new runs; --vacuum "
+                "returns them to the disk"
+            )
     for problem in problems:
         fail(problem)
     return FAILED if problems else 0
 
 
-def _read_rule(older_than: str | None, max_size: str | None, now_us: int, suite: str | None) -> PruneRule:
-    """Raises: ValueError for an age or a size that is none."""
+def _read_rule(
+    older_than: str | None, max_size: str | None, now_us: int, suite: str | None
+) -> PruneRule:
     from compileboard.collectors.store.maintenance.pruning import PruneRule
 
-    age_us = 0 if older_than is None else _read_amount("--older-than", older_than, _AGES_US, "180d or 26w")
-    most_bytes = None if max_size is None else _read_amount("--max-size", max_size, _SIZES_BYTES, "20GiB or 500MB")
+    age_us = (
+        0
+        if older_than is None
+        else _read_amount("--older-than", older_than, _AGES_US, "180d or 26w")
+    )
+    most_bytes = (
+        None
+        if max_size is None
+        else _read_amount("--max-size", max_size, _SIZES_BYTES, "20GiB or 500MB")
+    )
     return PruneRule(now_us - age_us, suite, most_bytes)
 
 
 def _read_amount(option: str, text: str, units: Mapping[str, int], example: str) -> int:
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in units:
-        raise ValueError(f"{option} is {text[:40]!r}; expected a number with its unit, as {example}")
+        raise ValueError(
+            f"{option} is {text[:40]!r}; expected a number with its unit, as {example}"
+        )
     return round(float(match[1]) * units[match[2]])
 
 
 def _print_pruned(run: PrunedRun) -> int:
     suite = run.suite or "no suite"
-    _print(f"{run.id}  {format_time(run.started_us)}  {format_bytes(run.detail_bytes):>9}  {run.name} ({suite})")
+    _print(
+        f"{run.id}  {format_time(run.started_us)}  {format_bytes(run.detail_bytes):>9}  "
+        f"{run.name} ({suite})"
+    )
     return run.detail_bytes
 
 
 def _print(text: str) -> None:
-    """Print a line at once: what takes minutes is followed through pipes and journals too."""
     sys.stdout.write(one_line(text) + "\n")
     sys.stdout.flush()
 
 
 def _show(text: str) -> None:
-    """Show on a terminal what is under way, instead of what was shown before."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`compileboard report`: every suite's last days as dated files in a folder, fit for cron."""
+"""`compileboard report`: the last days of every suite as dated files in a folder, fit for cron."""
 
 from __future__ import annotations
 
@@ -48,13 +48,28 @@ written, 3 no suite has a run in these days.
 
 
 @click.command(cls=Command, epilog=EPILOG)
-@click.option("--folder", required=True, metavar="DIR", help="Folder to write into; created if missing.")
+@click.option(
+    "--folder", required=True, metavar="DIR", help="Folder to write into; created if missing."
+)
 @db_option
-@click.option("--suite", "suites", multiple=True, metavar="NAME", help="Only this suite; repeatable.")
-@click.option("--last", default=DEFAULT_LAST, metavar="LENGTH", help="Length of the period, as 4w. Default: 7d.")
-@click.option("--until", metavar="DAY", help="Last day, as 2026-10-31, or today. Default: yesterday.")
+@click.option(
+    "--suite", "suites", multiple=True, metavar="NAME", help="Only this suite; repeatable."
+)
+@click.option(
+    "--last",
+    default=DEFAULT_LAST,
+    metavar="LENGTH",
+    help="Length of the period, as 4w. Default: 7d.",
+)
+@click.option(
+    "--until", metavar="DAY", help="Last day, as 2026-10-31, or today. Default: yesterday."
+)
 @click.option("--branch", metavar="NAME", help="Only runs of this branch.")
-@click.option("--definition", type=Choice(tuple(DEFINITIONS)), help="Formula of a suite's summary. Default: hud.")
+@click.option(
+    "--definition",
+    type=Choice(tuple(DEFINITIONS)),
+    help="Formula of a suite's summary. Default: hud.",
+)
 @click.option(
     "--format",
     "formats",
@@ -79,13 +94,14 @@ def report(db: str, last: str, **rest: Any) -> int:
 
 
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
-    """Read a period of whole days: a command that runs again that day writes the same files."""
     # Imported here, as all that only this command needs.
     from compileboard.app.analysis.period import DAY_US, read_period
 
     period = read_period(None, until, last, now_us // DAY_US * DAY_US)
     if not period.is_days:
-        raise FilterError("last: reports are of whole days, as 7d or 4w; and --until is a day, as 2026-10-31")
+        raise FilterError(
+            "last: reports are of whole days, as 7d or 4w; and --until is a day, as 2026-10-31"
+        )
     return period
 
 
@@ -94,28 +110,44 @@ def _write_all(store: Store, arguments: SimpleNamespace, period: Period) -> int:
         os.makedirs(arguments.folder, exist_ok=True)
     except OSError as error:
         return fail(f"cannot make the folder {arguments.folder}: {error.strerror or error}")
-    selection = TrendFilter(branch=arguments.branch, since_us=period.since_us, until_us=period.until_us)
+    selection = TrendFilter(
+        branch=arguments.branch, since_us=period.since_us, until_us=period.until_us
+    )
     sets = list_sets(store.engine)
     known = list(dict.fromkeys(model_set.suite for model_set in sets))
     unknown = [suite for suite in arguments.suites if suite not in known]
     code = DONE
     for suite in unknown:
         known_words = ", ".join(repr(other_suite) for other_suite in known[:20]) or "none yet"
-        code = fail(f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}", FAILED)
-    chosen = [model_set for model_set in sets if not arguments.suites or model_set.suite in arguments.suites]
-    present = [model_set for model_set in chosen if list_summaries(store.engine, selection.narrow(model_set), "hud", 1)]
+        code = fail(
+            f"--suite: there is no suite {suite[:80]!r} in this database; known: {known_words}",
+            FAILED,
+        )
+    chosen = [
+        model_set
+        for model_set in sets
+        if not arguments.suites or model_set.suite in arguments.suites
+    ]
+    present = [
+        model_set
+        for model_set in chosen
+        if list_summaries(store.engine, selection.narrow(model_set), "hud", 1)
+    ]
     for model_set, name in zip(present, name_sets(present)):
         code = _write_one(store, arguments, period, model_set, name) or code
     if arguments.verbose:
-        for suite in sorted({model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}):
+        for suite in sorted(
+            {model_set.suite for model_set in chosen} - {model_set.suite for model_set in present}
+        ):
             sys.stdout.write(f"{suite!r}: no run from {period.text}\n")
     return code or (DONE if present else _fail_empty(arguments, period, chosen))
 
 
 def _fail_empty(arguments: SimpleNamespace, period: Period, chosen: Sequence[ModelSet]) -> int:
-    """Print that there is nothing to write, and where the runs are if that is today."""
     message = f"no suite has a run from {period.text} (UTC); nothing was written"
-    if arguments.until is None and any(model_set.newest_us >= period.until_us for model_set in chosen):
+    if arguments.until is None and any(
+        model_set.newest_us >= period.until_us for model_set in chosen
+    ):
         message += ". A report ends with yesterday: --until today takes today's runs"
     return fail(message, EMPTY)
 
@@ -140,19 +172,24 @@ def _write_one(
         except OSError as error:
             code = fail(describe_write_error(path, error), FAILED)
             continue
-        sys.stdout.write(f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} bytes\n")
+        sys.stdout.write(
+            f"{path}: {format_plural(suite_period.run_count, 'run')}, {os.path.getsize(path)} "
+            "bytes\n"
+        )
     return code
 
 
 def name_sets(sets: Sequence[ModelSet]) -> list[str]:
-    """Name what suites were measured as: the suite alone, or with what tells several ways of one apart; each once."""
+    """Return a unique name for each suite; add the configuration where one suite has several."""
     from compileboard.app.reports.suite import name_part
 
     names: list[str] = []
     for model_set in sets:
         ways = [other.fields for other in sets if other.suite == model_set.suite]
         differing = [key for key in model_set.fields if len({str(way[key]) for way in ways}) > 1]
-        name = "-".join(name_part(_format_message(key, model_set.fields[key])) for key in ("suite", *differing))
+        name = "-".join(
+            name_part(_format_message(key, model_set.fields[key])) for key in ("suite", *differing)
+        )
         # A suite may be called as another one's way is, and some file systems take A for a.
         taken = name.lower() in (other_name.lower() for other_name in names)
         names.append(f"{name}-{name_part(repr(model_set.fields))[-6:]}" if taken else name)

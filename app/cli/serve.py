@@ -1,4 +1,4 @@
-"""`serve`, `follow` and `migrate`: the processes of the dashboard, and the database that they need."""
+"""`serve`, `follow` and `migrate`: the processes of the dashboard, and its database."""
 
 from __future__ import annotations
 
@@ -45,9 +45,14 @@ def _list_options() -> list[click.Parameter]:
     options: list[click.Parameter] = []
     for setting in SETTINGS:
         if setting.name in SERVE_SETTINGS:
-            text = f"{setting.help} Default: {setting.default or 'none'}. Environment: {variable_name(setting)}."
+            text = (
+                f"{setting.help} Default: {setting.default or 'none'}. Environment: "
+                f"{variable_name(setting)}."
+            )
             flag = f"--{setting.name.replace('_', '-')}"
-            bare: dict[str, Any] = {"is_flag": False, "flag_value": "yes"} if setting.name == "read_only" else {}
+            bare: dict[str, Any] = (
+                {"is_flag": False, "flag_value": "yes"} if setting.name == "read_only" else {}
+            )
             options.append(Option([flag], metavar=SERVE_SETTINGS[setting.name], help=text, **bare))
     return options
 
@@ -56,7 +61,11 @@ def _list_options() -> list[click.Parameter]:
     cls=Command,
     params=_list_options(),
     epilog="Also from the environment:\n"
-    + "".join(f"  {variable_name(setting)}\n" for setting in SETTINGS if setting.name not in SERVE_SETTINGS),
+    + "".join(
+        f"  {variable_name(setting)}\n"
+        for setting in SETTINGS
+        if setting.name not in SERVE_SETTINGS
+    ),
 )
 def serve(**given: str | None) -> int:
     """Serve the dashboard until interrupted. Every option can also be set in the environment."""
@@ -75,16 +84,22 @@ def serve(**given: str | None) -> int:
 @click.command(cls=Command)
 @db_option
 def migrate(db: str) -> None:
-    """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at once."""
+    """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at
+    once.
+    """
     from compileboard.app.engines.setup import prepare_store
 
     applied = prepare_store(parse_address(db), read_password(os.environ))
-    print(f"{db}: {format_plural(applied, 'migration')} applied" if applied else f"{db}: up to date")
+    print(
+        f"{db}: {format_plural(applied, 'migration')} applied" if applied else f"{db}: up to date"
+    )
 
 
 @click.command(cls=Command, epilog=FOLLOW_NOTES)
 @db_option
-@click.option("--alerts", metavar="FILE", help="File of alert rules. Default: none, nothing is sent.")
+@click.option(
+    "--alerts", metavar="FILE", help="File of alert rules. Default: none, nothing is sent."
+)
 @click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as under `serve`.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     """Update incidents as runs arrive, and send due alerts, until interrupted."""

@@ -1,4 +1,4 @@
-"""`token`: make, list and revoke what people and boxes prove themselves with."""
+"""`token`: create, list and revoke tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from compileboard.app.reports.checks import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.tokens import TokenError, create_token, read_scopes, revoke_token
+from compileboard.collectors.store.dashboard.tokens import (
+    TokenError,
+    create_token,
+    read_scopes,
+    revoke_token,
+)
 from compileboard.collectors.store.migrations import make_missing
 from compileboard.command_line import Command, Group
 
@@ -28,13 +33,23 @@ Exit codes: 0 done, 2 not done.
 
 @click.group(cls=Group, epilog=NOTES)
 def token() -> None:
-    """Make, list and revoke tokens, with which people log in and boxes send runs."""
+    """Make, list and revoke tokens, with which people log in and machines send runs."""
 
 
 @token.command(cls=Command)
 @click.argument("name", metavar="NAME", help="The person or box that gets it.")
-@click.option("--scope", required=True, metavar="SCOPES", help="What it may: ingest, read, write, admin; with commas.")
-@click.option("--expires", default="never", metavar="TIME", help="When it ends: 90d, 12h, never. Default: never.")
+@click.option(
+    "--scope",
+    required=True,
+    metavar="SCOPES",
+    help="What it may: ingest, read, write, admin; with commas.",
+)
+@click.option(
+    "--expires",
+    default="never",
+    metavar="TIME",
+    help="When it ends: 90d, 12h, never. Default: never.",
+)
 @board_option
 def create(name: str, scope: str, expires: str, db: str) -> int:
     """Make a token, and print its secret, which is shown this once."""
@@ -51,7 +66,12 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
     with closing(open_writer(db, create=False)) as writer:
         try:
             secret = create_token(
-                writer, name, scopes, created_by=origin.actor or "", expires_us=expires_us, now_us=now_us
+                writer,
+                name,
+                scopes,
+                created_by=origin.actor or "",
+                expires_us=expires_us,
+                now_us=now_us,
             )
         except TokenError as error:
             return fail(str(error))
@@ -71,7 +91,11 @@ def list_all(db: str) -> None:
 
     with closing(open_reader(db)) as reader:
         for row in list_tokens(reader).rows:
-            used = f"used {format_time(row.last_used_us)} from {row.last_address}" if row.last_used_us else "never used"
+            used = (
+                f"used {format_time(row.last_used_us)} from {row.last_address}"
+                if row.last_used_us
+                else "never used"
+            )
             until = f"until {format_time(row.expires_us)}" if row.expires_us else "no end"
             parts = (row.id, row.state, row.scopes, row.name, f"({until}, {used})")
             print(one_line("  ".join(parts)))
@@ -86,20 +110,27 @@ def revoke(name: str, db: str) -> int:
     with closing(open_writer(db, create=False)) as writer:
         token_id = revoke_token(writer, name)
         if token_id is None:
-            return fail(f"no token in force is called {name[:80]!r}; `compileboard token list` lists all")
+            return fail(
+                f"no token in force is called {name[:80]!r}; `compileboard token list` lists all"
+            )
         record_action(writer, "token.revoke", token_id, command_origin())
     print(f"revoked {token_id}")
     return 0
 
 
 def read_life_us(text: str) -> int | None:
-    """Return how long `90d` or `12h` is, None for never.
-
-    Raises: TokenError.
-    """
+    """Parse `90d` or `12h`, None for never. Raises TokenError."""
     if text == "never":
         return None
     number, unit = text[:-1], text[-1:]
-    if unit not in UNITS_S or not number.isascii() or not number.isdigit() or not 0 < int(number) <= 36_500:
-        raise TokenError(f"--expires is {text[:40]!r}; expected a number of days or hours, as 90d or 12h, or never")
+    if (
+        unit not in UNITS_S
+        or not number.isascii()
+        or not number.isdigit()
+        or not 0 < int(number) <= 36_500
+    ):
+        raise TokenError(
+            f"--expires is {text[:40]!r}; expected a number of days or hours, as 90d or 12h, "
+            "or never"
+        )
     return int(number) * UNITS_S[unit] * 1_000_000

@@ -1,4 +1,4 @@
-"""What `--db` names: a file, or a folder beside ClickHouse."""
+"""The address in `--db`: a file, or a folder beside ClickHouse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from compileboard.collectors.store.sealed.address import BOARD, EXPECTED, AddressError, is_address, read_folder
+from compileboard.collectors.store.sealed.address import (
+    BOARD,
+    EXPECTED,
+    AddressError,
+    is_address,
+    read_folder,
+)
 
 _PASSWORD = "COMPILEBOARD_CLICKHOUSE_PASSWORD"  # noqa: S105  the name of a variable
 _OPTIONS = ("folder", "secure", "cluster")
@@ -15,7 +21,7 @@ _OPTIONS = ("folder", "secure", "cluster")
 
 @dataclass(frozen=True)
 class ClickHouseAddress:
-    """A database of a ClickHouse server; without a host, ClickHouse in this process with its data in `path`."""
+    """Without a host, ClickHouse runs in this process (chdb) with its data in `path`."""
 
     host: str | None
     port: int | None
@@ -27,40 +33,33 @@ class ClickHouseAddress:
 
     @property
     def label(self) -> str:
-        """Return how messages and caches name it."""
         port = f":{self.port}" if self.port else ""
-        return f"clickhouse://{self.host}{port}/{self.database}" if self.host else f"chdb {self.path}"
+        return (
+            f"clickhouse://{self.host}{port}/{self.database}" if self.host else f"chdb {self.path}"
+        )
 
 
 @dataclass(frozen=True)
 class StoreAddress:
-    """The places of one store's data."""
-
     board: str  # the SQLite file of the board; of a single file, the file
     folder: str | None = None
     clickhouse: ClickHouseAddress | None = None
 
     @property
     def run_files(self) -> str:
-        """Return the folder of sealed runs."""
         return os.path.join(self.folder or os.path.dirname(self.board), "runs")
 
     @property
     def cache(self) -> str:
-        """Return the folder of unpacked run files; all of it can be made again."""
         return os.path.join(self.folder or os.path.dirname(self.board), "cache")
 
 
 def place_in_process(folder: str) -> ClickHouseAddress:
-    """Return where ClickHouse in this process has the tables of a folder."""
     return ClickHouseAddress(None, None, "default", "default", os.path.join(folder, "clickhouse"))
 
 
 def parse_address(text: str) -> StoreAddress:
-    """Read what `--db` was given.
-
-    Raises: AddressError if it begins as an address of ClickHouse and is none.
-    """
+    """Parse the address in `--db`. Raises AddressError for an invalid ClickHouse address."""
     if not is_address(text):
         return StoreAddress(text)
     try:
@@ -69,11 +68,17 @@ def parse_address(text: str) -> StoreAddress:
     except ValueError as error:
         raise AddressError(f"--db: {error}; expected {EXPECTED}") from None
     if parts.password is not None:
-        raise AddressError(f"--db: no password belongs into an address; set {_PASSWORD} or {_PASSWORD}_FILE")
-    options = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        raise AddressError(
+            f"--db: no password belongs into an address; set {_PASSWORD} or {_PASSWORD}_FILE"
+        )
+    options = {
+        name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()
+    }
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
-        raise AddressError(f"--db: {unknown[0][:40]!r} is no option of an address; expected {EXPECTED}")
+        raise AddressError(
+            f"--db: {unknown[0][:40]!r} is no option of an address; expected {EXPECTED}"
+        )
     if options.get("secure", "no") not in ("yes", "no"):
         raise AddressError(f"--db: secure={options['secure'][:40]!r}; expected yes or no")
     folder = read_folder(text)
@@ -81,7 +86,8 @@ def parse_address(text: str) -> StoreAddress:
         for name in ("secure", "cluster"):
             if name in options:
                 raise AddressError(
-                    f"--db: {name} is of a ClickHouse server, and the address has no host; expected {EXPECTED}"
+                    f"--db: {name} is of a ClickHouse server, and the address has no host; "
+                    f"expected {EXPECTED}"
                 )
         return StoreAddress(os.path.join(folder, BOARD), folder, place_in_process(folder))
     database = unquote(parts.path).strip("/")
@@ -96,10 +102,7 @@ def parse_address(text: str) -> StoreAddress:
 
 
 def read_password(environ: Mapping[str, str]) -> str:
-    """Return the password for ClickHouse, empty where none is set.
-
-    Raises: AddressError if its file cannot be read.
-    """
+    """Return '' if no password is set. Raises AddressError if its file cannot be read."""
     name = environ.get(f"{_PASSWORD}_FILE")
     if not name:
         return environ.get(_PASSWORD, "")

@@ -1,4 +1,6 @@
-"""The engine across runs over ClickHouse: statements of app.queries with its macros, and rows as SQLite gives them."""
+"""The engine across runs over ClickHouse: statements with its macros, and rows as SQLite returns
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,35 +32,31 @@ _MACROS = {
     "of": "{table}.pub = {of}.pub",  # numbers are joined in half the time of texts
     "pub": "{}.pub",
 }
-_OF_NOTHING = {"in": "in []", "each": "(select null as value where 0)"}  # an empty sequence has no type
+_OF_NOTHING = {
+    "in": "in []",
+    "each": "(select null as value where 0)",
+}  # an empty sequence has no type
 _EMPTY = "empty"
 _ROWS_OF_RESULTS = "(select * from results_rows where run_id in {ids} and pub in {pubs})"
 
 
 class ClickHouseRow(tuple[Any, ...]):
-    """One row, by place and by name."""
-
     _names: tuple[str, ...]
 
     @classmethod
     def make(cls, names: tuple[str, ...], values: Sequence[Any]) -> ClickHouseRow:
-        """Make a row of its columns' names and values."""
         row = cls(values)
         row._names = names
         return row
 
     def keys(self) -> list[str]:
-        """Return the columns' names."""
         return list(self._names)
 
     def __getitem__(self, key: Any, /) -> Any:
-        """Return a value."""
         return super().__getitem__(self._names.index(key) if isinstance(key, str) else key)
 
 
 class ClickHouseEngine:
-    """The tables across runs in one database of ClickHouse."""
-
     dialect: Dialect = "clickhouse"
 
     def __init__(self, clients: Clients) -> None:
@@ -66,13 +64,11 @@ class ClickHouseEngine:
 
     @property
     def name(self) -> str:
-        """Return how messages and caches name the database."""
         return self.clients.address.label
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        """Return the rows that a statement finds.
-
-        Raises: EngineAway if ClickHouse cannot be reached, or a limit of time or memory ends it.
+        """Raises EngineAway if ClickHouse cannot be reached, or a limit of time or memory ends the
+        statement.
         """
         from clickhouse_connect.driver.exceptions import Error
 
@@ -86,16 +82,14 @@ class ClickHouseEngine:
         return [ClickHouseRow.make(names, values) for values in answer.result_rows]
 
     def stream(self, sql: str, values: Mapping[str, Any] = {}) -> Iterator[tuple[Any, ...]]:
-        """Yield many rows as they are found, as plain tuples; of the answer a block or two are in memory.
-
-        Raises: EngineAway as `rows` does, also in the midst of the rows.
-        """
         from clickhouse_connect.driver.exceptions import Error
 
         text, bound = prepare(sql, values)
         with self.clients.take() as client:
             try:
-                with client.query_rows_stream(text, parameters=bound, settings=SETTINGS | LIMITS) as rows:
+                with client.query_rows_stream(
+                    text, parameters=bound, settings=SETTINGS | LIMITS
+                ) as rows:
                     yield from rows
             except Error as error:
                 raise explain(error, self.clients.address) from error
@@ -105,10 +99,8 @@ class ClickHouseEngine:
 
 
 def prepare(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write a statement as ClickHouse takes it, and return it with the values that it names.
-
-    What is None is part of the text, since it has no type.
-    Raises: KeyError if a value or a macro has no such name; TypeError if a value is none that SQLite takes.
+    """Translate a statement for ClickHouse. Raises KeyError for an unknown value or macro,
+    TypeError for an unsupported value.
     """
     types = {name: _type_of(value) for name, value in values.items()}
     bound = dict(values)
@@ -121,11 +113,12 @@ def prepare(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _split(values: Sequence[Any]) -> list[list[Any]]:
-    """Split a sequence into parts that a server takes as a field of a request each."""
     parts: list[list[Any]] = [[]]
     size_bytes = 0
     for value in values:
-        value_bytes = 2 * len(value.encode()) + 4 if isinstance(value, str) else 24  # each character may be escaped
+        value_bytes = (
+            2 * len(value.encode()) + 4 if isinstance(value, str) else 24
+        )  # each character may be escaped
         if size_bytes + value_bytes > FIELD_BYTES and parts[-1]:
             parts.append([])
             size_bytes = 0
@@ -159,7 +152,11 @@ def _render(sql: str, types: tuple[tuple[str, str], ...]) -> tuple[str, tuple[st
             name = token["of"]
             if token["table"]:
                 ids = bind(name) if token["bound"] else f"(select id from {name})"  # noqa: S608  own names only
-                pubs = f"(select pub from runs where id in {ids})" if token["bound"] else f"(select pub from {name})"  # noqa: S608
+                pubs = (
+                    f"(select pub from runs where id in {ids})"  # noqa: S608 - our own names
+                    if token["bound"]
+                    else f"(select pub from {name})"  # noqa: S608 - our own names
+                )
                 rows = _ROWS_OF_RESULTS if token["table"] == "results" else _MACROS[token["macro"]]
                 pieces.append(rows.format(table=token["table"], of=name, ids=ids, pubs=pubs))
             elif name and not token["bound"]:
@@ -174,7 +171,6 @@ def _render(sql: str, types: tuple[tuple[str, str], ...]) -> tuple[str, tuple[st
 
 
 def _type_of(value: Any) -> str:
-    """Return ClickHouse's type of a value; "" of None, which has none."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
@@ -182,7 +178,9 @@ def _type_of(value: Any) -> str:
         if not types:
             return _EMPTY
         if len(types) > 1 or not types <= {"Int64", "Float64", "String"}:
-            raise TypeError(f"a list has {sorted(types)}; expected whole numbers, numbers or texts alone")
+            raise TypeError(
+                f"a list has {sorted(types)}; expected whole numbers, numbers or texts alone"
+            )
         return f"Array({types.pop()})"
     for kind, name in ((int, "Int64"), (float, "Float64"), (str, "String")):
         if isinstance(value, kind):

@@ -26,10 +26,13 @@ SETTINGS: dict[str, Any] = {
     "join_use_nulls": 1,
     "union_default_mode": "DISTINCT",
     "transform_null_in": 0,
-    "distributed_product_mode": "global",  # on a cluster: what a join reads beside its first table is of all shards
+    # On a cluster: what a join reads beside its first table is of all shards
+    "distributed_product_mode": "global",
     "select_sequential_consistency": 1,  # and what a majority of the servers has
-    "enable_materialized_cte": 1,  # a common table expression that is `materialized` is computed once
-    # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer than they save.
+    # A common table expression that is `materialized` is computed once
+    "enable_materialized_cte": 1,
+    # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer
+    # than they save.
     "join_algorithm": "hash",
     "enable_join_runtime_filters": 0,
 }
@@ -41,21 +44,25 @@ _LIMITS = {
     "TOO_SLOW": "would take too long",
     "MEMORY_LIMIT_EXCEEDED": "needs too much memory",
 }
-_REFUSED = {"AUTHENTICATION_FAILED", "REQUIRED_PASSWORD", "WRONG_PASSWORD", "UNKNOWN_USER", "ACCESS_DENIED"}
+_REFUSED = {
+    "AUTHENTICATION_FAILED",
+    "REQUIRED_PASSWORD",
+    "WRONG_PASSWORD",
+    "UNKNOWN_USER",
+    "ACCESS_DENIED",
+}
 
 
 _opened: set[str] = set()  # folders of ClickHouse in this process
 
 
 class EngineAway(StoreError):
-    """ClickHouse cannot be reached, or does not take what it is asked."""
+    """ClickHouse cannot be reached, or rejects the statement."""
 
 
 class Clients:
-    """The connections of this process to one database of ClickHouse: each is used by one thread at a time.
-
-    Over HTTP one client serves every thread. In this process a client has one answer under way: what is asked of it
-    while it streams another is refused.
+    """Over HTTP one client serves every thread; in this process a statement during a client's
+    stream is refused.
     """
 
     def __init__(self, address: ClickHouseAddress, password: str = "") -> None:
@@ -66,15 +73,14 @@ class Clients:
 
     @contextmanager
     def take(self) -> Iterator[Client]:
-        """Lend a client for as long as a block runs.
-
-        Raises: EngineAway as connect does.
-        """
+        """Lend a client to a block. Raises EngineAway as connect does."""
         is_shared = self.address.host is not None
         with self._lock:
             client = (self._idle[-1] if is_shared else self._idle.pop()) if self._idle else None
         is_new = client is None
-        client = client or connect(self.address, self._password)  # outside the lock: nobody waits for another's attempt
+        client = client or connect(
+            self.address, self._password
+        )  # outside the lock: nobody waits for another's attempt
         if is_shared and is_new:
             self._give_back(client)
         try:
@@ -88,24 +94,28 @@ class Clients:
             self._idle.append(client)
 
     def close(self) -> None:
-        """Close those that nobody has."""
         with self._lock:
             while self._idle:
                 self._idle.pop().close()
 
 
 def connect(address: ClickHouseAddress, password: str = "") -> Client:
-    """Return a client of its own; those to ClickHouse in this process share one engine.
+    """Return a new client; those to ClickHouse in this process share one engine.
 
-    Raises: EngineAway if there is none, another process has its files, or the libraries are not installed.
+    Raises EngineAway if there is none, another process has its files, or the libraries are not
+    installed.
     """
     try:
         import clickhouse_connect
         from clickhouse_connect.driver.exceptions import Error
 
-        logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())  # its errors are ours to report
+        logging.getLogger("clickhouse_connect").addHandler(
+            logging.NullHandler()
+        )  # its errors are ours to report
     except ImportError as error:
-        raise EngineAway(f"{address.label} needs clickhouse-connect: pip install 'compileboard[clickhouse]'") from error
+        raise EngineAway(
+            f"{address.label} needs clickhouse-connect: pip install 'compileboard[clickhouse]'"
+        ) from error
     if address.host is None and address.path not in _opened:
         _check_free(address)  # first: the library writes its own words to stderr
     try:
@@ -116,7 +126,9 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
         if address.host is None:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             try:
-                client = clickhouse_connect.get_client(interface="chdb", path=folder, database=address.database)
+                client = clickhouse_connect.get_client(
+                    interface="chdb", path=folder, database=address.database
+                )
             finally:  # chdb blocks SIGPIPE, and every program that is started later would inherit that
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _opened.add(address.path)
@@ -142,48 +154,59 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
 
 
 def _check_free(address: ClickHouseAddress) -> None:
-    """Raises: EngineAway if another process has the files."""
     if is_locked(Path(address.path, "status")):
-        raise EngineAway(f"{address.label} is open in another process. Stop that process, or ask its dashboard.")
+        raise EngineAway(
+            f"{address.label} is open in another process. Stop that process, or ask its dashboard."
+        )
 
 
 def _find_reason(words: str) -> str:
-    """Return why a server was not reached: the system's words, without what differs each time."""
     match = re.search(r"\[Errno -?\d+\] ([\w ,-]+)|(timed out)", words)
-    return (match[1] or match[2]) if match else re.sub(r"query_id=[\w-]+|0x[0-9a-f]+", "…", words)[:200]
+    return (
+        (match[1] or match[2])
+        if match
+        else re.sub(r"query_id=[\w-]+|0x[0-9a-f]+", "…", words)[:200]
+    )
 
 
 def explain(error: Error, address: ClickHouseAddress) -> EngineAway:
-    """Turn an error of a client into what happened and what to do."""
     words = " ".join(str(error).split())
     if error.name in _TABLES_LACK:
         return EngineAway(
-            f"{address.label} lacks a table or a column of this version ({words[:200]}). Run `compileboard "
+            f"{address.label} lacks a table or a column of this version ({words[:200]}). Run "
+            "`compileboard "
             "migrate --db ADDRESS` with the same address."
         )
     if error.name in _LIMITS:
         return EngineAway(
-            f"{address.label}: this {_LIMITS[error.name]}. Choose a shorter time or fewer runs, or try again later."
+            f"{address.label}: this {_LIMITS[error.name]}. Choose a shorter time or fewer "
+            "runs, or try again later."
         )
     if error.name in _REFUSED:
         return EngineAway(
-            f"{address.label} refuses user {address.user!r} ({words[:200]}). Check the user of the address and its "
+            f"{address.label} refuses user {address.user!r} ({words[:200]}). Check the user of "
+            "the address and its "
             "password in COMPILEBOARD_CLICKHOUSE_PASSWORD."
         )
     if error.name == "NOT_ENOUGH_SPACE":
-        return EngineAway(f"{address.label}: its disk is full. Free some space; what waits is published then.")
+        return EngineAway(
+            f"{address.label}: its disk is full. Free some space; what waits is published then."
+        )
     if address.host is None and "No such file or directory" in words:  # several codes have it
         return EngineAway(
-            f"{address.label} lacks files that it had. Stop the server, remove that folder, and start it again: every "
+            f"{address.label} lacks files that it had. Stop the server, remove that folder, "
+            "and start it again: every "
             "run is published anew."
         )
     if error.name == "READONLY":
         return EngineAway(
-            f"{address.label} lets user {address.user!r} change no settings. Take `readonly` out of its profile, or "
+            f"{address.label} lets user {address.user!r} change no settings. Take `readonly` "
+            "out of its profile, or "
             "set it to 2."
         )
     if error.code is None and address.host is not None:
         return EngineAway(
-            f"{address.label} cannot be reached ({_find_reason(words)}). Check that it runs, and the address."
+            f"{address.label} cannot be reached ({_find_reason(words)}). Check that it runs, "
+            "and the address."
         )
     return EngineAway(f"{address.label} does not take what it is asked: {words[:300]}")

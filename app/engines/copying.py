@@ -1,11 +1,8 @@
-"""Copy a store to another place, from one engine to the other or not, and tell whether the copy is the same.
+"""Copy a store to another place or engine, and verify the copy.
 
-<DST>.copying/        where a copy is made; nothing is at DST before it is verified, but for data of ClickHouse
-    copy.json         how far it is, and the digest of what was copied
+<DST>.copying/        the unverified copy; DST stays empty but for data of ClickHouse
+    copy.json         progress, and the digest of the source
     board.db          a backup of the source's board, with its trash and its files of sealed runs
-
-The source is read as a backup is taken: of one moment, and while it is served. Then the copy becomes what DST is: in a
-folder everything is published and ended runs are sealed, in a file sealed runs are reopened. Each step can be repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +35,12 @@ from compileboard.collectors.store.connection import checkpoint, open_writer, wr
 from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
 from compileboard.collectors.store.dashboard.trash import trash_path
 from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.maintenance.backup import DATABASE, RUN_FILES, TRASH, write_backup
+from compileboard.collectors.store.maintenance.backup import (
+    DATABASE,
+    RUN_FILES,
+    TRASH,
+    write_backup,
+)
 from compileboard.collectors.store.maintenance.pruning import vacuum
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate
@@ -54,13 +56,11 @@ Say = Callable[[str], None]
 
 
 class CopyError(StoreError):
-    """Why a store cannot be copied, or what differs in the copy."""
+    """A store cannot be copied, or the copy differs."""
 
 
 @dataclass(frozen=True)
 class StoreComparison:
-    """What two stores have, by table, and where they differ."""
-
     source: StoreDigest
     target: StoreDigest
     differences: list[str]
@@ -76,9 +76,9 @@ def copy_store(
     resume: bool = False,
     say: Say = lambda line: None,
 ) -> StoreComparison:
-    """Copy a store to where there is none, and compare the two.
+    """Copy a store to an empty place, and compare the two.
 
-    Raises: CopyError, with the copy left for `resume`, if something differs; StoreError.
+    Raises CopyError, with the copy left for `resume`, if something differs; StoreError.
     """
     work = _find_work(target)
     with _open_work(work, source, target, resume) as state:
@@ -101,19 +101,22 @@ def copy_store(
         comparison = _compare(expected, board, target.clickhouse, password, say)
         problems = [*comparison.differences, *_list_problems(board, say)]
         if problems:
-            raise CopyError(f"{work} is not what was copied, and stays there: {problems[0]} (of {len(problems)})")
+            raise CopyError(
+                f"{work} is not what was copied, and stays there: {problems[0]} (of "
+                f"{len(problems)})"
+            )
         with closing(open_writer(board, create=False)) as writer:
-            record_action(writer, "database.copy", os.path.basename(source.folder or source.board), origin)
+            record_action(
+                writer, "database.copy", os.path.basename(source.folder or source.board), origin
+            )
             checkpoint(writer)
         _move_copy(work, target)
     return comparison
 
 
-def compare_stores(source: StoreAddress, target: StoreAddress, password: str, say: Say) -> StoreComparison:
-    """Compare two stores as they are now.
-
-    Raises: StoreError
-    """
+def compare_stores(
+    source: StoreAddress, target: StoreAddress, password: str, say: Say
+) -> StoreComparison:
     say("adding up the first")
     return _compare(digest_board(source.board), target.board, target.clickhouse, password, say)
 
@@ -128,17 +131,23 @@ def _find_work(target: StoreAddress) -> Path:
 
 
 @contextmanager
-def _open_work(work: Path, source: StoreAddress, target: StoreAddress, resume: bool) -> Iterator[dict[str, Any]]:
-    """Make the folder of a copy, or take over the one that a stopped copy left."""
+def _open_work(
+    work: Path, source: StoreAddress, target: StoreAddress, resume: bool
+) -> Iterator[dict[str, Any]]:
     names = {"source": os.path.abspath(source.board), "target": os.path.abspath(target.board)}
     try:
         known = json.loads((work / _STATE).read_text(encoding="utf-8")) if work.exists() else None
     except (OSError, ValueError):
         known = {}
     if known is not None and not resume:
-        raise CopyError(f"{work} is of a copy that stopped: --resume goes on with it, or remove it.")
+        raise CopyError(
+            f"{work} is of a copy that stopped: --resume goes on with it, or remove it."
+        )
     if known and {name: known.get(name) for name in names} != names:
-        raise CopyError(f"{work} is of another copy ({known.get('source')} to {known.get('target')}); remove it.")
+        raise CopyError(
+            f"{work} is of another copy ({known.get('source')} to {known.get('target')}); "
+            "remove it."
+        )
     try:
         work.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -152,7 +161,9 @@ def _open_work(work: Path, source: StoreAddress, target: StoreAddress, resume: b
     except BlockingIOError:
         raise CopyError(f"another copy is at work in {work}; wait for it.") from None
     except OSError as error:
-        raise CopyError(f"{error.filename or work} cannot be written ({error.strerror}); --resume goes on.") from error
+        raise CopyError(
+            f"{error.filename or work} cannot be written ({error.strerror}); --resume goes on."
+        ) from error
     finally:
         os.close(descriptor)
 
@@ -173,7 +184,6 @@ def _read_digest(values: Any) -> StoreDigest:
 
 
 def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> None:
-    """Back the source's board up into the folder of the copy."""
     for left in work.iterdir():
         if left.name != _STATE:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -185,7 +195,8 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
         for problem in problems:
             say(problem)
         raise CopyError(
-            f"{source.board} lacks files of {format_plural(len(problems), 'run')}, so nothing was copied. Put them "
+            f"{source.board} lacks files of {format_plural(len(problems), 'run')}, so nothing "
+            "was copied. Put them "
             "back from a backup: `compileboard restore BACKUP --run-files`."
         )
     (snapshot / TRASH).replace(trash_path(str(board), "").parent)
@@ -201,7 +212,6 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
 
 
 def _reopen_all(board: str, say: Say) -> None:
-    """Put the rows of all sealed runs into the board; their files go."""
     with closing(open_writer(board, create=False)) as writer:
         sealed = list_sealed_runs(writer)
         for position, run in enumerate(sealed, 1):
@@ -214,17 +224,26 @@ def _reopen_all(board: str, say: Say) -> None:
 
 
 def _publish_all(
-    work: Path, state: dict[str, Any], board: str, address: ClickHouseAddress, password: str, say: Say
+    work: Path,
+    state: dict[str, Any],
+    board: str,
+    address: ClickHouseAddress,
+    password: str,
+    say: Say,
 ) -> None:
-    """Publish every run in an empty database of ClickHouse, or the rest of them."""
     if address.host is None:
         make_folder(os.path.dirname(address.path))
     prepare_engine(address, password)
     clients = Clients(address, password)
     with closing(clients):
         with clients.take() as client:
-            if "engine" not in state and client.query("select count() from boards").result_rows[0][0]:
-                raise CopyError(f"{address.label} has the runs of another board; name an empty database.")
+            if (
+                "engine" not in state
+                and client.query("select count() from boards").result_rows[0][0]
+            ):
+                raise CopyError(
+                    f"{address.label} has the runs of another board; name an empty database."
+                )
         state["engine"] = address.label
         _save(work, state)
         publisher = Publisher(clients)
@@ -240,7 +259,6 @@ def _publish_all(
 
 
 def _seal_all(board: str, say: Say) -> None:
-    """Seal every run that ended, and give the room back."""
     with closing(open_writer(board, create=False)) as writer:
         count = 0
         while run_ids := list_sealable(writer, time.time_ns() // 1000, _AT_ONCE, quiet_us=0):
@@ -270,11 +288,14 @@ def _compare(
 
 def _list_problems(board: str, say: Say) -> list[str]:
     say("verifying texts and files")
-    return [f"{check.subject}: {problem}" for check in verify(board, texts=True) for problem in check.problems]
+    return [
+        f"{check.subject}: {problem}"
+        for check in verify(board, texts=True)
+        for problem in check.problems
+    ]
 
 
 def _move_copy(work: Path, target: StoreAddress) -> None:
-    """Move the copy to where it belongs; the board last, for it is what makes a place a store."""
     board, database = work / BOARD, os.path.abspath(target.board)
     if target.folder is not None:
         make_folder(target.folder)

@@ -1,8 +1,7 @@
-"""Digests of a store's content: the same for the same content, wherever its rows are and whatever their numbers.
+"""Digests of a store's content, the same wherever its rows are and whatever their ids.
 
-Each table comes to a count and a sum over its rows, which no order changes. What is a database's own (SQLite's
-numbers, publications, the search index) is left out; a row that another points to by such a number is there by what
-tells it from others. Things that runs share are not counted by themselves: what points to them has their ids.
+Each table has a count and a sum over its rows, independent of order. A database's own numbers,
+publications and search index are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compileboard.app.engines.client import SETTINGS
 from compileboard.app.engines.publication.snapshot import ROLLUPS, read_rollups
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.dashboard.trash import SHARED, TrashTable, list_own_rows, read_tables, trash_path
+from compileboard.collectors.store.dashboard.trash import (
+    SHARED,
+    TrashTable,
+    list_own_rows,
+    read_tables,
+    trash_path,
+)
 from compileboard.collectors.store.sealed.files import open_workplace
 from compileboard.collectors.store.sealed.reopening import unpack_current
 from compileboard.collectors.store.sealed.rows import DETAIL, get_sealed_run
@@ -30,37 +35,39 @@ if TYPE_CHECKING:
 _MASK = (1 << 64) - 1
 # What a copy has of its own, or has to make anew.
 _OWN = (
-    *("_sqlite_migrations", "publications", "published_runs", "engine_publications", "sealed_runs", "detection"),
+    *(
+        "_sqlite_migrations",
+        "publications",
+        "published_runs",
+        "engine_publications",
+        "sealed_runs",
+        "detection",
+    ),
     *("search_documents", "search_runs", "search_words", "sent_texts", "payloads", *SHARED),
 )
 _IN_FILE = frozenset((*DETAIL, *SEALED_ROLLUPS))
-_LEFT_OUT = {("runs", "pub"), ("repros", "compile_key")}  # a sealed run's repros do not point to its compiles
+_LEFT_OUT = {
+    ("runs", "pub"),
+    ("repros", "compile_key"),
+}  # a sealed run's repros do not point to its compiles
 
 
 class TableDigest(NamedTuple):
-    """How many rows a table has, and the sum over them."""
-
     row_count: int = 0
     checksum: int = 0
 
     def add(self, row_count: int, checksum: int) -> TableDigest:
-        """Return it with more rows."""
         return TableDigest(self.row_count + row_count, (self.checksum + checksum) & _MASK)
 
 
 class StoreDigest(NamedTuple):
-    """What a store comes to: its tables, its deleted runs, each run's rows, and the roll-ups as an engine has them."""
-
     tables: dict[str, TableDigest]
     runs: dict[str, int]
     rollups: dict[str, TableDigest]
 
 
 def digest_board(board: str) -> StoreDigest:
-    """Digest a board with the files of its sealed runs; a single file is a board without any.
-
-    Raises: StoreError if a run's file is damaged or not there.
-    """
+    """Raises StoreError if a sealed run's file is damaged or missing."""
     tables: dict[str, TableDigest] = {}
     runs: dict[str, int] = {}
     rollups = dict.fromkeys(ROLLUPS, TableDigest())
@@ -99,7 +106,9 @@ def _digest_run(
         _add_rollups(reader, run_id, rollups)
         yield from ((name, here.add_up(name, own_rows[name], key)) for name in names)
         return
-    yield from ((name, here.add_up(name, own_rows[name], key)) for name in names if name not in _IN_FILE)
+    yield from (
+        (name, here.add_up(name, own_rows[name], key)) for name in names if name not in _IN_FILE
+    )
     with open_workplace(board) as folder:
         path = folder / "run.db"
         unpack_current(board, sealed.file, path)
@@ -107,12 +116,14 @@ def _digest_run(
             file.row_factory = sqlite3.Row
             _add_rollups(file, run_id, rollups)
             there = _RowDigests(file, known)
-            yield from ((name, there.add_up(name, own_rows[name], key)) for name in names if name in _IN_FILE)
+            yield from (
+                (name, there.add_up(name, own_rows[name], key))
+                for name in names
+                if name in _IN_FILE
+            )
 
 
 class _RowDigests:
-    """Digests of rows of one database, with what they point to."""
-
     def __init__(self, connection: sqlite3.Connection, tables: dict[str, TrashTable]) -> None:
         self._cursor = connection.cursor()
         self._cursor.row_factory = None
@@ -121,12 +132,13 @@ class _RowDigests:
         self._pointed: dict[tuple[str, Any], bytes] = {}
 
     def add_up(self, name: str, where: str, values: dict[str, str]) -> TableDigest:
-        """Digest the rows of a table that a condition holds for."""
         table = self._tables[name]
         columns = [
             column
             for column in table.columns
-            if (name, column) not in _LEFT_OUT and column != "rowid" and not (column == "id" and _is_numbered(table))
+            if (name, column) not in _LEFT_OUT
+            and column != "rowid"
+            and not (column == "id" and _is_numbered(table))
         ]
         pointing = {
             column: parent
@@ -136,9 +148,11 @@ class _RowDigests:
         count = total = 0
         cursor = self._connection.cursor()
         cursor.row_factory = None
-        for row in cursor.execute(f"select {', '.join(columns)} from {name} where {where}", values):  # noqa: S608
+        for row in cursor.execute(f"select {', '.join(columns)} from {name} where {where}", values):  # noqa: S608 - our own names
             content = [
-                self._point(pointing[column], value) if column in pointing and value is not None else value
+                self._point(pointing[column], value)
+                if column in pointing and value is not None
+                else value
                 for column, value in zip(columns, row)
             ]
             count += 1
@@ -146,7 +160,6 @@ class _RowDigests:
         return TableDigest(count, total & _MASK)
 
     def _point(self, name: str, number: Any) -> bytes:
-        """Digest what tells a row from others, in place of its number."""
         chain: list[tuple[Any, list[Any], int]] = []
         table = self._tables[name]
         columns = _CONTENT.get(name, table.unique)
@@ -157,26 +170,35 @@ class _RowDigests:
             own = columns.index("parent_id") if row and "parent_id" in columns else -1
             for position, column in enumerate(columns if row else ()):
                 parent = table.parents.get(column)
-                if parent and parent[0] != name and parent[1] == "id" and _is_numbered(self._tables[parent[0]]):
+                if (
+                    parent
+                    and parent[0] != name
+                    and parent[1] == "id"
+                    and _is_numbered(self._tables[parent[0]])
+                ):
                     values[position] = self._point(parent[0], values[position])
             chain.append((number, values, own))
             if own < 0 or values[own] is None:
                 break
             number = values[own]
-        for number, values, own in reversed(chain):  # the outermost first: recursion would be as deep as a stack
+        for number, values, own in reversed(
+            chain
+        ):  # the outermost first: recursion would be as deep as a stack
             if own >= 0 and values[own] is not None:
                 values[own] = self._pointed[name, values[own]]
             self._pointed[name, number] = _digest(name, values)
         return self._pointed[name, chain[0][0] if chain else number]
 
 
-# Where the schema's unique columns do not say it: an index of an expression, or a text by what it is.
+# Where the schema's unique columns do not say it: an index of an expression, or a text by what it
+# is.
 _CONTENT = {"stack_nodes": ("run_id", "parent_id", "file", "line", "name")}
 
 
 def _is_numbered(table: TrashTable) -> bool:
-    """Return whether a table's ids are a database's own numbers; others are of content, or stay what they are."""
-    return table.number == "id" and (table.name in _IN_FILE or table.name in ("payloads", "span_names"))
+    return table.number == "id" and (
+        table.name in _IN_FILE or table.name in ("payloads", "span_names")
+    )
 
 
 def _digest(name: str, values: Iterable[Any]) -> bytes:
@@ -205,21 +227,28 @@ def _digest_trash(board: str) -> TableDigest:
     return digest
 
 
-def _add_rollups(connection: sqlite3.Connection, run_id: str, rollups: dict[str, TableDigest]) -> None:
-    """Add a run's roll-ups as an engine can add them up too: CRC-32 of their values, written as text."""
+def _add_rollups(
+    connection: sqlite3.Connection, run_id: str, rollups: dict[str, TableDigest]
+) -> None:
     for table, rows in read_rollups(connection, run_id)[0].items():
-        total = sum(zlib.crc32("\x1f".join(map(_write, (run_id, *row))).encode("utf-8", "replace")) for row in rows)
+        total = sum(
+            zlib.crc32("\x1f".join(map(_write, (run_id, *row))).encode("utf-8", "replace"))
+            for row in rows
+        )
         rollups[table] = rollups[table].add(len(rows), total)
 
 
 def _write(value: Any) -> str:
     if value is None:
         return "\\N"
-    return str(struct.unpack("<Q", struct.pack("<d", value))[0]) if isinstance(value, float) else str(value)
+    return (
+        str(struct.unpack("<Q", struct.pack("<d", value))[0])
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def digest_engine(client: Client) -> dict[str, TableDigest]:
-    """Digest the roll-ups that count in an engine, by table."""
     digests = {}
     types = dict[tuple[str, str], str]()
     sql = "select table, name, type from system.columns where database = currentDatabase()"
@@ -229,21 +258,35 @@ def digest_engine(client: Client) -> dict[str, TableDigest]:
         texts = []
         for name in ("run_id", *names):
             is_float = "Float64" in types[table, name]
-            text = f"toString(reinterpretAsUInt64(assumeNotNull({name})))" if is_float else f"toString({name})"
+            text = (
+                f"toString(reinterpretAsUInt64(assumeNotNull({name})))"
+                if is_float
+                else f"toString({name})"
+            )
             texts.append(f"if({name} is null, '\\\\N', {text})")
-        sql = f"select count(), sum(toUInt64(CRC32(concatWithSeparator('\x1f', {', '.join(texts)})))) from {table}"  # noqa: S608
+        sql = (
+            "select count(), sum(toUInt64(CRC32(concatWithSeparator('\x1f', "  # noqa: S608 - our own names
+            f"{', '.join(texts)})))) from {table}"
+        )
         ((count, total),) = client.query(sql, settings=SETTINGS).result_rows
         digests[table] = TableDigest(count, (total or 0) & _MASK)
     return digests
 
 
 def list_digest_differences(expected: StoreDigest, actual: StoreDigest) -> Iterator[str]:
-    """List where two stores differ, by table and by run."""
     for name in sorted(expected.tables.keys() | actual.tables.keys()):
-        before, after = expected.tables.get(name, TableDigest()), actual.tables.get(name, TableDigest())
+        before, after = (
+            expected.tables.get(name, TableDigest()),
+            actual.tables.get(name, TableDigest()),
+        )
         if before != after:
             counts = f"{before.row_count:,} rows → {after.row_count:,}"
             yield f"{name}: {'other rows' if before.row_count == after.row_count else counts}"
-    changed = [run_id for run_id in expected.runs if expected.runs[run_id] != actual.runs.get(run_id)]
+    changed = [
+        run_id for run_id in expected.runs if expected.runs[run_id] != actual.runs.get(run_id)
+    ]
     yield from (f"run {run_id}: its rows differ" for run_id in changed[:20])
-    yield from (f"run {run_id}: not in the first" for run_id in sorted(actual.runs.keys() - expected.runs.keys())[:20])
+    yield from (
+        f"run {run_id}: not in the first"
+        for run_id in sorted(actual.runs.keys() - expected.runs.keys())[:20]
+    )

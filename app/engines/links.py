@@ -1,6 +1,5 @@
-"""ClickHouse's files on a read-only disk, for the one in this process: it writes a lock beside what it reads.
-
-It is given a temporary folder whose files are links to those on the disk. What it writes, it writes there.
+"""ClickHouse's files on a read-only disk: chdb writes a lock beside them, so it gets a folder of
+links.
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from compileboard.collectors.store.errors import StoreError
 
 _LOCK = "status"  # ClickHouse's own; a server that was killed left it
 _MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
-_linked: dict[str, tempfile.TemporaryDirectory[str]] = {}  # of this process, by the folder on the disk
+_linked: dict[
+    str, tempfile.TemporaryDirectory[str]
+] = {}  # of this process, by the folder on the disk
 _linking = threading.Lock()
 
 
 def find_writable(path: str) -> str:
-    """Return where ClickHouse opens a folder of its files: there, or links to them where its disk is read-only.
-
-    Raises: StoreError if no folder for the links can be made.
+    """Return `path`, or links to its files if its disk is read-only. Raises StoreError if no links
+    can be made.
     """
     try:
         is_read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
@@ -34,7 +34,10 @@ def find_writable(path: str) -> str:
     with _linking:
         if path not in _linked:
             _linked[path] = _link(path)
-            log(f"{path} is on a read-only disk: ClickHouse reads it through links in {_linked[path].name}")
+            log(
+                f"{path} is on a read-only disk: ClickHouse reads it through links in "
+                f"{_linked[path].name}"
+            )
         return _linked[path].name
 
 
@@ -57,7 +60,8 @@ def _link(path: str) -> tempfile.TemporaryDirectory[str]:
         return folder
     assert refusal is not None
     raise StoreError(
-        f"{path} is on a read-only disk, and no folder for links to it can be made ({refusal.strerror}). Set TMPDIR to "
+        f"{path} is on a read-only disk, and no folder for links to it can be made "
+        f"({refusal.strerror}). Set TMPDIR to "
         "a folder that can be written."
     )
 

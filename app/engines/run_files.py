@@ -1,12 +1,10 @@
-"""The detail of a sealed run: its file unpacked, read beside the board.
+"""The unpacked files of sealed runs, read beside the board.
 
 <folder>/cache/                     0700; all of it can be made again
     <digest of the file>.<version>.db
 
-Of a sealed run the connection's main database is its file. People's words, and whatever else another run or a page may
-change, are views of the board under the same names: a statement for one run is the same text for every run.
-
-Where cache/ cannot be written or its disk is full, a temporary folder of this user's stands in for it, or memory.
+The connection's main database is the sealed run's file; tables that others may change are views of
+the board. If cache/ cannot be written, a temporary folder of this user or memory stands in for it.
 """
 
 from __future__ import annotations
@@ -26,13 +24,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compileboard.app.log_lines import log
-from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, DATABASE_VERSION, attach_reader
+from compileboard.collectors.store.connection import (
+    BUSY_TIMEOUT_MS,
+    DATABASE_VERSION,
+    attach_reader,
+)
 from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.errors import StoreError, StoreFull, StoreNotReadable, explain
 from compileboard.collectors.store.maintenance.ownership import copy_owner
-from compileboard.collectors.store.sealed.files import RunFileUnavailable, explain_os, glance_at_run_file
+from compileboard.collectors.store.sealed.files import (
+    RunFileUnavailable,
+    explain_os,
+    glance_at_run_file,
+)
 from compileboard.collectors.store.sealed.reopening import unpack_current
-from compileboard.collectors.store.sealed.rows import IN_FILE, SealedRun, get_sealed_run, list_sealed_runs
+from compileboard.collectors.store.sealed.rows import (
+    IN_FILE,
+    SealedRun,
+    get_sealed_run,
+    list_sealed_runs,
+)
 
 CACHE_BYTES = 10 << 30
 TEMPORARY_BYTES = 1 << 30
@@ -49,8 +60,6 @@ _COUNTED_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class LostCount:
-    """The lost files of a board, and how far they are being counted anew: behind `run_id`, in `took_s` so far."""
-
     count: int = 0
     due_s: float = 0.0
     run_id: str = ""
@@ -64,20 +73,23 @@ _reported: set[str] = set()  # caches that cannot be written, as this process ha
 
 
 class RunFiles:
-    """The unpacked files of one board's sealed runs; those used longest ago go first."""
-
     def __init__(
-        self, board: str, cache: str, most_bytes: int = CACHE_BYTES, temporary: Sequence[str] | None = None
+        self,
+        board: str,
+        cache: str,
+        most_bytes: int = CACHE_BYTES,
+        temporary: Sequence[str] | None = None,
     ) -> None:
         self.board = board
         self._cache = Path(cache)
         self._most_bytes = most_bytes
-        self._temporary = _list_temporary(board) if temporary is None else [Path(name) for name in temporary]
+        self._temporary = (
+            _list_temporary(board) if temporary is None else [Path(name) for name in temporary]
+        )
 
     def open(self, sealed: SealedRun) -> sqlite3.Connection:
-        """Return a connection with the detail of a sealed run and what the board has of all runs.
-
-        Raises: RunFileUnavailable if its file cannot be used; StoreError if it can be unpacked nowhere.
+        """Raises RunFileUnavailable if the run's file cannot be used; StoreError if it can be
+        unpacked nowhere.
         """
         name = f"{sealed.file.digest.hex()}.{DATABASE_VERSION}.db"
         for _attempt in range(_ATTEMPTS):
@@ -94,17 +106,22 @@ class RunFiles:
                 connection.close()
                 raise explain(error, self.board) from error
             return connection
-        raise StoreError(f"{path} cannot be opened. Check the permissions of its folder and the disk's room.")
+        raise StoreError(
+            f"{path} cannot be opened. Check the permissions of its folder and the disk's room."
+        )
 
     def _find(self, name: str) -> Path | None:
         folders = [self._cache, *(folder for folder in self._temporary if _is_own(folder))]
         return next((folder / name for folder in folders if _use(folder / name)), None)
 
     def _unpack(self, sealed: SealedRun, name: str) -> Path:
-        """Unpack a file where there is room for it: into the cache, else into a temporary folder."""
         refusal: StoreError | None = None
         for folder in (self._cache, *self._temporary):
-            most_bytes = self._most_bytes if folder == self._cache else min(self._most_bytes, TEMPORARY_BYTES)
+            most_bytes = (
+                self._most_bytes
+                if folder == self._cache
+                else min(self._most_bytes, TEMPORARY_BYTES)
+            )
             try:
                 if folder == self._cache:
                     self._make_cache()
@@ -116,7 +133,9 @@ class RunFiles:
             except RunFileUnavailable:
                 raise
             except (StoreError, OSError) as error:
-                refusal = refusal or (explain_os(error, folder) if isinstance(error, OSError) else error)
+                refusal = refusal or (
+                    explain_os(error, folder) if isinstance(error, OSError) else error
+                )
                 continue
             if refusal is not None and str(self._cache) not in _reported:
                 _reported.add(str(self._cache))
@@ -130,26 +149,35 @@ class RunFiles:
         copy_owner(self._cache, Path(self.board))
 
 
-def list_lost_files(board: sqlite3.Connection, run_ids: Sequence[str] | None = None) -> dict[str, str]:
-    """Return what is wrong with the files of sealed runs, by run, as far as their size and permissions tell.
-
-    And with those that could not be read when they were to be published.
-    """
+def list_lost_files(
+    board: sqlite3.Connection, run_ids: Sequence[str] | None = None
+) -> dict[str, str]:
     database = database_path(board)
-    listed = list_sealed_runs(board) if run_ids is None else [get_sealed_run(board, run_id) for run_id in run_ids]
+    listed = (
+        list_sealed_runs(board)
+        if run_ids is None
+        else [get_sealed_run(board, run_id) for run_id in run_ids]
+    )
     sealed = [run for run in listed if run is not None]
-    lost = {run.run_id: str(error) for run in sealed if (error := glance_at_run_file(database, run.file))}
+    lost = {
+        run.run_id: str(error)
+        for run in sealed
+        if (error := glance_at_run_file(database, run.file))
+    }
     of_these = "" if run_ids is None else "and s.run_id in (select value from json_each(:run_ids))"
-    rows = board.execute(f"{_UNREAD_SQL} {of_these}", {"run_ids": json.dumps([run.run_id for run in sealed])})
+    rows = board.execute(
+        f"{_UNREAD_SQL} {of_these}", {"run_ids": json.dumps([run.run_id for run in sealed])}
+    )
     unread = {row["run_id"] for row in rows} if sealed else set()
     return {run.run_id: _UNREAD for run in sealed if run.run_id in unread} | lost
 
 
 def count_lost_files(board: sqlite3.Connection) -> int:
-    """Count the sealed runs whose file is lost; probes ask more often than it is worth to look at all of them."""
     path = database_path(board)
     lost = _counts.get(path, LostCount())
-    if time.monotonic() >= lost.due_s and _counting.acquire(blocking=False):  # others have the count before
+    if time.monotonic() >= lost.due_s and _counting.acquire(
+        blocking=False
+    ):  # others have the count before
         try:
             lost = _counts[path] = _count_further(board, lost)
         finally:
@@ -158,13 +186,16 @@ def count_lost_files(board: sqlite3.Connection) -> int:
 
 
 def _count_further(board: sqlite3.Connection, lost: LostCount) -> LostCount:
-    """Count the lost among the next files for a while; at the end of the list the count is the new one."""
     began_s, run_id, new_count = time.monotonic(), lost.run_id, lost.new_count
-    while run_ids := [str(row["run_id"]) for row in board.execute(_NEXT_SQL, (run_id, _COUNTED_AT_ONCE))]:
+    while run_ids := [
+        str(row["run_id"]) for row in board.execute(_NEXT_SQL, (run_id, _COUNTED_AT_ONCE))
+    ]:
         new_count += len(list_lost_files(board, run_ids))
         run_id, now_s = run_ids[-1], time.monotonic()
         if now_s - began_s >= COUNT_S:
-            return replace(lost, run_id=run_id, new_count=new_count, took_s=lost.took_s + now_s - began_s)
+            return replace(
+                lost, run_id=run_id, new_count=new_count, took_s=lost.took_s + now_s - began_s
+            )
     took_s = lost.took_s + time.monotonic() - began_s
     return LostCount(new_count, time.monotonic() + max(COUNT_EVERY_S, COUNT_PAUSE * took_s))
 
@@ -178,11 +209,13 @@ join published_runs as p on p.run_id = s.run_id
 where p.rows_count = 0
   and p.run_pub >= 0
 """
-_UNREAD = "Its file could not be read: breaks, causes and results are not listed. `compileboard verify` tells why."
+_UNREAD = (
+    "Its file could not be read: breaks, causes and results are not listed. `compileboard "
+    "verify` tells why."
+)
 
 
 def _list_temporary(board: str) -> list[Path]:
-    """List the folders that may stand in for a cache; all processes of a user have the same ones."""
     digest = hashlib.sha256(os.fsencode(os.path.realpath(board))).hexdigest()[:16]
     with suppress(FileNotFoundError):  # no folder may be written
         roots = dict.fromkeys((tempfile.gettempdir(), MEMORY))
@@ -191,16 +224,18 @@ def _list_temporary(board: str) -> list[Path]:
 
 
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's alone: anyone may make one in a folder that is for all."""
     try:
         status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not status.st_mode & 0o077
+    )
 
 
 def _make_own(folder: Path) -> None:
-    """Raises: OSError if it cannot be made; StoreNotReadable if it is another user's."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if not _is_own(folder):
         raise StoreNotReadable(f"{folder} is another user's.")
@@ -218,10 +253,6 @@ def _unpack_into(folder: Path, board: str, sealed: SealedRun, name: str) -> None
 
 
 def _make_room(folder: Path, needed_bytes: int) -> None:
-    """Remove files that were used longest ago where their disk has no room for one more.
-
-    Raises: StoreFull if that is not enough.
-    """
     lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
     if lacking_bytes <= 0:  # as mostly: a cache of small files has very many
         return
@@ -237,7 +268,6 @@ def _make_room(folder: Path, needed_bytes: int) -> None:
 
 
 def _trim(folder: Path, newest: Path, most_bytes: int) -> None:
-    """Remove the files that were used longest ago, until the others fit."""
     files = [file for file in _list_files(folder) if file[2] != str(newest)]
     total_bytes = newest.stat().st_size + sum(size_bytes for _used_s, size_bytes, _path in files)
     for _used_s, size_bytes, path in files:
@@ -249,7 +279,6 @@ def _trim(folder: Path, newest: Path, most_bytes: int) -> None:
 
 
 def _list_files(folder: Path) -> list[tuple[float, int, str]]:
-    """List the files of a cache, those used longest ago first; what a killed process left goes."""
     files = []
     for entry in os.scandir(folder):
         with suppress(FileNotFoundError):
@@ -262,7 +291,6 @@ def _list_files(folder: Path) -> list[tuple[float, int, str]]:
 
 
 def _use(path: Path) -> bool:
-    """Note that a file is used; False where it is not there."""
     try:
         os.utime(path)
     except FileNotFoundError:
@@ -288,9 +316,10 @@ def _open_file(path: Path) -> sqlite3.Connection:
 
 
 def _put_beside(connection: sqlite3.Connection, board: str) -> None:
-    """Make all tables that are not a run's own those of the board, as of one moment."""
     attach_reader(connection, board, "board")
-    rows = connection.execute("select name from board.sqlite_schema where type = 'table' and sql is not null")
+    rows = connection.execute(
+        "select name from board.sqlite_schema where type = 'table' and sql is not null"
+    )
     for (name,) in rows.fetchall():
         if name not in IN_FILE and not name.startswith(("search_words", "sqlite_")):
             connection.execute(f"create temp view {name} as select * from board.{name}")  # noqa: S608 - our own names

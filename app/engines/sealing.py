@@ -1,4 +1,4 @@
-"""The pass that seals runs that ended: one process of all that serve a board, for a bounded time."""
+"""The pass that seals ended runs: one process at a time, for a bounded time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull
 from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
 from compileboard.collectors.store.sealed.files import remove_abandoned
-from compileboard.collectors.store.sealed.sealing import QUIET_US, NotSealable, list_sealable, seal_run
+from compileboard.collectors.store.sealed.sealing import (
+    QUIET_US,
+    NotSealable,
+    list_sealable,
+    seal_run,
+)
 
 PASS_S = 10.0  # nothing is published meanwhile
 
 
 @dataclass
 class SealingPass:
-    """What a pass did; `problems` are of runs that stay in the board, `is_done`: no other run can be sealed now."""
-
     sealed_count: int = 0
     problems: list[str] = field(default_factory=list)
     is_done: bool = False
@@ -27,10 +30,9 @@ class SealingPass:
 def seal_ended_runs(
     board: str, quiet_us: int = QUIET_US, *, now_us: int | None = None, most_s: float = PASS_S
 ) -> SealingPass:
-    """Seal the runs that ended, did not change for a while and are published whole.
+    """Seal runs that ended, did not change for a while and are fully published.
 
-    Nothing is published meanwhile; another process that publishes or seals is left alone.
-    Raises: StoreError if the board cannot be opened.
+    Raises StoreError if the board cannot be opened.
     """
     done = SealingPass()
     now_us = time.time_ns() // 1000 if now_us is None else now_us

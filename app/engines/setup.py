@@ -1,4 +1,4 @@
-"""Making a store: the folder, the board in it, and the tables in ClickHouse."""
+"""Creation of a store: the folder, the board in it, and the tables in ClickHouse."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from compileboard.collectors.store.migrations import migrate
 
 
 def prepare_store(address: StoreAddress, password: str = "") -> int:
-    """Make what is not there, and bring what is older up to date; return how many migrations of the board ran.
-
-    Raises: StoreError
-    """
+    """Create or upgrade a store; return how many migrations of the board ran. Raises StoreError."""
     if address.folder is not None:
         make_folder(address.folder)
     migration_count = migrate(address.board)
@@ -28,21 +25,19 @@ def prepare_store(address: StoreAddress, password: str = "") -> int:
 
 
 def make_folder(folder: str) -> None:
-    """Make the folder of a store, for its owner alone.
-
-    Raises: StoreError if it cannot be made.
+    """Create the folder of a store with access for its owner only. Raises StoreError if that
+    fails.
     """
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"the folder {folder} cannot be made: {error.strerror or error}") from error
+        raise StoreError(
+            f"the folder {folder} cannot be made: {error.strerror or error}"
+        ) from error
 
 
 def prepare_engine(address: ClickHouseAddress, password: str = "") -> None:
-    """Make the database in ClickHouse and its tables, where they are not there.
-
-    Raises: EngineAway
-    """
+    """Create the database in ClickHouse and its tables if they are missing. Raises EngineAway."""
     try:
         client = connect(address, password)
     except EngineAway as error:  # also where there is no such database
@@ -59,8 +54,13 @@ def _create_database(address: ClickHouseAddress, password: str) -> None:
     from clickhouse_connect.driver.binding import quote_identifier
 
     everywhere = f" on cluster {quote_identifier(address.cluster)}" if address.cluster else ""
-    with closing(connect(replace(address, database="default"), password)) as client, _explained(address):
-        client.command(f"create database if not exists {quote_identifier(address.database)}{everywhere}")
+    with (
+        closing(connect(replace(address, database="default"), password)) as client,
+        _explained(address),
+    ):
+        client.command(
+            f"create database if not exists {quote_identifier(address.database)}{everywhere}"
+        )
 
 
 @contextmanager

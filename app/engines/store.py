@@ -1,4 +1,4 @@
-"""What pages and commands open: the board, the engine across runs, and a run's own detail."""
+"""The store that pages and commands open."""
 
 from __future__ import annotations
 
@@ -24,50 +24,43 @@ MOST_OPEN = 128  # files of runs, twice what one side of a comparison has
 
 
 class Store(Protocol):
-    """One store, open for reading: as of one moment, for one request or command."""
-
     @property
     def board(self) -> sqlite3.Connection:
-        """Return what has people's words, tokens, incidents, and the runs that are not sealed."""
+        """The board: triage, tokens, incidents, and unsealed runs."""
 
     @property
     def engine(self) -> Engine:
-        """Return what has the tables across runs."""
+        """The engine with the tables across runs."""
 
     @property
     def unavailable(self) -> dict[str, RunFileUnavailable]:
-        """Return the runs whose file was asked for and cannot be used, by their ids."""
+        """Opened runs whose file cannot be used, by id."""
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
-        """Return a connection with the detail of one run and people's words; it is closed with the store.
+        """Return a connection to the detail of one run, the board for an unknown run; closed with
+        the store.
 
-        A run that there is none of has the board. Raises: RunFileUnavailable if its file cannot be used.
+        Raises RunFileUnavailable if its file cannot be used.
         """
 
     def close(self) -> None:
-        """Close all of it."""
+        """Close all connections."""
 
 
 class SingleFile:
-    """A store that is one SQLite file."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.board = connection
         self.engine: Engine = SqliteEngine(connection)
         self.unavailable: dict[str, RunFileUnavailable] = {}
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
-        """Return the file: it has every run."""
         return self.board
 
     def close(self) -> None:
-        """Close the file."""
         self.board.close()
 
 
 class Folder:
-    """A store whose runs across are in another engine: a board, and a file for each sealed run."""
-
     def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
         self.board = board
         self.engine = engine
@@ -76,10 +69,6 @@ class Folder:
         self._runs: dict[str, sqlite3.Connection] = {}
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
-        """Return a connection with the detail of one run and people's words; of many, those used longest ago close.
-
-        Raises: RunFileUnavailable if the run is sealed and its file cannot be used; StoreError.
-        """
         connection = self._runs.pop(run_id, None)
         if connection is None:
             if run_id in self.unavailable:  # a damaged file is read whole before it is refused
@@ -108,25 +97,26 @@ class Folder:
             return self._files.open(newest)
 
     def close(self) -> None:
-        """Close all of it."""
         self.engine.close()
         for connection in (*self._runs.values(), self.board):
             connection.close()
 
 
 def open_store(text: str) -> Store:
-    """Open what `--db` names.
-
-    Raises: StoreError if it is missing, newer, older, locked or not one.
+    """Open the store that `--db` names. Raises StoreError if it is missing, newer, older, locked or
+    not one.
     """
     address = parse_address(text)
     reader = open_reader(address.board)
-    reader.execute("begin")  # one state of the database for all that a page says; nothing is held before it reads
+    reader.execute(
+        "begin"
+    )  # one state of the database for all that a page says; nothing is held before it reads
     if address.clickhouse is None:
         if has_sealed_runs(reader):
             reader.close()
             raise StoreError(
-                f"{address.board} has runs whose detail is in files beside it. Give the address of its folder: "
+                f"{address.board} has runs whose detail is in files beside it. Give the "
+                "address of its folder: "
                 f"--db {EXPECTED}."
             )
         return SingleFile(reader)
@@ -136,15 +126,11 @@ def open_store(text: str) -> Store:
 
 @cache
 def _share_clients(address: ClickHouseAddress, _process_id: int) -> Clients:
-    """Return this process's connections to a database; a forked one makes its own."""
     return Clients(address, read_password(os.environ))
 
 
 def open_run_or_board(store: Store, run_id: str) -> sqlite3.Connection:
-    """Return a connection with the detail of one run, or the board, which has none of it, where its file is lost.
-
-    For what shows more than that run: its page tells what was left out (`unavailable`).
-    """
+    """Return a connection to a run's detail, or to the board if its file is lost."""
     try:
         return store.open_run(run_id)
     except RunFileUnavailable:
@@ -154,9 +140,8 @@ def open_run_or_board(store: Store, run_id: str) -> sqlite3.Connection:
 def group_runs(
     store: Store, run_ids: Iterable[str], *, most_files: int | None = None
 ) -> list[tuple[sqlite3.Connection, list[str]]]:
-    """Group runs by the file that has their detail, in the order given; those of more files are left out.
-
-    So are runs whose file cannot be used: `unavailable` has them.
+    """Group runs by the file with their detail; those beyond `most_files` or with a lost file are
+    left out.
     """
     groups: dict[int, tuple[sqlite3.Connection, list[str]]] = {}
     for run_id in run_ids:

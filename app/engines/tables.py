@@ -1,8 +1,7 @@
-"""The tables of the second engine: their statements, for one server or for a cluster, and making them.
+"""ClickHouse's tables: their statements, for one server or a cluster, and their creation.
 
-On a cluster a run is on one shard with all of its rows, so that what counts is decided there: `runs_local` and
-`run_breaks_rows_local` are the tables, `run_breaks_local` is the view of them, and `runs`, `run_breaks_rows` and
-`run_breaks` are asked of all shards. What is of no run (things, months, newest results) is on every server.
+On a cluster all rows of a run are on one shard: `runs_local` and `run_breaks_rows_local` are the
+tables, `runs`, `run_breaks_rows` and `run_breaks` query all shards.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
 
 SHARD_KEYS = {
     "runs": "id",
-    **dict.fromkeys(("run_breaks_rows", "run_causes_rows", "run_functions_rows", "run_summaries_rows"), "run_id"),
+    **dict.fromkeys(
+        ("run_breaks_rows", "run_causes_rows", "run_functions_rows", "run_summaries_rows"), "run_id"
+    ),
     "results_rows": "run_id",
     "run_break_kinds_rows": "pub",  # made on each shard, of the rows that it has
     "run_cause_kinds_rows": "pub",
@@ -36,13 +37,14 @@ _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 
 
 def list_statements(cluster: str | None = None) -> Iterator[str]:
-    """Yield the statements that make the tables, in their order.
-
-    Raises: AddressError if that is no name of a cluster.
-    """
+    """Raises AddressError for an invalid cluster name."""
     if cluster is not None and not _CLUSTER.fullmatch(cluster):
-        raise AddressError(f"cluster={cluster[:80]!r}: expected the name of a cluster, of letters, digits, - and _")
-    text = "\n".join(line for line in _FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("--"))
+        raise AddressError(
+            f"cluster={cluster[:80]!r}: expected the name of a cluster, of letters, digits, - and _"
+        )
+    text = "\n".join(
+        line for line in _FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("--")
+    )
     bodies: dict[str, str] = {}
     for part in text.split(";\n"):
         created = _CREATE.match(part.strip().removesuffix(";"))
@@ -50,18 +52,27 @@ def list_statements(cluster: str | None = None) -> Iterator[str]:
             continue
         kind, name, body = created.groups()
         if kind == "table":
-            body = bodies[name] = _make_durable(bodies[body.removeprefix("as ")] if body.startswith("as ") else body)
-        yield from _spread(kind, name, body, cluster) if cluster else (f"create {kind} if not exists {name} {body}",)
+            body = bodies[name] = _make_durable(
+                bodies[body.removeprefix("as ")] if body.startswith("as ") else body
+            )
+        yield from (
+            _spread(kind, name, body, cluster)
+            if cluster
+            else (f"create {kind} if not exists {name} {body}",)
+        )
 
 
 def _make_durable(body: str) -> str:
     if _DURABLE in body:
         return body
-    return f"{body}, {_DURABLE}" if "\nsettings " in body or " settings " in body else f"{body} settings {_DURABLE}"
+    return (
+        f"{body}, {_DURABLE}"
+        if "\nsettings " in body or " settings " in body
+        else f"{body} settings {_DURABLE}"
+    )
 
 
 def _spread(kind: str, name: str, body: str, cluster: str) -> Iterator[str]:
-    """Write what makes one table or view on every server of a cluster."""
     everywhere = f"on cluster '{cluster}'"
     if kind == "materialized view":
         own_body = _SHARDED.sub(r"\1_local", body)
@@ -74,9 +85,15 @@ def _spread(kind: str, name: str, body: str, cluster: str) -> Iterator[str]:
         own_body = _SHARDED.sub(r"\1_local", body)
         yield f"create view if not exists {name}_local {everywhere} {own_body}"
     elif name in SHARD_KEYS:
-        yield f"create table if not exists {name}_local {everywhere} {_replicate(body, name, '{shard}', '{replica}')}"
+        yield (
+            f"create table if not exists {name}_local {everywhere} "
+            f"{_replicate(body, name, '{shard}', '{replica}')}"
+        )
     else:
-        yield f"create table if not exists {name} {everywhere} {_replicate(body, name, 'all', '{shard}-{replica}')}"
+        yield (
+            f"create table if not exists {name} {everywhere} "
+            f"{_replicate(body, name, 'all', '{shard}-{replica}')}"
+        )
         return
     key = f", cityHash64({SHARD_KEYS[name]})" if name in SHARD_KEYS else ""
     yield (
@@ -89,23 +106,19 @@ def _replicate(body: str, name: str, shard: str, replica: str) -> str:
     def write(engine: re.Match[str]) -> str:
         arguments = f", {engine[2]}" if engine[2] else ""
         return (
-            f"engine = Replicated{engine[1]}('/clickhouse/tables/{shard}/{{database}}/{name}', '{replica}'{arguments})"
+            f"engine = Replicated{engine[1]}('/clickhouse/tables/{shard}/{{database}}/{name}', "
+            f"'{replica}'{arguments})"
         )
 
     return _ENGINE.sub(write, body)
 
 
 def name_stored(table: str, cluster: str | None) -> str:
-    """Return what deletes rows of a table: Distributed tables delete none."""
     return f"{table}_local on cluster '{cluster}'" if cluster and table in SHARD_KEYS else table
 
 
 def create(client: Client, cluster: str | None = None) -> None:
-    """Make the tables and views that are not there yet in a client's database, on every server of a cluster.
-
-    Tables of earlier versions get the sizes of blocks that new ones have, for what is written or merged from then on.
-    Raises: AddressError if that is no name of a cluster.
-    """
+    """Create missing tables and views. Raises AddressError for an invalid cluster name."""
     for statement in list_statements(cluster):
         client.command(statement)
     engines: dict[str, str] = {row[0]: row[1] for row in client.query(_ENGINES_SQL).result_rows}
@@ -113,6 +126,8 @@ def create(client: Client, cluster: str | None = None) -> None:
     for statement in list_statements(cluster):
         created = _CREATE.match(statement)
         name = created[2] if created else ""
-        lacking = [size for size in _BLOCK_SIZE.findall(statement) if size not in engines.get(name, "")]
+        lacking = [
+            size for size in _BLOCK_SIZE.findall(statement) if size not in engines.get(name, "")
+        ]
         if lacking:
             client.command(f"alter table {name}{everywhere} modify setting {', '.join(lacking)}")

@@ -1,4 +1,4 @@
-"""What keeps a folder's engine up with its board: publishing, summing months up, sweeping, sealing."""
+"""Upkeep of a folder's engine: publishing, summing up months, sweeping, sealing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes: they need no
 
 
 class Upkeep:
-    """What the process that follows a board remembers of its engine. `problems` are of the newest pass."""
-
     def __init__(self, address: StoreAddress, engine: ClickHouseAddress, seal_after_s: int) -> None:
         self._board = address.board
         self._engine = engine
@@ -44,9 +42,8 @@ class Upkeep:
         self.problems: list[str] = []
 
     def publish_if_written(self) -> None:
-        """Publish where somebody has written into the board since, but gather what comes within two seconds.
-
-        Raises: EngineAway if ClickHouse cannot be reached; StoreError
+        """Publish if the board changed, collecting changes for two seconds. Raises EngineAway or
+        StoreError.
         """
         if self._reader is None:
             self._reader = open_reader(self._board)
@@ -56,10 +53,7 @@ class Upkeep:
             self.publish()
 
     def publish(self) -> None:
-        """Publish what of the board has changed.
-
-        Raises: EngineAway if ClickHouse cannot be reached; StoreError
-        """
+        """Publish the board's changes. Raises EngineAway or StoreError."""
         self._published_s = time.monotonic()
         try:
             publisher = self._get_publisher()
@@ -74,9 +68,8 @@ class Upkeep:
         self.problems = [str(error) for error in outcome.refused] if outcome else []
 
     def settle(self) -> None:
-        """Sum months up, seal runs that ended, and delete what nothing names, where it is time.
-
-        Raises: EngineAway if ClickHouse cannot be reached; StoreError
+        """Sum up months, seal ended runs and sweep, if it is time. Raises EngineAway or
+        StoreError.
         """
         now_s, now_us = time.monotonic(), time.time_ns() // 1000
         if now_s - self._settled_s < SETTLE_EVERY_S:
@@ -92,19 +85,19 @@ class Upkeep:
         self.problems += seal_ended_runs(self._board, self._seal_after_us, now_us=now_us).problems
         if now_s - self._looked_s >= FILES_EVERY_S:
             with closing(open_reader(self._board)) as board:
-                self._lost_files = [f"run {run_id}: {text}" for run_id, text in list_lost_files(board).items()]
+                self._lost_files = [
+                    f"run {run_id}: {text}" for run_id, text in list_lost_files(board).items()
+                ]
             self._looked_s = now_s
         self.problems += self._lost_files[:MOST_LOST]
         self._settled_s = now_s
 
     def _save_error(self, error: StoreError) -> None:
-        """Save for pages that ClickHouse cannot be opened; a pass saves its own errors."""
         with closing(open_writer(self._board, create=False)) as board:
             get_numbers(board)  # names the board
             save_outcome(board, str(error), time.time_ns() // 1000)
 
     def close(self) -> None:
-        """Close the connections."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -1,1 +1,3 @@
-"""Logs that people send: received into a private folder, read by a child process under limits, one at a time."""
+"""Uploaded logs: received into a private folder, read by a child process under limits, one at a
+time.
+"""

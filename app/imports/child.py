@@ -1,7 +1,7 @@
-"""Run one import as a child process under limits, and say in words how it ended.
+"""Run one import as a child process under limits.
 
-The memory's default is eight times what is needed: importing a log of 104 MB with all its texts works from 128 MiB of
-address space on, in 7 s; but a single record may have 64 MiB.
+A log of 104 MB with all its texts is imported within 128 MiB of address space, in 7 s; the memory
+default is eight times that, as a single record may have 64 MiB.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from compileboard.start import own_command
 
 SANDBOX = Path(__file__).with_name("sandbox.py")
 MIB = 1 << 20
-SLACK_BYTES = 1 << 30  # what a database may grow beyond the log: its indexes, and the write-ahead log
+SLACK_BYTES = (
+    1 << 30
+)  # what a database may grow beyond the log: its indexes, and the write-ahead log
 ASK_EVERY_S = 0.5
 PAUSE_SIGNAL = signal.SIGUSR1  # collectors.pipeline.import_progress listens to it
 INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
@@ -36,12 +38,16 @@ _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects
 
 
 def build_command(settings: Settings, options: ImportOptions, target: str) -> list[str]:
-    """Write the child's command; its working folder is the import's own."""
     database = os.path.abspath(parse_address(settings.db).board)
     file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
     bounds = [settings.upload_memory_mib * MIB, settings.upload_timeout_s, file_bytes]
     limits = [
-        *("--limit-bytes", settings.upload_unpacked_mib * MIB, "--limit-ratio", settings.upload_ratio),
+        *(
+            "--limit-bytes",
+            settings.upload_unpacked_mib * MIB,
+            "--limit-ratio",
+            settings.upload_ratio,
+        ),
         *("--limit-entries", settings.upload_entries, "--limit-records", settings.upload_records),
         *("--limit-rows", settings.upload_rows),
     ]
@@ -53,7 +59,6 @@ def build_command(settings: Settings, options: ImportOptions, target: str) -> li
 
 
 def build_environ(folder: Path) -> dict[str, str]:
-    """Make an environment without anything of the server's: whatever is secret stays here."""
     environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return environment | {
         "PYTHONSAFEPATH": "1",
@@ -64,11 +69,10 @@ def build_environ(folder: Path) -> dict[str, str]:
     }
 
 
-def run(slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLane | None = None) -> bool:
-    """Import what was sent, keep its state current, and leave it done or failed.
-
-    Return True if it was stopped to make way for others: run it again, in the second lane, to read the rest.
-    """
+def run(
+    slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLane | None = None
+) -> bool:
+    """Return True if the import was stopped to let others run: run it again, in the second lane."""
     errors = slot.folder / "errors"
     begun = slot.upload  # what an earlier part of it read
     slot.save(state="running")
@@ -103,11 +107,13 @@ def run(slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLa
 
 
 def _make_way(
-    process: subprocess.Popen[bytes], lane: ImportLane | None, slice_s: float, ended: threading.Event
+    process: subprocess.Popen[bytes],
+    lane: ImportLane | None,
+    slice_s: float,
+    ended: threading.Event,
 ) -> None:
-    """Let the next import begin: this one goes on beside it, or stops until the one that is there already has ended.
-
-    It is asked again and again: until it listens it passes the signal over.
+    """Let the next import begin: this one continues in the second lane, or stops until that is
+    free.
     """
     wait_s = slice_s
     while lane is not None and not ended.wait(wait_s) and not lane.try_second():
@@ -117,7 +123,6 @@ def _make_way(
 
 
 def _follow(process: subprocess.Popen[bytes], slot: QueueEntry, begun: Import) -> dict[str, Any]:
-    """Read the child's lines to their end, with what an earlier part of the import counted; return the last one."""
     last: dict[str, Any] = {}
     assert process.stdout is not None
     with process.stdout as lines:
@@ -146,19 +151,27 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _finish(slot: QueueEntry, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings) -> None:
+def _finish(
+    slot: QueueEntry, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings
+) -> None:
     if last.get("state") == "done" and not last["deleted"]:
-        slot.save(state="done", message=_outcome(last, code), **{key: last[key] for key in _LINE_KEYS})
+        slot.save(
+            state="done", message=_outcome(last, code), **{key: last[key] for key in _LINE_KEYS}
+        )
         return
     if last.get("state") == "done" and last.get("deleted"):
         message = (
-            "This log's run was deleted or pruned here, so it was left out. To have it again, delete it if it was "
+            "This log's run was deleted or pruned here, so it was left out. To have it again, "
+            "delete it if it was "
             "pruned, and send it with “import it even if its run was deleted”."
         )
         slot.save(state="failed", run_id=None, message=message)
         return
     _close_run(slot, settings)
-    slot.save(state="failed", message=_explain(last, code, late, _tail(errors), settings) + _describe_stored(slot))
+    slot.save(
+        state="failed",
+        message=_explain(last, code, late, _tail(errors), settings) + _describe_stored(slot),
+    )
 
 
 def _outcome(last: dict[str, Any], code: int) -> str:
@@ -177,12 +190,14 @@ def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings:
         return str(last["message"]) + (_name_setting(last["limit"]) if last.get("limit") else "")
     if late or code == -signal.SIGXCPU:
         return (
-            f"It was ended after {settings.upload_timeout_s} seconds, the most that this server gives an import "
+            f"It was ended after {settings.upload_timeout_s} seconds, the most that this "
+            "server gives an import "
             "(setting COMPILEBOARD_UPLOAD_TIMEOUT_S)."
         )
     if "MemoryError" in output or "emory allocation" in output:
         return (
-            f"It needed more than {settings.upload_memory_mib:,} MiB of memory, the most that this server gives an "
+            f"It needed more than {settings.upload_memory_mib:,} MiB of memory, the most that "
+            "this server gives an "
             "import (setting COMPILEBOARD_UPLOAD_MEMORY_MIB)."
         )
     if code == -signal.SIGKILL:
@@ -201,7 +216,6 @@ def _describe_stored(slot: QueueEntry) -> str:
 
 
 def _close_run(slot: QueueEntry, settings: Settings) -> None:
-    """Store that a run whose import was killed is not going on."""
     if slot.upload.run_id is None:
         return
     # Imported here: a server that reads has no use for what writes events, and starts without it.
@@ -210,18 +224,25 @@ def _close_run(slot: QueueEntry, settings: Settings) -> None:
 
     run_id, path = slot.upload.run_id, parse_address(settings.db).board
     with suppress(StoreError), closing(open_writer(path)) as connection:
-        state = connection.execute("select state, started_us from runs where id = :id", {"id": run_id}).fetchone()
+        state = connection.execute(
+            "select state, started_us from runs where id = :id", {"id": run_id}
+        ).fetchone()
         if state is not None and state["state"] == "running":
             end = RunEnded(run_id, INTERRUPTED, state["started_us"], run_id, "interrupted")
             Ingestor(connection, path).ingest(run_id, [end])
 
 
 def _tail(errors: Path) -> str:
-    """Return the last line that the child wrote to standard error, as text."""
     with errors.open("rb") as file:
         file.seek(max(0, errors.stat().st_size - 2000))
-        lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    return "".join(character if character.isprintable() else " " for character in lines[-1][:300]) if lines else ""
+        lines = [
+            line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()
+        ]
+    return (
+        "".join(character if character.isprintable() else " " for character in lines[-1][:300])
+        if lines
+        else ""
+    )
 
 
 def _size(path: str) -> int:

@@ -10,8 +10,6 @@ from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender
 
 
 class UploadRejected(Exception):
-    """An upload is rejected: the status, the sentence, and when to try again."""
-
     def __init__(self, status: int, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -26,8 +24,6 @@ _MOST_TAGS = 20
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of an upload."""
-
     name: str | None = None
     suite: str | None = None
     tags: tuple[str, ...] = ()  # key=value
@@ -37,8 +33,11 @@ class ImportOptions:
     sender: RunSender = THIS_MACHINE  # of the request, not of its fields
 
     def options(self) -> list[str]:
-        """Return the options as arguments of `import`."""
-        words = [f"--{key}={value}" for key, value in (("name", self.name), ("suite", self.suite)) if value]
+        words = [
+            f"--{key}={value}"
+            for key, value in (("name", self.name), ("suite", self.suite))
+            if value
+        ]
         words += [f"--sender={self.sender.owner}"] if self.sender.owner else []
         words += [f"--tag={tag}" for tag in self.tags]
         flags = (
@@ -51,13 +50,12 @@ class ImportOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ImportOptions:
-    """Read a form's fields, or an address's parameters.
-
-    Raises: UploadRejected if one is not known or cannot be used.
-    """
+    """Parse form fields or URL parameters. Raises UploadRejected for an unknown or invalid one."""
     for key in given:
         if key not in FIELDS:
-            raise UploadRejected(400, f"{key[:40]!r}: there is no such field; known are files, {', '.join(FIELDS)}")
+            raise UploadRejected(
+                400, f"{key[:40]!r}: there is no such field; known are files, {', '.join(FIELDS)}"
+            )
     return ImportOptions(
         name=_text(given, "name"),
         suite=_text(given, "suite"),
@@ -71,7 +69,9 @@ def parse_options(given: Mapping[str, str]) -> ImportOptions:
 def _text(given: Mapping[str, str], key: str) -> str | None:
     value = given.get(key, "").strip()
     if len(value) > _MOST_CHARACTERS or not value.isprintable():
-        raise UploadRejected(400, f"{key}: expected at most {_MOST_CHARACTERS} printable characters")
+        raise UploadRejected(
+            400, f"{key}: expected at most {_MOST_CHARACTERS} printable characters"
+        )
     return value or None
 
 
@@ -89,5 +89,7 @@ def _tags(text: str) -> tuple[str, ...]:
     for tag in tags:
         key, equals, _value = tag.partition("=")
         if not equals or not key.strip() or len(tag) > _MOST_CHARACTERS or not tag.isprintable():
-            raise UploadRejected(400, f"tags: expected key=value with commas between, got {tag[:40]!r}")
+            raise UploadRejected(
+                400, f"tags: expected key=value with commas between, got {tag[:40]!r}"
+            )
     return tags

@@ -1,12 +1,13 @@
-"""Where sent logs wait, and how each import stands: files in one private folder, so that any worker can answer.
+"""The queue of uploads, and the state of each import, as files in one private folder that every
+worker can read.
 
 <database>-imports/          0700, beside the database: its disk has the room, /tmp may be memory
     admit                    locked while an import is let in or a dead one is cleared away
     running                  locked by the import that runs in the first lane
     running-long             locked by the import that runs in the second
-    <id>.json                how an import stands, kept for a day
+    <id>.json                state of an import, kept for a day
     <id>/                    its files, until it has ended
-    <id>/alive               locked by the process that looks after it, for as long as it does
+    <id>/alive               locked by the process that runs it
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ KEEP_US = 86_400 * 1_000_000
 MOST_KEPT = 100
 RETRY_AFTER_S = 10
 STOPPED = (
-    "The server was stopped before this import had ended. Send the log again: what was read already is not read twice."
+    "The server was stopped before this import had ended. Send the log again: what was read "
+    "already is not read twice."
 )
 
 
@@ -56,21 +58,20 @@ class Import:
     ] = None
     log_count: Annotated[Count, "Logs that were read."] = 0
     record_count: Annotated[Count, "New records read so far."] = 0
-    rejects: Annotated[dict[str, Count], "What could not be read, by kind; see `rejects` of a run for the words."] = (
-        field(default_factory=dict)
-    )
+    rejects: Annotated[
+        dict[str, Count], "What could not be read, by kind; see `rejects` of a run for the words."
+    ] = field(default_factory=dict)
     run_id: Annotated[str | None, "The run that the logs became."] = None
     message: Annotated[str, "The error with its next step, or a remark. Empty without one."] = ""
 
     @property
     def has_ended(self) -> bool:
-        """Return True where nothing more will come."""
         return self.state in ENDED
 
     @property
     @published
     def status_url(self) -> Annotated[str, "Where to ask again how it stands."]:
-        """Return where to ask again how it stands."""
+        """Return the URL of the import's state."""
         return f"/api/v1/imports/{self.id}"
 
 
@@ -80,7 +81,6 @@ def _now_us() -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A lock file; it goes with the process, however that ends."""
     descriptor = _lock(path, fcntl.LOCK_EX)
     try:
         yield
@@ -99,8 +99,6 @@ def _lock(path: Path, operation: int) -> int:
 
 
 class QueueEntry:
-    """One import; only the process that admitted it has this."""
-
     def __init__(self, shelf: ImportQueue, alive: int, upload: Import) -> None:
         self._shelf = shelf
         self._alive = alive
@@ -108,26 +106,22 @@ class QueueEntry:
         self.folder = shelf.root / upload.id
 
     def save(self, **changes: Any) -> None:
-        """Change how the import stands, for all workers at once."""
         self.upload = replace(self.upload, updated_us=_now_us(), **changes)
         self._shelf.write(self.upload)
 
     def close(self) -> None:
-        """Delete the files; how it ended stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):
             os.close(self._alive)
 
     def discard(self) -> None:
-        """Forget an import of which nothing came."""
         self._shelf.remove(self.upload.id)
         self.close()
 
 
 class ImportLane:
-    """A place among the imports that run: first for a short time, then, beside the next one, for long.
-
-    So that an import of minutes keeps none of seconds from its turn, and no more than two take memory at a time.
+    """A place among the running imports: an import of minutes delays none of seconds, and at most
+    two run.
     """
 
     def __init__(self, root: Path) -> None:
@@ -136,18 +130,15 @@ class ImportLane:
         self._second: int | None = None
 
     def enter_first(self) -> None:
-        """Wait until no other import is in its first seconds."""
         self._first = _lock(self._root / "running", fcntl.LOCK_EX)
 
     def try_second(self) -> bool:
-        """Go on in the second lane, if that is free: the next import begins."""
         with suppress(BlockingIOError):
             self._second = _lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._leave_first()
         return self._second is not None
 
     def enter_second(self) -> None:
-        """Let the next import begin, and wait until the second lane is free."""
         self._leave_first()
         if self._second is None:
             self._second = _lock(self._root / "running-long", fcntl.LOCK_EX)
@@ -158,7 +149,6 @@ class ImportLane:
             self._first = None
 
     def leave(self) -> None:
-        """Release the lock."""
         self._leave_first()
         if self._second is not None:
             os.close(self._second)
@@ -166,14 +156,11 @@ class ImportLane:
 
 
 class ImportQueue:
-    """The imports of one database."""
-
     def __init__(self, database: str) -> None:
         self.root = Path(f"{os.path.abspath(database)}-imports")
 
     @contextmanager
     def lane(self) -> Iterator[ImportLane]:
-        """Wait for the first lane; give back, at the end, whichever is held then."""
         lane = ImportLane(self.root)
         try:
             lane.enter_first()
@@ -182,15 +169,15 @@ class ImportQueue:
             lane.leave()
 
     def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
-        """Make room for one more.
-
-        Raises: UploadRejected if too many are under way; OSError.
-        """
+        """Add an import. Raises UploadRejected if too many are under way; OSError."""
         self._make_root()
         with _locked(self.root / "admit"):
             self._remove_stale()
             states = [upload.state for upload in self._list() if not upload.has_ended]
-            if states.count("receiving") >= most_receiving or states.count("waiting") >= most_waiting:
+            if (
+                states.count("receiving") >= most_receiving
+                or states.count("waiting") >= most_waiting
+            ):
                 raise UploadRejected(
                     429,
                     f"{len(states)} imports are running, the most at a time. Try again later.",
@@ -199,39 +186,44 @@ class ImportQueue:
             now_us = _now_us()
             upload = Import(secrets.token_urlsafe(18), "receiving", name, now_us, now_us)
             (self.root / upload.id).mkdir(mode=0o700)
-            alive = os.open(self.root / upload.id / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            alive = os.open(
+                self.root / upload.id / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             fcntl.flock(alive, fcntl.LOCK_EX)
             self.write(upload)
         return QueueEntry(self, alive, upload)
 
     def load(self, import_id: str) -> Import | None:
-        """Return how an import stands, none if there is none of that id."""
-        if not import_id.replace("-", "").replace("_", "").isalnum() or not import_id.isascii() or len(import_id) > 64:
+        if (
+            not import_id.replace("-", "").replace("_", "").isalnum()
+            or not import_id.isascii()
+            or len(import_id) > 64
+        ):
             return None
         upload = self._read(import_id)
         if upload is None or upload.has_ended or self._is_alive(import_id):
             return upload
         upload = self._read(import_id)  # it may have ended while we looked
-        return upload if upload is None or upload.has_ended else replace(upload, state="failed", message=STOPPED)
+        return (
+            upload
+            if upload is None or upload.has_ended
+            else replace(upload, state="failed", message=STOPPED)
+        )
 
     def list_newest(self, limit: int) -> list[Import]:
-        """List imports, newest first."""
         return self._list()[:limit]
 
     def clear(self) -> None:
-        """Delete what an earlier server left behind."""
         if self.root.is_dir():
             with _locked(self.root / "admit"):
                 self._remove_stale()
 
     def write(self, upload: Import) -> None:
-        """Store how an import stands, whole or not at all."""
         new = self.root / f"{upload.id}.new"
         new.write_text(json.dumps(asdict(upload)), encoding="utf-8")
         new.replace(self.root / f"{upload.id}.json")
 
     def remove(self, import_id: str) -> None:
-        """Remove an import from the list."""
         (self.root / f"{import_id}.json").unlink(missing_ok=True)
 
     def _make_root(self) -> None:
@@ -240,7 +232,11 @@ class ImportQueue:
         status = self.root.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise UploadRejected(
-                500, f"{self.root.name} beside the database is not a folder of this server's own; take it away."
+                500,
+                (
+                    f"{self.root.name} beside the database is not a folder of this server's own; "
+                    "take it away."
+                ),
             )
         if stat.S_IMODE(status.st_mode) & 0o077:
             self.root.chmod(0o700)
@@ -268,4 +264,6 @@ class ImportQueue:
                 shutil.rmtree(folder, ignore_errors=True)
                 it_was = self._read(folder.name)
                 if it_was is not None and not it_was.has_ended:
-                    self.write(replace(it_was, state="failed", message=STOPPED, updated_us=_now_us()))
+                    self.write(
+                        replace(it_was, state="failed", message=STOPPED, updated_us=_now_us())
+                    )

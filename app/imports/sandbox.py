@@ -1,8 +1,7 @@
-"""Bound this process, then become the program that is given: run as a file, before anything of anybody's is read.
+"""Set limits on this process, then exec the program: `python -I -S sandbox.py MEMORY_BYTES CPU_S
+FILE_BYTES PROGRAM ARGUMENT…`
 
-    python -I -S sandbox.py MEMORY_BYTES CPU_S FILE_BYTES PROGRAM ARGUMENT…
-
-The limits outlive exec. Setting them between fork and exec of the server is not safe: it has threads.
+Setting them between fork and exec of the server is not safe: it has threads.
 """
 
 import os
@@ -14,7 +13,6 @@ NICENESS = 10
 
 
 def main(argv: list[str]) -> None:
-    """Set the limits and go on as the program."""
     memory_bytes, cpu_s, file_bytes = map(int, argv[:3])
     _, most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
     if most_bytes != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Accept an upload, store its files straight from the connection, and queue its import."""
+"""Receive an upload, store its files straight from the connection, and queue its import."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: ulimit -f
 
 @dataclass
 class Received:
-    """What was received: files by number, their names as text, and the form's fields."""
-
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
@@ -50,7 +48,6 @@ class Received:
 
     @property
     def label(self) -> str:
-        """Name them all: the folder they came from, the one file, or the first of several."""
         tops = {name.partition("/")[0] if "/" in name else "" for name in self.names.values()}
         if len(tops) == 1 and tops != {""}:
             return tops.pop()
@@ -59,27 +56,32 @@ class Received:
 
     @property
     def target(self) -> str:
-        """Return what the import is given: the one file, or the folder."""
-        return f"{self.folder.name}/{next(iter(self.names))}" if len(self.names) == 1 else self.folder.name
+        return (
+            f"{self.folder.name}/{next(iter(self.names))}"
+            if len(self.names) == 1
+            else self.folder.name
+        )
 
     def write_names(self, path: Path) -> None:
-        """Write what files and folder are called, for the import."""
         top = f"{self.label}/"
         names = {number: name.removeprefix(top) for number, name in self.names.items()}
         path.write_text(json.dumps({self.folder.name: self.label, **names}), encoding="utf-8")
 
 
 def clean_path(name: str) -> str:
-    """Make a name that people see of what a client sent; it is never a path of ours."""
-    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
+    text = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name
+    )
     parts = [part for part in re.split(r"[/\\]+", text) if part not in ("", ".", "..")]
     return "/".join(parts)[-_MOST_NAME:].lstrip("/") or "log"
 
 
-def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None) -> Received:
-    """Store a multipart form's files, or a raw body as one file, in a folder that is made for them.
+def receive(
+    environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None
+) -> Received:
+    """Store a multipart form's files, or a raw body as one file, in a new folder.
 
-    Raises: UploadRejected where it is too large, cut short or no upload; OSError.
+    Raises UploadRejected if it is too large, cut short or no upload; OSError.
     """
     folder.mkdir(mode=0o700)
     received = Received(folder)
@@ -93,12 +95,18 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
             _receive_raw(stream, received, clean_path(filename or "log"))
         else:
             raise UploadRejected(
-                415, f"Send files as multipart/form-data or application/octet-stream, not {kind[:80]!r}."
+                415,
+                (
+                    "Send files as multipart/form-data or application/octet-stream, not "
+                    f"{kind[:80]!r}."
+                ),
             )
     except RequestEntityTooLarge:
         raise _too_large(limit_bytes, expected) from None
     except ClientDisconnected as error:  # werkzeug's word for any error of the connection
-        raise (_explain(error.__context__) if isinstance(error.__context__, TimeoutError) else _cut()) from None
+        raise (
+            _explain(error.__context__) if isinstance(error.__context__, TimeoutError) else _cut()
+        ) from None
     except OSError as error:
         raise _explain(error) from error
     finally:
@@ -109,15 +117,22 @@ def receive(environ: dict[str, Any], folder: Path, limit_bytes: int, filename: s
         raise _cut()
     if not received.names:
         raise UploadRejected(
-            400, "There was no file in it. Choose trace logs, benchmark results, a folder or an archive."
+            400,
+            (
+                "There was no file in it. Choose trace logs, benchmark results, a folder or an "
+                "archive."
+            ),
         )
     return received
 
 
 def too_large(environ: Mapping[str, Any], limit_bytes: int) -> UploadRejected | None:
-    """Return the rejection of a body whose head says that it is too large, or None."""
     expected = get_content_length(cast("dict[str, Any]", environ))
-    return _too_large(limit_bytes, expected) if expected is not None and expected > limit_bytes else None
+    return (
+        _too_large(limit_bytes, expected)
+        if expected is not None and expected > limit_bytes
+        else None
+    )
 
 
 class _Counted:
@@ -132,8 +147,6 @@ class _Counted:
 
 
 class _NumberedFile:
-    """Receive one part of a form; closed as soon as the parser has written it, for there may be a thousand."""
-
     def __init__(self, path: Path, received: Received) -> None:
         self.name = None
         self._file: BinaryIO = path.open("xb")
@@ -168,21 +181,27 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
         return cast("IO[bytes]", _open_next(received, clean_path(filename or "")))
 
     parser = FormDataParser(
-        stream_factory=factory, max_form_memory_size=FIELD_BYTES, max_form_parts=MOST_FILES + 50, silent=False
+        stream_factory=factory,
+        max_form_memory_size=FIELD_BYTES,
+        max_form_parts=MOST_FILES + 50,
+        silent=False,
     )
     mimetype, options = parse_options_header(environ["CONTENT_TYPE"])
     try:
         _stream, form, files = parser.parse(cast("IO[bytes]", stream), mimetype, None, options)
     except ValueError:
         raise UploadRejected(
-            400, "The form cannot be read to its end: it was cut short, or is no multipart/form-data."
+            400,
+            "The form cannot be read to its end: it was cut short, or is no multipart/form-data.",
         ) from None
     if not all((*form, *files)):
         raise UploadRejected(400, "A part of the form has no name; send files as `files`")
     received.fields = {key: value for key, value in form.items() if value}
     for key in files:
         if key != "files":
-            raise UploadRejected(400, f"{key[:40]!r}: there is no such file field; send files as `files`")
+            raise UploadRejected(
+                400, f"{key[:40]!r}: there is no such file field; send files as `files`"
+            )
     # A browser sends an empty part without a name where no file was chosen.
     for number, file in zip(list(received.names), files.getlist("files")):
         if not file.filename and not (received.folder / number).stat().st_size:
@@ -202,7 +221,9 @@ def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read on for a moment what is still coming, and drop it: a client that only writes would never see the refusal."""
+    """Read and drop the rest of a body for a moment: a client that only writes would never see the
+    rejection.
+    """
     connection = environ.get("gunicorn.socket")
     if connection is None:
         return
@@ -214,35 +235,49 @@ def drain(environ: dict[str, Any]) -> None:
 
 
 def _too_large(limit_bytes: int, expected: int | None) -> UploadRejected:
-    came = f"{expected / 2**20:,.1f} MiB were sent" if expected and expected > limit_bytes else "More was sent"
+    came = (
+        f"{expected / 2**20:,.1f} MiB were sent"
+        if expected and expected > limit_bytes
+        else "More was sent"
+    )
     return UploadRejected(
         413,
-        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} files (setting "
-        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: compileboard-collect import PATH",
+        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} "
+        "files (setting "
+        "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: "
+        "compileboard-collect import PATH",
     )
 
 
 def _cut() -> UploadRejected:
-    return UploadRejected(400, "The upload was cut short: fewer bytes came than were announced. Send it again.")
+    return UploadRejected(
+        400, "The upload was cut short: fewer bytes came than were announced. Send it again."
+    )
 
 
 def _explain(error: OSError) -> UploadRejected:
     if error.errno in NO_ROOM:
         return UploadRejected(
             507,
-            "The disk of this server is full, or its files may not grow (ulimit -f), so the log was not stored. Make "
+            "The disk of this server is full, or its files may not grow (ulimit -f), so the "
+            "log was not stored. Make "
             "room beside the database.",
         )
     if isinstance(error, TimeoutError):
         return UploadRejected(
-            408, "The upload came too slowly and was given up. Send it again over a faster connection."
+            408,
+            "The upload came too slowly and was given up. Send it again over a faster connection.",
         )
-    return UploadRejected(400, f"The upload ended early ({error.strerror or type(error).__name__}). Send it again.")
+    return UploadRejected(
+        400, f"The upload ended early ({error.strerror or type(error).__name__}). Send it again."
+    )
 
 
 MIB = child.MIB
 AUDIT_PATIENCE_MS = 60_000
-MOST_RECEIVING = 32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
+MOST_RECEIVING = (
+    32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
+)
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
     "compileboard-collect import PATH"
@@ -258,7 +293,7 @@ def accept_upload(
 ) -> Import:
     """Receive one upload and start its import.
 
-    Raises: UploadRejected; OSError; StoreError if the database is not there or cannot be written.
+    Raises UploadRejected; OSError; StoreError if the database is missing or cannot be written.
     """
     try:
         return _accept(environ, query, settings, origin, sender)
@@ -300,10 +335,18 @@ def _accept(
         received = receive(environ, slot.folder / "files", limit_bytes, filename)
         options = replace(parse_options(asked | received.fields), sender=sender)
         received.write_names(slot.folder / "names.json")
-        slot.save(state="waiting", name=received.label, file_count=len(received.names), size_bytes=received.size_bytes)
+        slot.save(
+            state="waiting",
+            name=received.label,
+            file_count=len(received.names),
+            size_bytes=received.size_bytes,
+        )
         answer = slot.upload
         threading.Thread(
-            target=_run_import, args=(slot, received, options, settings, origin), name="import", daemon=True
+            target=_run_import,
+            args=(slot, received, options, settings, origin),
+            name="import",
+            daemon=True,
         ).start()
     except BaseException:
         slot.discard()
@@ -312,7 +355,11 @@ def _accept(
 
 
 def _run_import(
-    slot: QueueEntry, received: Received, options: ImportOptions, settings: Settings, origin: ActionOrigin
+    slot: QueueEntry,
+    received: Received,
+    options: ImportOptions,
+    settings: Settings,
+    origin: ActionOrigin,
 ) -> None:
     # Beside the import: another one may write for long.
     accepted = threading.Thread(
@@ -324,13 +371,20 @@ def _run_import(
     accepted.start()
     try:
         with ImportQueue(parse_address(settings.db).board).lane() as lane:
-            if child.run(slot, child.build_command(settings, options, received.target), settings, lane):
+            if child.run(
+                slot, child.build_command(settings, options, received.target), settings, lane
+            ):
                 slot.save(state="waiting")
                 lane.enter_second()
                 child.run(slot, child.build_command(settings, options, received.target), settings)
-    except Exception:  # a thread of its own: nobody else would hear of it, and the upload would wait for ever
+    except (
+        Exception
+    ):  # a thread of its own: nobody else would hear of it, and the upload would wait for ever
         logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.upload.id)
-        slot.save(state="failed", message="The server failed while it imported this. Its log has the details.")
+        slot.save(
+            state="failed",
+            message="The server failed while it imported this. Its log has the details.",
+        )
     finally:
         accepted.join()
         action = "import.done" if slot.upload.state == "done" else "import.failed"
@@ -339,10 +393,11 @@ def _run_import(
 
 
 def _audit(action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin) -> None:
-    """Record who sent it; a batch of another import may have to end first."""
     try:
         path = parse_address(settings.db).board
         with closing(open_writer(path, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
             record_action(writer, action, subject, origin, detail=label)
     except (StoreError, sqlite3.Error):
-        logging.getLogger("compileboard.app.imports").exception("%s of %s is not kept", action, subject)
+        logging.getLogger("compileboard.app.imports").exception(
+            "%s of %s is not kept", action, subject
+        )

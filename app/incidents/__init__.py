@@ -1,21 +1,25 @@
-"""Incidents: what changed for good in every series, what came in together, and what may have caused it.
+"""Incidents: lasting changes in every series, grouped by when they came, with possible causes.
 
 A series change's `evidence` is JSON, made by `app.incidents.evidence`:
 
     before, after   the runs next to the change: run_id, name, started_us, commit, subject, torch
-    environment     [{word, before, now}]: GPU, driver, torch, triton, Python that changed between them
-    commits         {known, count, listed: [{hash, author, subject, time_us}]}: after the one, up to the other
-    causes          [{kind, word, label, before, after, break_id, cause_id}]: what appeared in the same range;
-                    kind is graph_break, recompile, guard, cache, setting, counter, eager_mode or failure; word is new,
-                    resolved, more often, less often or changed; before and after are counts
+    environment     [{word, before, now}]: GPU, driver, torch, triton, Python that changed
+    commits         {known, count, listed: [{hash, author, subject, time_us}]}: from after
+                    `before` up to and with `after`
+    causes          [{kind, word, label, before, after, break_id, cause_id}]: what appeared in the
+                    same range; kind is graph_break, recompile, guard, cache, setting, counter,
+                    eager_mode or failure; word is new, resolved, more often, less often or
+                    changed; before and after are counts
     points          {before, after}: how many runs each level has
 
-An incident's is made of it by `app.incidents.assembly`:
+An incident's, made by `app.incidents.assembly`:
 
     last_good, first_bad, recovered     runs, as before and after
     commits, environment                of the range between the first two
     measured_as, models, others         texts: the configuration, the models, what else changed
-    headline        the changes that say most: {change_id, subject, metric, label, values, size, direction}
-    causes          the likely ones, made by `app.incidents.causes`: {kind, text, reason, file, line, source_line,
-                    function, break_id, cause_id, before, after, also, checks: [{passed, text}]}
+    headline        the most important changes: {change_id, subject, metric, label, values, size,
+                    direction}
+    causes          the likely ones, made by `app.incidents.causes`: {kind, text, reason, file,
+                    line, source_line, function, break_id, cause_id, before, after, also,
+                    checks: [{passed, text}]}
 """

@@ -1,4 +1,4 @@
-"""Assemble incidents of series changes: which belong together, which leads, what the whole is called."""
+"""Assembly of incidents from series changes: grouping, the leading change, the title."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ HEADLINE_COUNT = 3
 MOST_MODELS = 200
 _TITLE_LIMIT = 200
 
-_COUNTED = {"graph_break": "graph_breaks", "recompile": "recompiles"}  # what a cause of a kind adds to
+_COUNTED = {
+    "graph_break": "graph_breaks",
+    "recompile": "recompiles",
+}  # what a cause of a kind adds to
 
 
 class AssembledIncidents:
-    """What is to be written of incidents."""
-
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.members: dict[str, list[str]] = {}
@@ -44,8 +45,6 @@ class AssembledIncidents:
 
 
 class IncidentAssembler:
-    """Assembles the incidents of the branches and suites that a pass of detection changed."""
-
     def __init__(self, store: Store, ranks: Mapping[str, int]) -> None:
         self._engine = store.engine
         self._ranks = ranks
@@ -59,9 +58,10 @@ class IncidentAssembler:
         commented_ids: Set[str],
         partitions: Set[tuple[str, str]],
     ) -> AssembledIncidents:
-        """Return what is to be written of the incidents of some partitions: (suite, branch)."""
         assembled = AssembledIncidents()
-        of_partition: dict[tuple[str, str], list[SeriesChange]] = {partition: [] for partition in partitions}
+        of_partition: dict[tuple[str, str], list[SeriesChange]] = {
+            partition: [] for partition in partitions
+        }
         for change in changes:
             if (change.suite, change.branch) in of_partition:
                 of_partition[change.suite, change.branch].append(change)
@@ -75,7 +75,9 @@ class IncidentAssembler:
             known = {incident.id: incident for incident in incidents.get(partition, ())}
             assembled.moves += matched.moves
             merged = {move.source_id for move in matched.moves if not move.is_split}
-            assembled.removed_ids += [id_ for id_ in matched.removed_ids if id_ in merged or id_ not in commented_ids]
+            assembled.removed_ids += [
+                id_ for id_ in matched.removed_ids if id_ in merged or id_ not in commented_ids
+            ]
             for incident_id, group, lead in zip(matched.ids, groups, leads):
                 before = known.get(incident_id)
                 if before is not None and _is_unchanged(before, group, changed_ids):
@@ -86,12 +88,18 @@ class IncidentAssembler:
                 assembled.rows.append(self._make_row(incident_id, lead, group))
         return assembled
 
-    def _make_row(self, incident_id: str, lead: SeriesChange, group: Sequence[SeriesChange]) -> dict[str, Any]:
+    def _make_row(
+        self, incident_id: str, lead: SeriesChange, group: Sequence[SeriesChange]
+    ) -> dict[str, Any]:
         live = [change for change in group if change.state != "withdrawn"] or list(group)
         drivers = _list_drivers(live, lead.direction)
         state = find_state(live, drivers, lead.direction, self._ranks)
         good = max(
-            (change for change in live if change.first_run_id == lead.first_run_id and change.evidence.get("before")),
+            (
+                change
+                for change in live
+                if change.first_run_id == lead.first_run_id and change.evidence.get("before")
+            ),
             key=lambda change: self._ranks.get(change.before_run_id or "", -1),
             default=lead,
         )
@@ -140,33 +148,46 @@ class IncidentAssembler:
         return describe_run(runs[0]) if runs else None
 
 
-def _is_unchanged(before: StoredIncident, group: Sequence[SeriesChange], changed_ids: Set[str]) -> bool:
-    if not before.evidence or any(change.id in changed_ids or change.incident_id != before.id for change in group):
+def _is_unchanged(
+    before: StoredIncident, group: Sequence[SeriesChange], changed_ids: Set[str]
+) -> bool:
+    if not before.evidence or any(
+        change.id in changed_ids or change.incident_id != before.id for change in group
+    ):
         return False
-    return before.change_count == (sum(change.state != "withdrawn" for change in group) or len(group))
+    return before.change_count == (
+        sum(change.state != "withdrawn" for change in group) or len(group)
+    )
 
 
 def pick_lead(group: Sequence[SeriesChange]) -> SeriesChange:
-    """Return the change that an incident is named after: what is worse, of a model, and most severe."""
     return min(group, key=_rank)
 
 
 def _rank(change: SeriesChange) -> tuple[Any, ...]:
     direction = ("worse", "better", "changed").index(change.direction)
     is_withdrawn, is_suite = change.state == "withdrawn", change.subject == "suite"
-    return (is_withdrawn, direction, is_suite, rank_severity(change), -abs(change.relative or 0), change.id)
+    return (
+        is_withdrawn,
+        direction,
+        is_suite,
+        rank_severity(change),
+        -abs(change.relative or 0),
+        change.id,
+    )
 
 
 def _list_drivers(live: Sequence[SeriesChange], direction: str) -> list[SeriesChange]:
-    """Return the changes that keep an incident open: those of models, of a suite only where no model moved it."""
     own = [change for change in live if change.direction == direction]
     return [change for change in own if change.subject != "suite"] or own
 
 
 def find_state(
-    live: Sequence[SeriesChange], drivers: Sequence[SeriesChange], direction: str, ranks: Mapping[str, int]
+    live: Sequence[SeriesChange],
+    drivers: Sequence[SeriesChange],
+    direction: str,
+    ranks: Mapping[str, int],
 ) -> str:
-    """Return the state of an incident."""
     if all(change.state == "withdrawn" for change in live):
         return "withdrawn"
     confirmed = [change for change in drivers if change.state == "confirmed"]
@@ -182,7 +203,9 @@ def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
 
     What one commit brought, one takes back; of many noisy series some are never certain alone.
     """
-    recovered = [ranks.get(change.recovered_run_id, -1) for change in changes if change.recovered_run_id]
+    recovered = [
+        ranks.get(change.recovered_run_id, -1) for change in changes if change.recovered_run_id
+    ]
     spans = [change.may_be_back for change in changes if not change.recovered_run_id]
     if not spans:
         return True
@@ -197,10 +220,7 @@ def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
 def pick_headlines(
     live: Sequence[SeriesChange], lead: SeriesChange, causes: Sequence[Mapping[str, Any]] = ()
 ) -> list[SeriesChange]:
-    """Return the changes that say most: the lead, then other metrics of it, then other models.
-
-    The last is the count that the cause moved, where a graph break or recompile is the cause.
-    """
+    """Return the most important changes: the lead, its other metrics, then other models."""
     ordered = sorted((change for change in live if change.id != lead.id), key=_rank)
     shown, metrics = [lead], {lead.metric}
     for change in [change for change in ordered if change.model == lead.model] or ordered:
@@ -224,14 +244,26 @@ def _make_headline(change: SeriesChange) -> dict[str, Any]:
     }
 
 
-def make_title(lead: SeriesChange, live: Sequence[SeriesChange], causes: Sequence[Mapping[str, Any]]) -> str:
-    """Return <model>: <most severe change>, <cause>."""
-    models = {(change.subject, change.model) for change in live if change.direction == lead.direction}
+def make_title(
+    lead: SeriesChange, live: Sequence[SeriesChange], causes: Sequence[Mapping[str, Any]]
+) -> str:
+    """Format as `<model>: <most severe change>, <cause>`."""
+    models = {
+        (change.subject, change.model) for change in live if change.direction == lead.direction
+    }
     models = {model for model in models if model[0] != "suite"} or models
     subject = name_subject(lead) if len(models) == 1 else format_plural(len(models), "model")
-    what = "fails to compile" if causes and causes[0].get("is_compile_failure") else describe_headline(lead)
+    what = (
+        "fails to compile"
+        if causes and causes[0].get("is_compile_failure")
+        else describe_headline(lead)
+    )
     if len(models) > 1:
         what += f" ({name_subject(lead)})"
     cause = causes[0]["text"] if causes else ""
-    cause = cause[:1].lower() + cause[1:] if cause.startswith(("Graph", "Recompile", "Setting")) else cause
+    cause = (
+        cause[:1].lower() + cause[1:]
+        if cause.startswith(("Graph", "Recompile", "Setting"))
+        else cause
+    )
     return f"{subject}: {what}{f', {cause}' if cause else ''}"[:_TITLE_LIMIT]

@@ -1,4 +1,4 @@
-"""Candidates for the cause of an incident, each with its checks; the one with most checks passed comes first."""
+"""Candidates for the cause of an incident; the one with most checks passed comes first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compileboard.app.analysis.incidents.messages import describe_cause, find_metric_of, shorten_commit
+from compileboard.app.analysis.incidents.messages import (
+    describe_cause,
+    find_metric_of,
+    shorten_commit,
+)
 from compileboard.app.analysis.metrics import PASSES
 from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.format import format_plural
@@ -32,13 +36,37 @@ _REASON_LIMIT = 300
 _KINDS = ("failure", "graph_break", "recompile", "environment", "setting", "eager_mode")
 _NEAR_LINES = 1  # breaks so near each other are of one statement
 _STACK = "___stack"  # torch's name of a value that a graph break left
-_TIMES = {"speedup", "abs_latency_ms", "compilation_latency_s", "warm_compilation_latency_s", "compile_s"}
+_TIMES = {
+    "speedup",
+    "abs_latency_ms",
+    "compilation_latency_s",
+    "warm_compilation_latency_s",
+    "compile_s",
+}
 _BREAKS = {"graph_breaks", "unique_graph_breaks", "graph_break_count", "graph_breaks_per_model"}
-_GRAPHS = {"calls_captured", "unique_graphs", "compile_count", "cudagraph_skips", "autograd_captures"}
-_RECOMPILES = {"recompiles", "recompile_count", "recompiles_per_model", "recompile_limit_count", "fallbacks_to_eager"}
+_GRAPHS = {
+    "calls_captured",
+    "unique_graphs",
+    "compile_count",
+    "cudagraph_skips",
+    "autograd_captures",
+}
+_RECOMPILES = {
+    "recompiles",
+    "recompile_count",
+    "recompiles_per_model",
+    "recompile_limit_count",
+    "fallbacks_to_eager",
+}
 _EXPLAINED = {
-    "graph_break": _TIMES | _BREAKS | _GRAPHS | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
-    "recompile": _TIMES | _RECOMPILES | _GRAPHS | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
+    "graph_break": _TIMES
+    | _BREAKS
+    | _GRAPHS
+    | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
+    "recompile": _TIMES
+    | _RECOMPILES
+    | _GRAPHS
+    | {"geomean_speedup", "dynamo_peak_mem_gb", "compression_ratio"},
     "failure": {"passes", "pass_ratio"},
     "eager_mode": {"speedup", "eager_latency_ms", "geomean_speedup"},
 }
@@ -46,17 +74,18 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in [^\n]*\n\s*([^\n]*)')
 
 
 class CauseFinder:
-    """Puts the evidence of an incident's changes together."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def find(self, lead: SeriesChange, changes: Sequence[SeriesChange]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the likely causes, and what else changed in the same range, in words."""
+    def find(
+        self, lead: SeriesChange, changes: Sequence[SeriesChange]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
         if lead.metric == PASSES.name and lead.kind != "vanished" and lead.direction == "worse":
             return [self._describe_failure(lead)], []
         rows: dict[tuple[str, str], tuple[dict[str, Any], SeriesChange]] = {}
-        for change in sorted(changes, key=lambda change: (change.first_run_id != lead.first_run_id, change.id)):
+        for change in sorted(
+            changes, key=lambda change: (change.first_run_id != lead.first_run_id, change.id)
+        ):
             for row in change.evidence.get("causes") or ():
                 key = (row["kind"], str(row.get("break_id") or row.get("cause_id") or row["label"]))
                 rows.setdefault(key, (row, change))
@@ -64,22 +93,42 @@ class CauseFinder:
             *self._list_breaks(lead, rows.values()),
             *self._list_recompiles(lead, rows.values()),
             *_list_environment(lead),
-            *(_make(row["kind"], _describe_setting(row)) for row, _of in rows.values() if row["kind"] == "setting"),
-            *(_make("eager_mode", row["label"]) for row, _of in rows.values() if row["kind"] == "eager_mode"),
+            *(
+                _make(row["kind"], _describe_setting(row))
+                for row, _of in rows.values()
+                if row["kind"] == "setting"
+            ),
+            *(
+                _make("eager_mode", row["label"])
+                for row, _of in rows.values()
+                if row["kind"] == "eager_mode"
+            ),
         ]
         causes = _join_recompiles_of_breaks(_merge_near(causes))
         for cause in causes:
             cause["checks"] += [*_check_environment(lead, cause), *_check_explained(cause, changes)]
-        causes.sort(key=lambda cause: (-_count_passed(cause), _KINDS.index(cause["kind"]), -(cause["after"] or 0)))
+        causes.sort(
+            key=lambda cause: (
+                -_count_passed(cause),
+                _KINDS.index(cause["kind"]),
+                -(cause["after"] or 0),
+            )
+        )
         others = [describe_cause(row) for row, _of in rows.values() if _is_other(row)]
         return causes[:MOST_CAUSES], others[:MOST_OTHERS]
 
     def _list_breaks(
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
     ) -> list[dict[str, Any]]:
-        own = [(row, of) for row, of in rows if row["kind"] == "graph_break" and row["word"] in ("new", "more often")]
+        own = [
+            (row, of)
+            for row, of in rows
+            if row["kind"] == "graph_break" and row["word"] in ("new", "more often")
+        ]
         locations = list_break_locations(
-            open_run_or_board(self._store, lead.first_run_id), _ids(own, "break_id"), lead.first_run_id
+            open_run_or_board(self._store, lead.first_run_id),
+            _ids(own, "break_id"),
+            lead.first_run_id,
         )
         causes = []
         for row, of in own:
@@ -92,7 +141,11 @@ class CauseFinder:
     def _list_recompiles(
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
     ) -> list[dict[str, Any]]:
-        own = [(row, of) for row, of in rows if row["kind"] == "recompile" and row["word"] in ("new", "more often")]
+        own = [
+            (row, of)
+            for row, of in rows
+            if row["kind"] == "recompile" and row["word"] in ("new", "more often")
+        ]
         locations = self._locate_causes(_ids(own, "cause_id"))
         causes = []
         for row, of in own:
@@ -103,11 +156,12 @@ class CauseFinder:
         return causes
 
     def _locate_causes(self, ids: Sequence[str]) -> dict[str, CodeLocation]:
-        """Find where recompiles are in the newest run that has each."""
         locations: dict[str, CodeLocation] = {}
         ids_of_file: dict[sqlite3.Connection, list[str]] = {}
         for cause_id in ids:
-            runs = list_affected_runs(self._store.engine, RECOMPILES, parse_id(cause_id), limit=1).rows
+            runs = list_affected_runs(
+                self._store.engine, RECOMPILES, parse_id(cause_id), limit=1
+            ).rows
             file = open_run_or_board(self._store, runs[0].id) if runs else self._store.board
             ids_of_file.setdefault(file, []).append(cause_id)
         for file, of_file in ids_of_file.items():
@@ -115,12 +169,18 @@ class CauseFinder:
         return locations
 
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
-        """Describe how a model failed first: torch's error, and the user's line in its traceback."""
         first = open_run_or_board(self._store, lead.first_run_id)
         failed = get_failed_result(first, lead.first_run_id, lead.suite, lead.model)
-        labels = [str(row["label"]) for row in lead.evidence.get("causes") or () if row["kind"] == "failure"]
+        labels = [
+            str(row["label"])
+            for row in lead.evidence.get("causes") or ()
+            if row["kind"] == "failure"
+        ]
         if failed is None or not failed.message:
-            return _make("failure", (failed and (failed.accuracy or failed.reason)) or (labels or ["Failed"])[0])
+            return _make(
+                "failure",
+                (failed and (failed.accuracy or failed.reason)) or (labels or ["Failed"])[0],
+            )
         error, _newline, _rest = failed.message.partition("\n")
         name, _colon, message = error.partition(": ")
         location = self._find_user_line(failed.message, lead.first_run_id)
@@ -128,11 +188,13 @@ class CauseFinder:
         detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
         cause["reason"] = f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT]
         cause["is_compile_failure"] = is_compile_failure(first, lead.first_run_id, name)
-        cause["checks"] = [_check(True, f"First failed in {_name_first(lead)}"), *_check_environment(lead, cause)]
+        cause["checks"] = [
+            _check(True, f"First failed in {_name_first(lead)}"),
+            *_check_environment(lead, cause),
+        ]
         return cause
 
     def _find_user_line(self, message: str, run_id: str) -> CodeLocation | None:
-        """Return the innermost line of a traceback that is in a file of the user's."""
         own = [match for match in _FRAME.finditer(message) if "site-packages" not in match[1]]
         if not own:
             return None
@@ -152,7 +214,9 @@ def _make(
     return {
         "kind": kind,
         "text": text[:_REASON_LIMIT],
-        "reason": (location.reason if location and location.reason else (row or {}).get("label") or "")[:_REASON_LIMIT],
+        "reason": (
+            location.reason if location and location.reason else (row or {}).get("label") or ""
+        )[:_REASON_LIMIT],
         "file": location and location.file,
         "line": location and location.line,
         "run_line": location and location.run_line,
@@ -183,8 +247,13 @@ def _ids(rows: Iterable[tuple[dict[str, Any], SeriesChange]], name: str) -> list
 def _list_environment(lead: SeriesChange) -> list[dict[str, Any]]:
     causes = []
     for part in lead.evidence.get("environment") or ():
-        text = f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
-        causes.append(_make("environment", text) | {"checks": [_check(True, f"Changed with {_name_first(lead)}")]})
+        text = (
+            f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
+        )
+        causes.append(
+            _make("environment", text)
+            | {"checks": [_check(True, f"Changed with {_name_first(lead)}")]}
+        )
     return causes
 
 
@@ -212,20 +281,29 @@ def _merge_near(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _is_near(cause: dict[str, Any], other: dict[str, Any]) -> bool:
-    same = cause["kind"] == other["kind"] == "graph_break" and cause["file"] and cause["file"] == other["file"]
+    same = (
+        cause["kind"] == other["kind"] == "graph_break"
+        and cause["file"]
+        and cause["file"] == other["file"]
+    )
     lines = (cause["line"], other["line"])
     return bool(same and None not in lines and abs(lines[0] - lines[1]) <= _NEAR_LINES)
 
 
 def _join_recompiles_of_breaks(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Take recompiles for a value that a graph break left as explained by the break."""
-    breaks = {cause["function"]: cause for cause in causes if cause["kind"] == "graph_break" and cause["function"]}
+    breaks = {
+        cause["function"]: cause
+        for cause in causes
+        if cause["kind"] == "graph_break" and cause["function"]
+    }
     own = []
     for cause in causes:
         broken = breaks.get(cause["function"])
         if cause["kind"] == "recompile" and broken and (cause["source"] or "").find(_STACK) >= 0:
             text = cause["reason"].removeprefix("tensor ")
-            broken["checks"].append(_check(True, f"Explains the recompile after it: {name_stack_values(text)}"))
+            broken["checks"].append(
+                _check(True, f"Explains the recompile after it: {name_stack_values(text)}")
+            )
             broken["explains_recompiles"] = True
         else:
             own.append(cause)
@@ -250,8 +328,11 @@ def _name_first(change: SeriesChange) -> str:
 
 
 def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[str, Any]]:
-    """Check whether anything but the code changed; unknown where a run next to the change is gone."""
-    if cause["kind"] == "environment" or not lead.evidence.get("before") or not lead.evidence.get("after"):
+    if (
+        cause["kind"] == "environment"
+        or not lead.evidence.get("before")
+        or not lead.evidence.get("after")
+    ):
         return []
     changed = [str(part.get("word")) for part in lead.evidence.get("environment") or ()]
     if changed:
@@ -259,7 +340,9 @@ def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[s
     return [_check(True, "GPU, driver, torch and triton unchanged")]
 
 
-def _check_explained(cause: dict[str, Any], changes: Sequence[SeriesChange]) -> list[dict[str, Any]]:
+def _check_explained(
+    cause: dict[str, Any], changes: Sequence[SeriesChange]
+) -> list[dict[str, Any]]:
     names = _EXPLAINED.get(cause["kind"])
     if names is None:
         return []
@@ -267,7 +350,12 @@ def _check_explained(cause: dict[str, Any], changes: Sequence[SeriesChange]) -> 
     explained = sum(change.metric in names for change in changes)
     total = len(changes)
     if explained == total:
-        return [_check(True, f"Can explain {'the change' if total == 1 else f'all {total} changed metrics'}")]
+        return [
+            _check(
+                True,
+                f"Can explain {'the change' if total == 1 else f'all {total} changed metrics'}",
+            )
+        ]
     return [_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")]
 
 

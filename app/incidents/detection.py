@@ -1,4 +1,6 @@
-"""Changes detected in a series (steps, drift, failures, an end), and which stored change each of them is."""
+"""Changes detected in a series (steps, drift, failures, an end), and their match with stored
+changes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,19 @@ from typing import Any
 import numpy as np
 
 from compileboard.app.analysis.metrics import PASSES
-from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points, may_have_change
-from compileboard.app.analysis.regression.drift import OF_MODEL, OF_SUITE, Drift, detect_drift, find_changes, is_stopped
+from compileboard.app.analysis.regression.change_points import (
+    ChangePoint,
+    detect_change_points,
+    may_have_change,
+)
+from compileboard.app.analysis.regression.drift import (
+    OF_MODEL,
+    OF_SUITE,
+    Drift,
+    detect_drift,
+    find_changes,
+    is_stopped,
+)
 from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
@@ -29,8 +42,6 @@ _ENOUGH_DRIFT_POINTS = 10
 
 @dataclass(frozen=True)
 class DetectedChange:
-    """A change of a series by the runs that it lies between; SeriesChange says what each field is."""
-
     subject: str
     configuration: Mapping[str, Any]
     branch: str
@@ -46,22 +57,25 @@ class DetectedChange:
     low_run_id: str
     high_run_id: str
     recovered_run_id: str | None
-    confirming_run_id: str | None  # that still shows it after it could be found; None while it is unconfirmed
+    confirming_run_id: (
+        str | None
+    )  # that still shows it after it could be found; None while it is unconfirmed
     before_count: int
     after_count: int
-    may_be_back: tuple[str, str] | None = None  # between which runs it ended, where it rather seems to be over
+    may_be_back: tuple[str, str] | None = (
+        None  # between which runs it ended, where it rather seems to be over
+    )
 
     @property
     def key(self) -> SeriesKey:
-        """Return the identity of the series."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
 
-def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[str, int], *, is_cut: bool) -> bool:
-    """Return True if the newest points may contain a new change, so that the whole series has to be scanned.
-
-    The stored changes have to be settled: then only what came after the newest change of level can be new. A series
-    that `is_cut` begins in its middle.
+def needs_rescan(
+    series: Series, stored: Sequence[SeriesChange], ranks: Mapping[str, int], *, is_cut: bool
+) -> bool:
+    """Return True if the newest points may contain a new change, so that the series has to be
+    scanned.
     """
     if any(change.state == "unconfirmed" for change in stored):
         return True
@@ -72,7 +86,9 @@ def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[
         if id_ and id_ in ranks
     ]
     newest = max(cuts, default=-1)
-    start = next((index for index, run_id in enumerate(series.run_ids) if ranks[run_id] >= newest), 0)
+    start = next(
+        (index for index, run_id in enumerate(series.run_ids) if ranks[run_id] >= newest), 0
+    )
     values = series.values[start:]
     finite = values[np.isfinite(values)]
     if len(finite) >= _SETTLED_COUNT and series.metric is not PASSES:
@@ -90,7 +106,6 @@ def needs_rescan(series: Series, stored: Sequence[SeriesChange], ranks: Mapping[
 def _change_keys(
     changes: Iterable[DetectedChange | SeriesChange], ranks: Mapping[str, int], horizon: int
 ) -> set[tuple[str, ...]]:
-    """Return what of the changes lies beyond a rank: nearer to a series' cut they cannot be detected again."""
     keys = set()
     for change in changes:
         runs = (change.first_run_id, change.recovered_run_id, *(change.may_be_back or ()))
@@ -102,7 +117,8 @@ def _change_keys(
 
 
 def detect(series: Series) -> list[DetectedChange]:
-    """Return the changes of a series: steps in both directions, those that recovered too, and slow drift.
+    """Return the changes of a series: steps in both directions, also recovered ones, and slow
+    drift.
 
     A step that takes back an earlier one is that one's recovery, and no change of its own.
     """
@@ -112,20 +128,23 @@ def detect(series: Series) -> list[DetectedChange]:
     if series.metric is PASSES:
         return _detect_failures(series)
     level_changes = find_changes(series.values, series.errors)
-    detected = [_from_change_point(series, step) for step in level_changes.steps if step.recovers is None]
+    detected = [
+        _from_change_point(series, step) for step in level_changes.steps if step.recovers is None
+    ]
     if level_changes.drift is not None:
         detected.append(_from_drift(series, level_changes.drift))
     return detected
 
 
 def _detect_failures(series: Series) -> list[DetectedChange]:
-    """Return each failure of a model that had passed, and its first pass after failures alone: both at once.
-
-    One passing run recovers a failure: whether a model compiles is no matter of noise.
-    """
+    """One passing run recovers a failure: whether a model compiles is no matter of noise."""
     known = [int(position) for position in np.flatnonzero(np.isfinite(series.values))]
     changes: list[DetectedChange] = []
-    starts = [at for at in range(1, len(known)) if series.values[known[at]] != series.values[known[at - 1]]]
+    starts = [
+        at
+        for at in range(1, len(known))
+        if series.values[known[at]] != series.values[known[at - 1]]
+    ]
     for number, start in enumerate(starts):
         is_worse = series.values[known[start]] == 0
         if not is_worse and number:
@@ -148,7 +167,9 @@ def _detect_failures(series: Series) -> list[DetectedChange]:
                 first_run_id=first,
                 low_run_id=first,
                 high_run_id=first,
-                recovered_run_id=series.run_ids[known[end]] if end is not None and is_worse else None,
+                recovered_run_id=series.run_ids[known[end]]
+                if end is not None and is_worse
+                else None,
                 confirming_run_id=first,
                 before_count=start - (starts[number - 1] if number else 0),
                 after_count=(len(known) if end is None else end) - start,
@@ -160,14 +181,18 @@ def _detect_failures(series: Series) -> list[DetectedChange]:
 def detect_stopped(
     measured_runs: MeasuredRuns, suite_runs: Set[str], ranks: Mapping[str, int]
 ) -> DetectedChange | None:
-    """Return that a model stopped while its suite, or a suite while the others, went on; None where it did not."""
     limits = OF_MODEL if measured_runs.subject == "model" else OF_SUITE
     runs = sorted(suite_runs, key=lambda run_id: ranks[run_id])
     measured_ids = [run_id for run_id in measured_runs.run_ids if run_id in suite_runs]
     if not measured_ids or ranks[measured_ids[-1]] >= ranks[runs[-1]]:
         return None
-    times, suite_times = [ranks[run_id] for run_id in measured_ids], [ranks[run_id] for run_id in runs]
-    if ranks[measured_runs.run_ids[-1]] > ranks[measured_ids[-1]] or not is_stopped(times, suite_times, limits):
+    times, suite_times = (
+        [ranks[run_id] for run_id in measured_ids],
+        [ranks[run_id] for run_id in runs],
+    )
+    if ranks[measured_runs.run_ids[-1]] > ranks[measured_ids[-1]] or not is_stopped(
+        times, suite_times, limits
+    ):
         return None
     missed = [run_id for run_id in runs if ranks[run_id] > times[-1]]
     return DetectedChange(
@@ -204,7 +229,8 @@ def _from_change_point(series: Series, step: ChangePoint) -> DetectedChange:
         confirming_run_id=_find_confirming(series, step),
         before_count=step.before_count,
         after_count=step.after_count,
-        may_be_back=step.may_be_back and (series.run_ids[step.may_be_back[0]], series.run_ids[step.may_be_back[1]]),
+        may_be_back=step.may_be_back
+        and (series.run_ids[step.may_be_back[0]], series.run_ids[step.may_be_back[1]]),
     )
 
 
@@ -219,24 +245,27 @@ def _from_drift(series: Series, drift: Drift) -> DetectedChange:
         low_run_id=series.run_ids[int(later[0])],
         high_run_id=series.run_ids[drift.end],
         recovered_run_id=None if drift.recovered_at is None else series.run_ids[drift.recovered_at],
-        confirming_run_id=series.run_ids[int(finite[-1])] if _drifted_before(series, finite) else None,
+        confirming_run_id=series.run_ids[int(finite[-1])]
+        if _drifted_before(series, finite)
+        else None,
         before_count=int(np.count_nonzero(finite <= drift.start)),
         after_count=int(np.count_nonzero(finite >= drift.end)),
     )
 
 
 def _find_confirming(series: Series, step: ChangePoint) -> str | None:
-    """Return the run that still showed a step after it could first be found; None where none did yet."""
     finite = np.flatnonzero(np.isfinite(series.values))
     at = int(np.searchsorted(finite, step.index))
     ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
-    tried = (*ends[:_MOST_TRIED], *ends[_MOST_TRIED:][-1:])  # noise may hide it for long, and then all is asked
+    tried = (
+        *ends[:_MOST_TRIED],
+        *ends[_MOST_TRIED:][-1:],
+    )  # noise may hide it for long, and then all is asked
     end = next((end for end in tried if _is_detectable(series, step, int(finite[end]))), None)
     return None if end is None else series.run_ids[int(finite[end + 1])]
 
 
 def _is_detectable(series: Series, step: ChangePoint, newest: int) -> bool:
-    """Return True if a step could be detected when a point was the newest."""
     errors = None if series.errors is None else series.errors[: newest + 1]
     before = detect_change_points(series.values[: newest + 1], errors)
     is_up = step.after > step.before
@@ -249,15 +278,18 @@ def _is_detectable(series: Series, step: ChangePoint, newest: int) -> bool:
 
 
 def _drifted_before(series: Series, finite: Ints) -> bool:
-    """Return True if the drift was there without the newest run."""
     if len(finite) <= _ENOUGH_DRIFT_POINTS:
         return False
     newest = int(finite[-1])
-    return detect_drift(series.values[:newest], None if series.errors is None else series.errors[:newest]) is not None
+    return (
+        detect_drift(
+            series.values[:newest], None if series.errors is None else series.errors[:newest]
+        )
+        is not None
+    )
 
 
 def _direct(series: Series, change: ChangePoint | Drift) -> str:
-    """Return which way a change went; neither where eager mode moved a speed, as Compare says of both levels."""
     if series.speeds and isinstance(change, ChangePoint):
         known = np.flatnonzero(np.isfinite(series.values))
         at = int(np.searchsorted(known, change.index))
@@ -270,8 +302,13 @@ def _direct(series: Series, change: ChangePoint | Drift) -> str:
 
 
 def _find_medians(series: Series, positions: Ints) -> SideValues:
-    levels = {name: values[positions][np.isfinite(values[positions])] for name, values in series.speeds.items()}
-    return SideValues({name: float(np.median(level)) for name, level in levels.items() if len(level)})
+    levels = {
+        name: values[positions][np.isfinite(values[positions])]
+        for name, values in series.speeds.items()
+    }
+    return SideValues(
+        {name: float(np.median(level)) for name, level in levels.items() if len(level)}
+    )
 
 
 def _shared_fields(series: Series, change_point: ChangePoint | Drift) -> dict[str, Any]:
@@ -292,19 +329,21 @@ _ID_BYTES = 10
 
 
 def key_of(change: SeriesChange) -> SeriesKey:
-    """Return the identity of a stored change's series, as Series and DetectedChange have it."""
     return make_series_key(
-        change.subject, {name: getattr(change, name) for name in SERIES}, change.branch, change.metric
+        change.subject,
+        {name: getattr(change, name) for name in SERIES},
+        change.branch,
+        change.metric,
     )
 
 
 def match(
     detected: Sequence[DetectedChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
 ) -> tuple[list[tuple[str, DetectedChange, SeriesChange | None]], list[SeriesChange]]:
-    """Match each change of one series with its id; return the stored ones that were not detected again.
+    """Match detected changes of one series with stored ids; also return stored ones that were not
+    detected again.
 
-    A change is the stored one of the same kind and direction whose range of runs touches its own, the nearest first.
-    One whose runs were deleted can be neither detected nor lost: it stays as it is.
+    A match has the same kind and direction and a touching range of runs, the nearest first.
     """
     candidates = list(stored)
     left, taken = (
@@ -316,7 +355,10 @@ def match(
         near = [candidate for candidate in left if _matches(change, candidate, ranks)]
         best = min(
             near,
-            key=lambda candidate: (abs(ranks[candidate.first_run_id] - ranks[change.first_run_id]), candidate.id),
+            key=lambda candidate: (
+                abs(ranks[candidate.first_run_id] - ranks[change.first_run_id]),
+                candidate.id,
+            ),
             default=None,
         )
         if best is not None:
@@ -326,19 +368,26 @@ def match(
 
 
 def _make_unique_id(change: DetectedChange, taken: set[str]) -> str:
-    """Return an id that is free; a change that moved since may have taken the one that belongs here."""
     unique_id = next(id_ for again in count() if (id_ := make_id(change, again)) not in taken)
     taken.add(unique_id)
     return unique_id
 
 
 def make_id(change: DetectedChange, again: int = 0) -> str:
-    """Return the id of a new change: the same whenever it is detected anew; `again` is for one whose id is taken."""
+    """Return a new change's id, the same whenever it is detected anew."""
     identity = json.dumps(
-        [*change.key, change.kind, change.direction, change.first_run_id, *([again] if again else [])],
+        [
+            *change.key,
+            change.kind,
+            change.direction,
+            change.first_run_id,
+            *([again] if again else []),
+        ],
         separators=(",", ":"),
     )
-    digest = hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES).digest()
+    digest = hashlib.blake2b(
+        identity.encode("utf-8", "surrogatepass"), digest_size=_ID_BYTES
+    ).digest()
     return base64.b32encode(digest).decode().lower()
 
 

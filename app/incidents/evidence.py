@@ -1,7 +1,4 @@
-"""What stands beside a change: the runs next to it, what changed between them, and what may have caused it.
-
-The suspected causes are what a comparison of the two runs shows of the same model, or of the whole suite.
-"""
+"""The evidence of a change: the runs next to it, what changed between them, and possible causes."""
 
 from __future__ import annotations
 
@@ -38,13 +35,19 @@ MOST_COMMITS = 20
 _CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run come together
 _UNCHANGED = "unchanged"
 # A change for the worse is rather caused by what is new or came more often.
-_RANK = {"slower": -1, "faster": -1, "new": 0, "changed": 1, "more often": 2, "resolved": 3, "less often": 4}
+_RANK = {
+    "slower": -1,
+    "faster": -1,
+    "new": 0,
+    "changed": 1,
+    "more often": 2,
+    "resolved": 3,
+    "less often": 4,
+}
 _COUNTERS = ("fallbacks_to_eager", "cudagraph_skips", "graph_breaks", "recompiles", "unique_graphs")
 
 
 class EvidenceCollector:
-    """Collects the evidence of changes; what several of them need is read once."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._engine = store.engine
@@ -53,7 +56,6 @@ class EvidenceCollector:
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
 
     def gather(self, change: DetectedChange) -> dict[str, Any]:
-        """Return the evidence of one change, as JSON has it."""
         after = self._runs(change.first_run_id)
         before = None if change.before_run_id is None else self._runs(change.before_run_id)
         return {
@@ -71,12 +73,17 @@ class EvidenceCollector:
         if before is None or after is None or _belongs_to_other_subject(change):
             return []
         if change.metric == PASSES.name and change.kind == "step" and change.direction == "worse":
-            # The result says why: comparing two runs takes a hundred times as long, and failures are many.
+            # The result says why: comparing two runs takes a hundred times as long, and failures
+            # are many.
             series = change.configuration
             failed = get_failed_result(
                 open_run_or_board(self._store, after.id), after.id, series["suite"], series["model"]
             )
-            return [_make("failure", "new", failed.accuracy or failed.reason or "failed")] if failed else []
+            return (
+                [_make("failure", "new", failed.accuracy or failed.reason or "failed")]
+                if failed
+                else []
+            )
         compared = self._pair(before.id, after.id)
         return [] if compared is None else self._find_causes(change, compared)
 
@@ -101,15 +108,28 @@ class EvidenceCollector:
             return {"known": False, "count": 0, "listed": []}
         if before.git_commit == after.git_commit:
             return {"known": True, "count": 0, "listed": []}
-        in_range = list_commit_range(self._engine, before.git_commit, after.git_commit, MOST_COMMITS)
+        in_range = list_commit_range(
+            self._engine, before.git_commit, after.git_commit, MOST_COMMITS
+        )
         listed = [
-            {"hash": commit.hash, "author": commit.author, "subject": commit.subject, "time_us": commit.time_us}
+            {
+                "hash": commit.hash,
+                "author": commit.author,
+                "subject": commit.subject,
+                "time_us": commit.time_us,
+            }
             for commit in in_range.commits
         ]
-        return {"known": in_range.known, "count": in_range.count, "listed": listed if in_range.known else []}
+        return {
+            "known": in_range.known,
+            "count": in_range.count,
+            "listed": listed if in_range.known else [],
+        }
 
     def _find_causes(self, change: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
-        breaks, recompiles = (_filter_subject(change, diff) for diff in (compared.breaks, compared.causes))
+        breaks, recompiles = (
+            _filter_subject(change, diff) for diff in (compared.breaks, compared.causes)
+        )
         # What is told one by one needs no count beside it.
         listed_names = {"graph_breaks", "unique_graphs"} if breaks else set()
         listed_names |= {"recompiles"} if recompiles else set()
@@ -123,26 +143,38 @@ class EvidenceCollector:
         ]
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
-    def _of_distinct(self, kind: str, table: str, changes: Sequence[DistinctChange]) -> Iterable[dict[str, Any]]:
-        ids = find_distinct_ids(self._engine, table, [change.what.fingerprint for change in changes]) if changes else {}
+    def _of_distinct(
+        self, kind: str, table: str, changes: Sequence[DistinctChange]
+    ) -> Iterable[dict[str, Any]]:
+        ids = (
+            find_distinct_ids(self._engine, table, [change.what.fingerprint for change in changes])
+            if changes
+            else {}
+        )
         for change in changes:
             word = WORDS[change.word][0]
             where = f" in {change.what.function}" if change.what.function else ""
-            cause = _make(kind, word, f"{change.what.reason[:200]}{where}", change.base_count, change.new_count)
+            cause = _make(
+                kind,
+                word,
+                f"{change.what.reason[:200]}{where}",
+                change.base_count,
+                change.new_count,
+            )
             yield cause | {f"{table[:-1]}_id": ids.get(change.what.fingerprint)}
 
 
 def _belongs_to_other_subject(change: DetectedChange) -> bool:
-    """Return True if the first run after is of other suites, so that nothing of it tells why."""
     return change.subject == "suite" and change.kind == "vanished"
 
 
-def _make(kind: str, word: str, label: str, before: object = None, after: object = None) -> dict[str, Any]:
+def _make(
+    kind: str, word: str, label: str, before: object = None, after: object = None
+) -> dict[str, Any]:
     return {"kind": kind, "word": word, "label": label, "before": before, "after": after}
 
 
 def describe_run(run: TrendRun | None) -> dict[str, Any] | None:
-    """Return what an incident says of a run, None where it is gone."""
     if run is None:
         return None
     return {
@@ -163,27 +195,31 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
 
 
 def _filter_subject(other_change: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
-    """Return what changed of a change's model; of all models for a suite, and where the tasks do not tell the model."""
     changed = [change for change in diff.changes if change.word != _UNCHANGED]
     if other_change.subject != "model":
         return changed
-    return [change for change in changed if change.what.model is None or _is_of(other_change, change.what.model)]
+    return [
+        change
+        for change in changed
+        if change.what.model is None or _is_of(other_change, change.what.model)
+    ]
 
 
 def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
-    """Return True if a comparison's key (MODEL_FIELDS) is of a change's model; batch sizes differ by experiment."""
     names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
     return all((ours or "") == (change.configuration[name] or "") for name, ours in zip(names, key))
 
 
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
-    """Sum up failed guards by category where several causes of one category changed."""
     sums: dict[str, list[DistinctChange]] = {}
     for change in changes:
         sums.setdefault(change.what.kind or "", []).append(change)
     causes = []
     for category, members in sums.items():
-        before, after = sum(change.base_count for change in members), sum(change.new_count for change in members)
+        before, after = (
+            sum(change.base_count for change in members),
+            sum(change.new_count for change in members),
+        )
         if category and len(members) > 1 and before != after:
             word = "more often" if after > before else "less often"
             causes.append(_make("guard", word, label_category(category).label, before, after))
@@ -218,11 +254,18 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _list_own(change: DetectedChange, compared: Comparison, listed_names: Set[str]) -> list[dict[str, Any]]:
-    """List what the numbers of the change's own model, or the number of models, say beside it."""
+def _list_own(
+    change: DetectedChange, compared: Comparison, listed_names: Set[str]
+) -> list[dict[str, Any]]:
     if change.subject == "suite":
-        before, after = (_count_models(change, side.entries) for side in (compared.base, compared.new))
-        return [_make("setting", "changed", "models of the suite", before, after)] if before != after else []
+        before, after = (
+            _count_models(change, side.entries) for side in (compared.base, compared.new)
+        )
+        return (
+            [_make("setting", "changed", "models of the suite", before, after)]
+            if before != after
+            else []
+        )
     if change.subject != "model":
         return []
     causes = []
@@ -238,14 +281,21 @@ def _list_own(change: DetectedChange, compared: Comparison, listed_names: Set[st
                     word = "more often" if delta.new > delta.base else "less often"
                     causes.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
     for entry in compared.new.entries:
-        if _is_of(change, entry.key) and change.direction == "worse" and (entry.status == "failed" or entry.is_wrong):
+        if (
+            _is_of(change, entry.key)
+            and change.direction == "worse"
+            and (entry.status == "failed" or entry.is_wrong)
+        ):
             causes.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
     return causes
 
 
 def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
-    """Return the cause of a speedup that moved because eager mode did, which may be the machine's doing."""
-    if change.metric != "speedup" or "speedup" not in pair.deltas or pair.deltas["speedup"].word != "eager":
+    if (
+        change.metric != "speedup"
+        or "speedup" not in pair.deltas
+        or pair.deltas["speedup"].word != "eager"
+    ):
         return []
     eager = pair.deltas["eager_latency_ms"]
     values = (format_value(eager.metric, value) for value in (eager.base, eager.new))

@@ -1,4 +1,4 @@
-"""What of a database detection has not looked at: cheap enough to ask every few seconds, without numpy."""
+"""Runs that detection has not processed: cheap enough for every few seconds, without numpy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from compileboard.app.queries.dashboard.incidents import (
 )
 from compileboard.app.queries.fleet.series import SeriesRun, get_newest_pub, list_point_runs
 
-VERSION = 9  # of the detector: one more when it would find otherwise, then everything is looked at again
+VERSION = (
+    9  # of the detector: one more when it would find otherwise, then everything is looked at again
+)
 
 
 @dataclass(frozen=True)
 class PendingRuns:
-    """Runs added since the last detection pass; `needs_full_scan` is where every series has to be looked at.
-
-    `cursor` is how far detection will have come then, as the table `detection` stores it.
-    """
-
     runs: Sequence[SeriesRun]
     run_ids: Sequence[str]
     needs_full_scan: bool
@@ -32,9 +29,10 @@ class PendingRuns:
 
 
 def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
-    """Find what detection has to look at."""
     known = get_detection(store.board)
-    newest = _read_publications(store)  # before the runs: what comes between the two is looked at twice, not never
+    newest = _read_publications(
+        store
+    )  # before the runs: what comes between the two is looked at twice, not never
     progress = {"pub": newest.pub}
     if store.engine.dialect != "sqlite":
         progress["removed_pub"] = newest.removed_pub
@@ -53,7 +51,6 @@ def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
 
 
 def _read_publications(store: Store) -> Publications:
-    """Return how far the tables across runs are: in ClickHouse they know of a run, and of a removal, later."""
     newest = get_publications(store.board)
     if store.engine.dialect == "sqlite":
         return newest

@@ -1,4 +1,6 @@
-"""Series for detection, as arrays: models, suites and observed runs, in the order of their commits."""
+"""Series for detection, as arrays: models, suites and observed runs, in the order of their
+commits.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from compileboard.app.analysis.metrics import BY_NAME, METRICS, PASSES, RUN_METRICS, SUMMARY_METRICS, Metric
+from compileboard.app.analysis.metrics import (
+    BY_NAME,
+    METRICS,
+    PASSES,
+    RUN_METRICS,
+    SUMMARY_METRICS,
+    Metric,
+)
 from compileboard.app.analysis.regression.noise import Floats
 from compileboard.app.analysis.trends.commit_order import Parents, order_commits
 from compileboard.app.queries.engine import Engine
@@ -29,7 +38,9 @@ from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SE
 
 
 def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
-    """Return the rank of each run in its branch; an older commit that is measured later stands where it belongs."""
+    """Return the rank of each run in its branch; an older commit that is measured later keeps its
+    place.
+    """
     commits = {run.commit for run in runs if run.commit}
     parents = cached_ancestry(engine, sorted(commits))
     branches: dict[str, list[SeriesRun]] = {}
@@ -41,7 +52,6 @@ def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
 
 
 def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[SeriesRun]:
-    """Sort one branch's runs, which come by time; one history has to hold all of their commits."""
     seen: dict[str, int] = {}
     for run in runs:
         if not run.commit or run.commit not in parents:
@@ -56,21 +66,30 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
 SeriesKey = tuple[Any, ...]
 FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
-_MEASURED = np.array([metric.kind == "value" for metric in METRICS])  # it says nothing of a wrong answer
-_INTERVAL_TO_ERROR = 2 * 1.96  # a 95% interval of a normal distribution has this many standard errors
+_MEASURED = np.array(
+    [metric.kind == "value" for metric in METRICS]
+)  # it says nothing of a wrong answer
+_INTERVAL_TO_ERROR = (
+    2 * 1.96
+)  # a 95% interval of a normal distribution has this many standard errors
 _USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
 _FEW_MODELS = 3
 _CUT = frozenset({"killed", "interrupted", "failed"})
-# What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the same.
+# What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the
+# same.
 _WITHOUT_ACCURACY = tuple(metric.name for metric in SUMMARY_METRICS if metric.name != "pass_ratio")
-_EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {"dynamic": 0, "batch_size": 0, "world_size": 0}
+_EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {
+    "dynamic": 0,
+    "batch_size": 0,
+    "world_size": 0,
+}
 
 
 @dataclass(frozen=True)
 class Series:
-    """One series of one branch, the oldest run first; NaN is what was not measured.
+    """One series of one branch, the oldest run first; NaN is not measured.
 
-    `speeds` are, of a speedup or a latency, those of the same runs that tell whether eager mode moved it.
+    `speeds` are, for a speedup or latency, those that show whether eager mode moved it.
     """
 
     subject: str
@@ -84,60 +103,55 @@ class Series:
 
     @property
     def key(self) -> SeriesKey:
-        """Return the identity of the series."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric.name)
 
 
 @dataclass(frozen=True)
 class MeasuredRuns:
-    """The runs in which a series was measured, or failed to be."""
-
     configuration: Mapping[str, Any]
     branch: str
     run_ids: Sequence[str]
     subject: str = "model"
 
     def measured_after(self, run_id: str, ranks: Mapping[str, int]) -> bool:
-        """Return True if the series was measured after a run."""
-        return run_id in ranks and any(ranks[measured_id] > ranks[run_id] for measured_id in self.run_ids)
+        return run_id in ranks and any(
+            ranks[measured_id] > ranks[run_id] for measured_id in self.run_ids
+        )
 
     @property
     def key(self) -> SeriesKey:
-        """Return the identity of the series that says whether the model, or how much of the suite, passes."""
         return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
     @property
     def suite_key(self) -> SeriesKey:
-        """Return what the series of one suite have in common."""
         return (*(self.configuration[name] for name in SET), self.branch)
 
     @property
     def metric(self) -> str:
-        """Return the name of that series' metric."""
         return PASSES.name if self.subject == "model" else "pass_ratio"
 
 
-def make_series_key(subject: str, configuration: Mapping[str, Any], branch: str, metric: str) -> SeriesKey:
-    """Return the identity of a series of a branch."""
+def make_series_key(
+    subject: str, configuration: Mapping[str, Any], branch: str, metric: str
+) -> SeriesKey:
     return (subject, *(configuration[name] for name in SERIES), branch, metric)
 
 
 class RunOrder:
-    """The runs that have ended: `ranks` has the rank of each in its branch, `counts` how many a branch has."""
-
     def __init__(self, runs: Iterable[SeriesRun], ranks: Mapping[str, int]) -> None:
         self.runs = {run.id: run for run in runs if run.state != "running"}
         self.ranks = {run_id: ranks[run_id] for run_id in self.runs}
         self.counts = Counter(run.branch for run in self.runs.values())
 
     def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
-        """Return for each branch the positions of its runs among those given, in their order."""
         positions: dict[str, list[tuple[int, int]]] = {}
         for index, run_id in enumerate(run_ids):
             run = self.runs.get(run_id)
             if run is not None:
                 positions.setdefault(run.branch, []).append((self.ranks[run_id], index))
-        return {branch: [index for _rank, index in sorted(pairs)] for branch, pairs in positions.items()}
+        return {
+            branch: [index for _rank, index in sorted(pairs)] for branch, pairs in positions.items()
+        }
 
 
 def read_model_series(
@@ -146,9 +160,12 @@ def read_model_series(
     series_ids: Sequence[int] | None = None,
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, list[Series], list[MeasuredRuns]]]:
-    """Yield the series of the metrics of each measured model, and the runs that measured it."""
     for points in list_model_points(engine, _NUMBERS, series_ids, run_ids):
-        yield points.series_id, _make_model_series(points, order), _find_measured_runs(points, order)
+        yield (
+            points.series_id,
+            _make_model_series(points, order),
+            _find_measured_runs(points, order),
+        )
 
 
 def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
@@ -173,14 +190,17 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
-                series.append(Series("model", points.key, branch, metric, run_ids, values, own, others))
+                series.append(
+                    Series("model", points.key, branch, metric, run_ids, values, own, others)
+                )
     return [*series, *_make_second_process_series(points, order)]
 
 
 def _make_second_process_series(points: ModelPoints, order: RunOrder) -> Iterator[Series]:
-    """Yield the series of what a second process waits, where its experiment stands beside the leading one."""
     metric = BY_NAME["second_process_latency_s"]
-    for branch, chosen in order.split(run_id for run_id, _latency_s in points.second_processes).items():
+    for branch, chosen in order.split(
+        run_id for run_id, _latency_s in points.second_processes
+    ).items():
         run_ids = [points.second_processes[index][0] for index in chosen]
         values = np.array([points.second_processes[index][1] for index in chosen], dtype=np.float64)
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
@@ -188,7 +208,6 @@ def _make_second_process_series(points: ModelPoints, order: RunOrder) -> Iterato
 
 
 def _judge(points: ModelPoints) -> dict[str, float]:
-    """Return 1 or 0 for each run by whether the model passed every experiment; a skipped one says nothing."""
     passes: dict[str, float] = {}
     for run_id, status, accuracy in points.statuses:
         if status in ("measured", "failed"):
@@ -198,15 +217,21 @@ def _judge(points: ModelPoints) -> dict[str, float]:
 
 
 def _find_measured_runs(points: ModelPoints, order: RunOrder) -> list[MeasuredRuns]:
-    there = list(dict.fromkeys(status[0] for status in points.statuses if status[1] in ("measured", "failed")))
+    there = list(
+        dict.fromkeys(
+            status[0] for status in points.statuses if status[1] in ("measured", "failed")
+        )
+    )
     split = order.split(there)
-    return [MeasuredRuns(points.key, branch, [there[index] for index in chosen]) for branch, chosen in split.items()]
+    return [
+        MeasuredRuns(points.key, branch, [there[index] for index in chosen])
+        for branch, chosen in split.items()
+    ]
 
 
 def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, set[str]]:
-    """Return, for what suites were measured as on each branch, the runs that had most of the usual models.
-
-    A run of some chosen models is no run of the suite: the others did not stop.
+    """Return the runs that had most of the usual models of each suite; others are no run of the
+    suite.
     """
     counts: dict[SeriesKey, Counter[str]] = {}
     for measured in measured_runs:
@@ -220,27 +245,38 @@ def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, se
     return suite_runs
 
 
-def merge_suites(measured_runs: Iterable[MeasuredRuns], ranks: Mapping[str, int]) -> list[MeasuredRuns]:
-    """Return the runs that measured each suite on each branch, or a part of it."""
+def merge_suites(
+    measured_runs: Iterable[MeasuredRuns], ranks: Mapping[str, int]
+) -> list[MeasuredRuns]:
     suites: dict[SeriesKey, set[str]] = {}
     for measured in measured_runs:
         suites.setdefault(measured.suite_key, set()).update(measured.run_ids)
     return [
-        MeasuredRuns(_EMPTY_KEY | dict(zip(SET, key)), key[-1], sorted(run_ids, key=ranks.__getitem__), "suite")
+        MeasuredRuns(
+            _EMPTY_KEY | dict(zip(SET, key)),
+            key[-1],
+            sorted(run_ids, key=ranks.__getitem__),
+            "suite",
+        )
         for key, run_ids in suites.items()
     ]
 
 
-def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | None = None) -> Iterator[Series]:
-    """Yield the series of suites by HUD's definition; by summarize_perf's where nobody checks accuracy.
-
-    A run of other than the usual number of models is left out: a mean over other models is another mean.
+def read_suite_series(
+    engine: Engine, order: RunOrder, suites: Sequence[str] | None = None
+) -> Iterator[Series]:
+    """Yield the series of suites by HUD's definition, or summarize_perf's without accuracy
+    checks.
     """
     judged: set[SeriesKey] = set()
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):
         for of_set, summaries in list_suite_points(engine, definition.name, suites):
             suite = tuple(of_set.values())
-            known = (summary[name] for summary in summaries for name in ("geomean_speedup", "passed_count"))
+            known = (
+                summary[name]
+                for summary in summaries
+                for name in ("geomean_speedup", "passed_count")
+            )
             if definition is HUD and any(number is not None for number in known):
                 judged.add(suite)
             if (definition is HUD) != (suite in judged):
@@ -253,12 +289,17 @@ def read_suite_series(engine: Engine, order: RunOrder, suites: Sequence[str] | N
 
 
 def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    usual = float(np.median([summary["total_count"] for summary in summaries])) if summaries else 0.0
+    usual = (
+        float(np.median([summary["total_count"] for summary in summaries])) if summaries else 0.0
+    )
     return [summary for summary in summaries if summary["total_count"] >= _USUAL_SHARE * usual]
 
 
 def _make_suite_series(
-    configuration: Mapping[str, Any], branch: str, summaries: Sequence[dict[str, Any]], names: Sequence[str] | None
+    configuration: Mapping[str, Any],
+    branch: str,
+    summaries: Sequence[dict[str, Any]],
+    names: Sequence[str] | None,
 ) -> Iterator[Series]:
     run_ids = [summary["run_id"] for summary in summaries]
     usual = find_usual([summary["measured_count"] for summary in summaries])
@@ -271,7 +312,9 @@ def _make_suite_series(
     for metric in SUMMARY_METRICS:
         if names is not None and metric.name not in names:
             continue
-        values = np.array([_get_summary(summary, metric.name) for summary in summaries], dtype=np.float64)
+        values = np.array(
+            [_get_summary(summary, metric.name) for summary in summaries], dtype=np.float64
+        )
         if metric.name != "pass_ratio":
             values[np.array(lacks)] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
@@ -286,8 +329,9 @@ def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
     return value
 
 
-def read_run_series(engine: Engine, order: RunOrder, names: Sequence[str] | None = None) -> Iterator[Series]:
-    """Yield the series of observed runs that have one name, suite and GPU."""
+def read_run_series(
+    engine: Engine, order: RunOrder, names: Sequence[str] | None = None
+) -> Iterator[Series]:
     for program, totals in list_run_points(engine, names):
         configuration = _EMPTY_KEY | program
         for branch, chosen in order.split(total["id"] for total in totals).items():

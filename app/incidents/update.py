@@ -1,4 +1,4 @@
-"""Bring the incidents up to date with the runs: everything once, then what new runs touch."""
+"""Update of incidents: all runs once, then what new runs touch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from typing import Any
 from compileboard.app.engines.address import parse_address
 from compileboard.app.engines.store import Store, open_store
 from compileboard.app.incidents.assembly import AssembledIncidents, IncidentAssembler
-from compileboard.app.incidents.detection import DetectedChange, detect, detect_stopped, key_of, match, needs_rescan
+from compileboard.app.incidents.detection import (
+    DetectedChange,
+    detect,
+    detect_stopped,
+    key_of,
+    match,
+    needs_rescan,
+)
 from compileboard.app.incidents.evidence import EvidenceCollector
 from compileboard.app.incidents.pending import VERSION, PendingRuns, find_pending_runs
 from compileboard.app.incidents.series import (
@@ -32,16 +39,20 @@ from compileboard.app.queries.dashboard.incidents import list_commented_ids, loa
 from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from compileboard.app.queries.fleet.series import list_names_of, list_series_of, list_suites_of
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.series_changes import DETECTED, DetectedRows, save_detected
+from compileboard.collectors.store.dashboard.series_changes import (
+    DETECTED,
+    DetectedRows,
+    save_detected,
+)
 
-_TAIL_RUNS = 80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
+_TAIL_RUNS = (
+    80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
+)
 _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """What an update did."""
-
     run_count: int  # that were new
     series_count: int  # series that were scanned
     new_ids: tuple[str, ...]  # of incidents
@@ -51,8 +62,6 @@ class UpdateReport:
 
 @dataclass
 class _Changes:
-    """What is to be written."""
-
     rows: list[dict[str, Any]] = field(default_factory=list)
     removed_ids: list[str] = field(default_factory=list)
     series_count: int = 0
@@ -61,9 +70,9 @@ class _Changes:
 def update_incidents(
     path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
 ) -> UpdateReport:
-    """Scan the series of new runs, or all series, and store what is detected and the incidents that it makes.
+    """Scan the series of new runs, or all series; store detected changes and their incidents.
 
-    Raises: StoreError if the database cannot be used.
+    Raises StoreError if the database cannot be used.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     address = os.fspath(path)
@@ -95,12 +104,13 @@ def _assemble(
     changes: _Changes,
     now_us: int,
 ) -> tuple[DetectedRows, AssembledIncidents]:
-    """Return what is to be written: of the changes, and of the incidents of each branch and suite that they are of."""
     commented_ids, incidents = list_commented_ids(store.board), load_incidents(store.board)
     by_id = {change.id: change for change in stored}
     removed = [by_id[id_] for id_ in changes.removed_ids]
     dropped = {
-        change.id for change in removed if change.confirmed_us is None and change.incident_id not in commented_ids
+        change.id
+        for change in removed
+        if change.confirmed_us is None and change.incident_id not in commented_ids
     }
     withdrawn = [change for change in removed if change.id not in dropped]
     current = by_id | {change.id: replace(change, state="withdrawn") for change in withdrawn}
@@ -109,7 +119,11 @@ def _assemble(
     for change_id in dropped:
         del current[change_id]
     changed_ids = {row["id"] for row in changes.rows} | set(changes.removed_ids)
-    touched = current.values() if pending.needs_full_scan else [current.get(id_, by_id.get(id_)) for id_ in changed_ids]
+    touched = (
+        current.values()
+        if pending.needs_full_scan
+        else [current.get(id_, by_id.get(id_)) for id_ in changed_ids]
+    )
     partitions = {(change.suite, change.branch) for change in touched if change is not None}
     assembled = IncidentAssembler(store, order.ranks).assemble(
         current.values(), incidents, changed_ids, commented_ids, partitions
@@ -128,7 +142,6 @@ def _assemble(
 
 
 def _read_row(row: Mapping[str, Any], before: SeriesChange | None, now_us: int) -> SeriesChange:
-    """Return a change as it will be stored."""
     own = {"found_us": now_us, "noticed_us": None, "incident_id": None}
     if before is not None:
         own = {name: getattr(before, name) for name in own}
@@ -140,8 +153,6 @@ def _write_json(value: Any) -> str:
 
 
 class SeriesScanner:
-    """Series to rescan because new runs touched them."""
-
     def __init__(self, store: Store, pending: PendingRuns, order: RunOrder) -> None:
         self._store = store
         self._engine = store.engine
@@ -149,7 +160,6 @@ class SeriesScanner:
         self._order = order
 
     def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
-        """Detect the changes, and return what is to be written."""
         order = self._order
         stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
@@ -158,30 +168,46 @@ class SeriesScanner:
         series_list, measured_runs = self._read(order, stored_by_key)
         for series in series_list:
             changes.series_count += 1
-            stored_changes = [change for change in stored_by_key.get(series.key, ()) if change.kind != "vanished"]
+            stored_changes = [
+                change for change in stored_by_key.get(series.key, ()) if change.kind != "vanished"
+            ]
             _save(changes, evidence, order, detect(series), stored_changes)
         for measured, others in _list_others(measured_runs, order):
             stopped = detect_stopped(measured, others, order.ranks)
-            stored_stops = [change for change in stored_by_key.get(measured.key, ()) if change.kind == "vanished"]
+            stored_stops = [
+                change
+                for change in stored_by_key.get(measured.key, ())
+                if change.kind == "vanished"
+            ]
             if (
                 stopped is None and not self._pending.needs_full_scan
             ):  # the newest runs alone are too few to take it back
                 stored_stops = [
-                    change for change in stored_stops if measured.measured_after(change.first_run_id, order.ranks)
+                    change
+                    for change in stored_stops
+                    if measured.measured_after(change.first_run_id, order.ranks)
                 ]
-            _save(changes, evidence, order, [stopped] if stopped else [], stored_stops, measured.run_ids)
+            _save(
+                changes,
+                evidence,
+                order,
+                [stopped] if stopped else [],
+                stored_stops,
+                measured.run_ids,
+            )
         return changes
 
     def _read(
         self, order: RunOrder, stored_by_key: Mapping[SeriesKey, Sequence[SeriesChange]]
     ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
-        """Read the series that may have changed, and the runs that measured each series of the touched branches."""
         measured_runs: list[MeasuredRuns] = []
         if self._pending.needs_full_scan:
             return self._read_all(order, measured_runs), measured_runs
         touched = set(list_series_of(self._engine, self._pending.run_ids))
         changed_keys: dict[int, set[SeriesKey]] = {}
-        for series_id, series_list, measured in read_model_series(self._engine, order, run_ids=self._list_tail(order)):
+        for series_id, series_list, measured in read_model_series(
+            self._engine, order, run_ids=self._list_tail(order)
+        ):
             measured_runs.extend(measured)
             if series_id in touched:
                 keys = {
@@ -192,8 +218,12 @@ class SeriesScanner:
                 changed_keys |= {series_id: keys} if keys else {}
         return self._read_changed(order, changed_keys), measured_runs
 
-    def _needs_rescan(self, series: Series, stored: Sequence[SeriesChange], order: RunOrder) -> bool:
-        return needs_rescan(series, stored, order.ranks, is_cut=order.counts[series.branch] > _TAIL_RUNS)
+    def _needs_rescan(
+        self, series: Series, stored: Sequence[SeriesChange], order: RunOrder
+    ) -> bool:
+        return needs_rescan(
+            series, stored, order.ranks, is_cut=order.counts[series.branch] > _TAIL_RUNS
+        )
 
     def _read_all(self, order: RunOrder, measured_runs: list[MeasuredRuns]) -> Iterator[Series]:
         for _series_id, series_list, measured in read_model_series(self._engine, order):
@@ -202,16 +232,21 @@ class SeriesScanner:
         yield from read_suite_series(self._engine, order)
         yield from read_run_series(self._engine, order)
 
-    def _read_changed(self, order: RunOrder, changed_keys: Mapping[int, Set[SeriesKey]]) -> Iterator[Series]:
+    def _read_changed(
+        self, order: RunOrder, changed_keys: Mapping[int, Set[SeriesKey]]
+    ) -> Iterator[Series]:
         for series_id, series_list, _present in (
             read_model_series(self._engine, order, list(changed_keys)) if changed_keys else ()
         ):
             yield from (series for series in series_list if series.key in changed_keys[series_id])
-        yield from read_suite_series(self._engine, order, list_suites_of(self._engine, self._pending.run_ids))
-        yield from read_run_series(self._engine, order, list_names_of(self._engine, self._pending.run_ids))
+        yield from read_suite_series(
+            self._engine, order, list_suites_of(self._engine, self._pending.run_ids)
+        )
+        yield from read_run_series(
+            self._engine, order, list_names_of(self._engine, self._pending.run_ids)
+        )
 
     def _list_tail(self, order: RunOrder) -> list[str]:
-        """List the newest runs of the branches that have new ones, and the new ones wherever they stand."""
         branches = {order.runs[run_id].branch for run_id in self._pending.run_ids}
         tail = dict.fromkeys(self._pending.run_ids)
         for branch in sorted(branches):
@@ -221,8 +256,9 @@ class SeriesScanner:
         return list(tail)
 
 
-def _list_others(measured_runs: Sequence[MeasuredRuns], order: RunOrder) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
-    """Yield the runs that measured each model and suite, and those that measured its suite or, of a suite, any."""
+def _list_others(
+    measured_runs: Sequence[MeasuredRuns], order: RunOrder
+) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
     suite_runs = find_suite_runs(measured_runs)
     for measured in measured_runs:
         yield measured, suite_runs[measured.suite_key]
@@ -241,7 +277,6 @@ def _save(
     stored: Sequence[SeriesChange],
     measured_ids: Sequence[str] = (),
 ) -> None:
-    """Note what is to be written of one series."""
     matched, lost = match(detected, stored, order.ranks)
     for change_id, change, before in matched:
         row = _make_row(change_id, change, before, order)
@@ -258,19 +293,41 @@ def _save(
             continue
         facts = before.evidence if before is not None and same_runs else evidence.gather(change)
         points = {"before": change.before_count, "after": change.after_count}
-        changes.rows.append(row | {"evidence": facts | {"points": points, "may_be_back": change.may_be_back}})
+        changes.rows.append(
+            row | {"evidence": facts | {"points": points, "may_be_back": change.may_be_back}}
+        )
     for stored_change in lost:
-        back = [run_id for run_id in measured_ids if order.ranks[run_id] > order.ranks[stored_change.first_run_id]]
+        back = [
+            run_id
+            for run_id in measured_ids
+            if order.ranks[run_id] > order.ranks[stored_change.first_run_id]
+        ]
         if stored_change.kind != "vanished" or not back:
             changes.removed_ids += [stored_change.id] if stored_change.state != "withdrawn" else []
         elif stored_change.recovered_run_id is None:
             changes.rows.append(_copy_row(stored_change) | {"recovered_run_id": back[0]})
 
 
-def _make_row(change_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder) -> dict[str, Any]:
-    names = ("kind", "subject", "branch", "metric", "direction", "before_value", "after_value", "relative", "p_value")
+def _make_row(
+    change_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder
+) -> dict[str, Any]:
+    names = (
+        "kind",
+        "subject",
+        "branch",
+        "metric",
+        "direction",
+        "before_value",
+        "after_value",
+        "relative",
+        "p_value",
+    )
     runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
-    confirmed = None if change.confirming_run_id is None else order.runs[change.confirming_run_id].started_us
+    confirmed = (
+        None
+        if change.confirming_run_id is None
+        else order.runs[change.confirming_run_id].started_us
+    )
     is_confirmed = confirmed is not None or (before is not None and before.confirmed_us is not None)
     return {
         **{name: getattr(change, name) for name in (*names, *runs)},

@@ -1,1 +1,1 @@
-"""Reading from code: what the API lists as pandas frames, what the pages draw as plotly figures."""
+"""Access from Python: the API's lists as pandas frames, the pages' charts as plotly figures."""

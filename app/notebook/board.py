@@ -1,4 +1,4 @@
-"""A database read from code: `compileboard.open("team.db")`."""
+"""A database read from Python: `compileboard.open("team.db")`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from compileboard.app.api.fleet.incidents import get_incident, list_incidents
 from compileboard.app.api.fleet.models import list_newest, list_results
 from compileboard.app.api.fleet.overview import OverviewScope
 from compileboard.app.api.fleet.repros import list_repro_failures, list_run_repros
-from compileboard.app.api.fleet.trends import SetSummaryJson, TrendQuery, build_asked_trend, get_summary
+from compileboard.app.api.fleet.trends import (
+    SetSummaryJson,
+    TrendQuery,
+    build_asked_trend,
+    get_summary,
+)
 from compileboard.app.api.run import compiles as of_run
 from compileboard.app.api.run.artifacts import list_artifacts
 from compileboard.app.api.run.guards import list_guard_sets
@@ -39,8 +44,21 @@ from compileboard.app.charts.ranks import chart_ranks
 from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.engines.store import Store
 from compileboard.app.format import format_count, format_duration, format_time
-from compileboard.app.notebook.drawings import BoardComparison, BoardIncident, BoardModel, BoardReason, BoardTrend, draw
-from compileboard.app.notebook.frames import MOST_ROWS, FrameMethod, find_run_id, read_given, write_text
+from compileboard.app.notebook.drawings import (
+    BoardComparison,
+    BoardIncident,
+    BoardModel,
+    BoardReason,
+    BoardTrend,
+    draw,
+)
+from compileboard.app.notebook.frames import (
+    MOST_ROWS,
+    FrameMethod,
+    find_run_id,
+    read_given,
+    write_text,
+)
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.queries.fleet.overview import list_trend
 from compileboard.app.queries.fleet.reasons import get_reason_trends
@@ -62,7 +80,7 @@ from compileboard.collectors.store.errors import explain
 class Board:
     """A database, read only: its tables as pandas frames, its charts as plotly figures.
 
-    It holds no connection between two calls, so that threads may share it and recorders go on writing.
+    It holds no connection between calls, so that threads may share it and recorders go on writing.
     """
 
     runs = FrameMethod(list_runs)
@@ -92,12 +110,14 @@ class Board:
 
     @contextmanager
     def reading(self) -> Iterator[Store]:
-        """Read one state of the database for as long as the block goes on.
+        """Read one state of the database within the block.
 
-        Raises: StoreError if the database cannot be used, LookupError for what is not in it.
+        Raises StoreError if the database cannot be used, LookupError for what is not in it.
         """
         if self._is_closed:
-            raise ValueError(f"this board is closed; compileboard.open({self.path!r}) opens it again")
+            raise ValueError(
+                f"this board is closed; compileboard.open({self.path!r}) opens it again"
+            )
         try:
             with self._app.app_context():
                 yield get_store()
@@ -107,7 +127,7 @@ class Board:
             raise explain(error, self.path) from error
 
     def close(self) -> None:
-        """Close the board: reading it again raises ValueError."""
+        """Close the database: reading it again raises ValueError."""
         self._is_closed = True
 
     def __enter__(self) -> Board:
@@ -117,14 +137,13 @@ class Board:
         self.close()
 
     def read(self, read: Callable[[str | None], Any]) -> Any:
-        """Read what is of no single run."""
         with self.reading():
             return read(None)
 
     def run(self, run_id: str = "latest") -> BoardRun:
-        """Return one run by its id or its commit, or how these begin; the newest where none is given.
+        """Return one run by its id or commit, or a prefix of them; the newest by default.
 
-        Raises: LookupError if there is none, FilterError if several fit.
+        Raises LookupError if there is none, FilterError if several fit.
         """
         with self.reading():
             return BoardRun(self, find_run(find_run_id(run_id)).run.id)
@@ -132,22 +151,29 @@ class Board:
     def trend(self, metric: str = "speedup", **filters: Any) -> BoardTrend:
         """Return a metric over the newest runs; the keywords are the parameters of `/api/v1/trend`.
 
-        Raises: FilterError if a keyword cannot be used.
+        Raises FilterError for an unusable keyword.
         """
         asked, selection = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
         with self.reading() as store:
             screen, changes = build_asked_trend(asked, selection), []
             for series in screen.series:
-                configuration = {name: value for name, value in series.fields.items() if name != "model"}
+                configuration = {
+                    name: value for name, value in series.fields.items() if name != "model"
+                }
                 if configuration["world_size"] is not None:  # it is for what is counted
                     models = [asked.model] if asked.model else []
-                    changes += list_changes(store.board, configuration, models, [screen.metric.name], selection.branch)
+                    changes += list_changes(
+                        store.board, configuration, models, [screen.metric.name], selection.branch
+                    )
             return BoardTrend(screen, changes)
 
-    def compare(self, base: str | None = None, new: str | None = None, **options: Any) -> BoardComparison:
-        """Compare two sides; without names the newest benchmark with the one before it. `suite`, `anyway` are options.
+    def compare(
+        self, base: str | None = None, new: str | None = None, **options: Any
+    ) -> BoardComparison:
+        """Compare two sides; by default the newest benchmark with the one before it. Options:
+        `suite`, `anyway`.
 
-        Raises: FilterError if a name means nothing.
+        Raises FilterError for an unknown name.
         """
         (sides,) = read_given([SidesQuery], {**options, "base": base, "new": new})
         with self.reading() as store:
@@ -155,13 +181,16 @@ class Board:
                 store, get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
             )
             if screen is None:
-                raise LookupError("There is nothing to compare with: name both sides, base and new.")
+                raise LookupError(
+                    "There is nothing to compare with: name both sides, base and new."
+                )
             return BoardComparison(screen)
 
     def model(self, name: str, **series: Any) -> BoardModel:
-        """Return one model's history; `suite`, `mode`, … choose the series that is drawn, `run` its point.
+        """Return one model's history; `suite`, `mode`, … choose the series that is drawn, `run` its
+        point.
 
-        Raises: LookupError if there is no such model, series or point.
+        Raises LookupError if there is no such model, series or point.
         """
         check_keys(series, (*FIELDS, "run"))
         query = {key: write_text(value) for key, value in series.items() if value is not None}
@@ -169,10 +198,7 @@ class Board:
             return BoardModel(build_model(store, name, query, query.pop("run", None)))
 
     def incident(self, incident_id: str) -> BoardIncident:
-        """Return one incident.
-
-        Raises: LookupError if there is none.
-        """
+        """Return one incident. Raises LookupError if there is none."""
         with self.reading() as store:
             detail = get_incident(write_text(incident_id))
             screen = build_incident(store, detail.id, get_clock())
@@ -180,46 +206,58 @@ class Board:
             return BoardIncident(screen, detail)
 
     def graph_break(self, distinct_id: str) -> BoardReason:
-        """Return one distinct graph break by its `id`.
-
-        Raises: LookupError if there is none.
-        """
+        """Return one distinct graph break by its `id`. Raises LookupError if there is none."""
         with self.reading():
-            return BoardReason(distinct_breaks.get_graph_break(write_text(distinct_id)), "graph breaks")
+            return BoardReason(
+                distinct_breaks.get_graph_break(write_text(distinct_id)), "graph breaks"
+            )
 
     def recompile(self, cause_id: str) -> BoardReason:
-        """Return one cause of recompiles by its `id`.
-
-        Raises: LookupError if there is none.
-        """
+        """Return one cause of recompiles by its `id`. Raises LookupError if there is none."""
         with self.reading():
             return BoardReason(recompile_causes.get_recompile(write_text(cause_id)), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
-        """Return the charts of recorded runs by their titles; `suite` and `name` choose runs."""
+        """Return the charts of recorded runs by title; `suite` and `name` choose runs."""
         (chosen,) = read_given([OverviewScope], scope)
         with self.reading():
             newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
-            points = list_trend(get_engine(), chosen.suite, chosen.name, newest=newest, alive_since_us=alive_since_us)
+            points = list_trend(
+                get_engine(),
+                chosen.suite,
+                chosen.name,
+                newest=newest,
+                alive_since_us=alive_since_us,
+            )
         if not points:
             return {}
         recorded = recorded_charts.chart_recorded(points)
         return {chart.title: make_figure(chart, recorded["shared"]) for chart in recorded["charts"]}
 
     def graph_breaks_figure(self, **filters: Any) -> Any:
-        """Return the chart of kinds of graph breaks over runs; the keywords are those of `graph_breaks`."""
+        """Return the chart of kinds of graph breaks over runs; the keywords are those of
+        `graph_breaks`.
+        """
         (chosen,) = read_given([BreakFilter], filters)
         with self.reading():
             trends = get_reason_trends(get_engine(), GRAPH_BREAKS, chosen)
-        chart = break_charts.chart_kinds(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
+        chart = (
+            break_charts.chart_kinds(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
+        )
         return draw(chart, "No run has a graph break with these filters.")
 
     def recompiles_figure(self, **filters: Any) -> Any:
-        """Return the chart of what was recompiled for over runs; the keywords are those of `recompiles`."""
+        """Return the chart of recompile causes over runs; the keywords are those of
+        `recompiles`.
+        """
         (chosen,) = read_given([CauseFilter], filters)
         with self.reading():
             trends = get_reason_trends(get_engine(), RECOMPILES, chosen)
-        chart = break_charts.chart_categories(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
+        chart = (
+            break_charts.chart_categories(trends.grid.kinds, trends.slots)
+            if trends.grid.kinds
+            else None
+        )
         return draw(chart, "No run has a recompile with these filters.")
 
     def __repr__(self) -> str:
@@ -255,13 +293,11 @@ class BoardRun:
         self.id = run_id
 
     def read(self, read: Callable[[str | None], Any]) -> Any:
-        """Read what is of this run."""
         with self.board.reading():
             return read(self.id)
 
     @property
     def detail(self) -> RunDetailJson:
-        """All that the API has of the run itself."""
         with self.board.reading():
             return get_run(find_run(self.id))
 
@@ -273,24 +309,37 @@ class BoardRun:
         return draw(chart, "Nothing was compiled in this run.")
 
     def phases_figure(self, compile_key: int) -> Any:
-        """Return the phases of one compile; `compile_key` is its `id` among the run's compiles."""
+        """Return the chart of one compile's phases; `compile_key` is its `id` among the run's
+        compiles.
+        """
         with self.board.reading() as store:
-            screen = build_compile(store.open_run(self.id), find_run(self.id).run, read_id(str(compile_key)))
+            screen = build_compile(
+                store.open_run(self.id), find_run(self.id).run, read_id(str(compile_key))
+            )
         if screen is None:
             raise LookupError(f"Run {self.id} has no compile number {compile_key}.")
-        return draw(chart_phases(screen.records) if screen.records else None, "Nothing was recorded of this compile.")
+        return draw(
+            chart_phases(screen.records) if screen.records else None,
+            "Nothing was recorded of this compile.",
+        )
 
     def guards_figure(self) -> Any:
         """Return the chart of the run's guards by kind."""
         with self.board.reading() as store:
             sums = build_guards(store.open_run(self.id), self.id, limit=1).sums
-        return draw(chart_guards(sums.kinds, sums.guard_count) if sums.kinds else None, "This run has no guards.")
+        return draw(
+            chart_guards(sums.kinds, sums.guard_count) if sums.kinds else None,
+            "This run has no guards.",
+        )
 
     def ranks_figure(self) -> Any:
         """Return the chart of compile time by rank."""
         with self.board.reading() as store:
             screen = build_ranks(store.open_run(self.id), self.id)
-        return draw(chart_ranks(screen.comparison.ranks) if screen else None, "This run has fewer than two ranks.")
+        return draw(
+            chart_ranks(screen.comparison.ranks) if screen else None,
+            "This run has fewer than two ranks.",
+        )
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.board.path!r}>"
@@ -310,5 +359,9 @@ class BoardRun:
             "Compile time": format_duration(detail.compile_us),
             "Results": format_count(detail.result_count),
         }
-        rows = (f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in cells.items() if text)
+        rows = (
+            f"<tr><th>{name}</th><td>{escape(text)}</td></tr>"
+            for name, text in cells.items()
+            if text
+        )
         return f"<table>{''.join(rows)}</table>"

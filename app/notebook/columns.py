@@ -1,6 +1,6 @@
-"""Rows as pandas frames: each column's dtype follows from the schema that the API's document has of its field.
+"""Rows as pandas frames; each column's dtype follows from the field's schema in the API's document.
 
-A moment is a datetime in UTC and its name loses the `_us`; what was not recorded is NA.
+A time is a datetime in UTC and its column loses the `_us`; unrecorded values are NA.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class FrameColumn:
-    """A column of a frame; `path` is where a row of the API has it, `values` are the words that it may have."""
-
     name: str
     kind: str
     description: str
@@ -63,32 +61,45 @@ class FrameColumn:
 
 @cache
 def list_columns(*models: Any) -> tuple[FrameColumn, ...]:
-    """List the columns of rows that have the fields of some models of the API; lists of others are left out."""
     components: dict[str, Schema] = {}
     schemas = [_resolve(describe_type(model, components), components) for model in models]
-    columns = {column.name: column for schema in schemas for column in _walk(schema, components, ())}
+    columns = {
+        column.name: column for schema in schemas for column in _walk(schema, components, ())
+    }
     return tuple(columns.values())
 
 
 def _resolve(schema: Schema, components: Mapping[str, Schema]) -> Schema:
-    """Return a schema without its reference or its null."""
     if "oneOf" in schema:
-        return _resolve(schema["oneOf"][0], components) | {"description": schema.get("description", "")}
+        return _resolve(schema["oneOf"][0], components) | {
+            "description": schema.get("description", "")
+        }
     reference = schema.get("$ref", "").rpartition("/")[2]
     return components[reference] | schema if reference else schema
 
 
-def _walk(schema: Schema, components: Mapping[str, Schema], path: tuple[str, ...]) -> Iterator[FrameColumn]:
+def _walk(
+    schema: Schema, components: Mapping[str, Schema], path: tuple[str, ...]
+) -> Iterator[FrameColumn]:
     for name, part in schema["properties"].items():
         field = _resolve(part, components)
         inner = (*path, name)
         if "properties" in field:
             yield from _walk(field, components, inner)
             continue
-        kind, name, description = _find_kind(name, field), _name_column(inner), field.get("description", "")
+        kind, name, description = (
+            _find_kind(name, field),
+            _name_column(inner),
+            field.get("description", ""),
+        )
         if kind == MOMENT:
-            name, description = name.removesuffix("_us"), description.removesuffix(TIME_UNIT).strip()
-        yield FrameColumn(name, kind, description, inner, tuple(filter(None, field.get("enum", ()))))
+            name, description = (
+                name.removesuffix("_us"),
+                description.removesuffix(TIME_UNIT).strip(),
+            )
+        yield FrameColumn(
+            name, kind, description, inner, tuple(filter(None, field.get("enum", ())))
+        )
     if schema.get("additionalProperties") is True:
         yield FrameColumn("other_metrics", MAPPING, "What this version has no description of.", ())
 
@@ -110,7 +121,6 @@ def _find_kind(name: str, field: Schema) -> str:
 
 
 def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFrame:
-    """Return a frame of rows: dataclasses or dicts that have the columns' fields."""
     lists: list[list[Any]] = [[] for _column in columns]
     known = frozenset(column.path[0] for column in columns if column.path)
     iterator = iter(rows)
@@ -121,16 +131,25 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFr
             values += map(_freeze, part) if column.kind in (LIST, MAPPING) else part
     row_count = len(lists[0])
     others: dict[int, dict[str, Any]] = {}
-    arrays = {column.name: _make_array(column, values, others) for column, values in zip(columns, lists)}
+    arrays = {
+        column.name: _make_array(column, values, others) for column, values in zip(columns, lists)
+    }
     if others:
-        texts = [dump_json(others[row]).decode() if row in others else None for row in range(row_count)]
+        texts = [
+            dump_json(others[row]).decode() if row in others else None for row in range(row_count)
+        ]
         arrays[OTHER] = _convert(TEXT, (), texts)
     return pd.DataFrame(arrays, index=pd.RangeIndex(row_count))
 
 
-def _read_values(path: tuple[str, ...], rows: Sequence[Any], known: frozenset[str]) -> Iterable[Any]:
+def _read_values(
+    path: tuple[str, ...], rows: Sequence[Any], known: frozenset[str]
+) -> Iterable[Any]:
     if not path:
-        return [{name: value for name, value in row.items() if name not in known} or None for row in rows]
+        return [
+            {name: value for name, value in row.items() if name not in known} or None
+            for row in rows
+        ]
     name, *inner = path
     values: Iterable[Any] = map((attrgetter if is_model(type(rows[0])) else itemgetter)(name), rows)
     for key in inner:
@@ -139,9 +158,11 @@ def _read_values(path: tuple[str, ...], rows: Sequence[Any], known: frozenset[st
 
 
 def _make_array(column: FrameColumn, values: list[Any], others: dict[int, dict[str, Any]]) -> Any:
-    """Return a column's values as an array; those that are not of its type come to `others`, by row."""
     if not _are_fitting(column.kind, values):
-        values = [value if value is None else _fit(column, value, row, others) for row, value in enumerate(values)]
+        values = [
+            value if value is None else _fit(column, value, row, others)
+            for row, value in enumerate(values)
+        ]
     return _convert(column.kind, column.values, values)
 
 
@@ -154,7 +175,6 @@ def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
 
 
 def _fit(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, Any]]) -> Any:
-    """Return a value as its column takes it; None for one of another type, which comes to `others`."""
     kind = column.kind
     if kind == TEXT and not isinstance(value, str):
         return dump_json(value).decode()  # a metric of torch's that is an object
@@ -166,7 +186,9 @@ def _fit(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, 
 
 def _convert(kind: str, words: Sequence[str], values: list[Any]) -> Any:
     if kind == MOMENT:
-        numbers = np.array([_NOT_A_TIME if value is None else value for value in values], dtype="int64")
+        numbers = np.array(
+            [_NOT_A_TIME if value is None else value for value in values], dtype="int64"
+        )
         return pd.DatetimeIndex(numbers.view("datetime64[us]")).tz_localize("UTC")
     if kind == CATEGORY:
         known = dict.fromkeys((*words, *(value for value in values if value is not None)))
@@ -180,5 +202,4 @@ def _convert(kind: str, words: Sequence[str], values: list[Any]) -> Any:
 
 
 def _freeze(value: Any) -> Any:
-    """Return a list as a tuple, which can be hashed and compared, and what is in it as plain values."""
     return tuple(map(get_plain, value)) if isinstance(value, list | tuple) else get_plain(value)

@@ -1,4 +1,6 @@
-"""What is both a frame and a figure: a trend, a comparison, a model's history, an incident."""
+"""Results that are both a frame and a figure: a trend, a comparison, a model's history, an
+incident.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,10 @@ from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries
 
 
 class NothingToDraw(LookupError):
-    """Data that has nothing for a figure."""
+    """There is no data to draw."""
 
 
 def draw(chart: Chart | None, nothing: str, shared: dict[str, list[Any]] | None = None) -> Any:
-    """Return a chart as a figure.
-
-    Raises: NothingToDraw if there is no chart.
-    """
     if chart is None:
         raise NothingToDraw(nothing)
     return make_figure(chart, shared)
@@ -58,24 +56,34 @@ def draw(chart: Chart | None, nothing: str, shared: dict[str, list[Any]] | None 
 
 @dataclass(frozen=True, repr=False)
 class BoardTrend:
-    """A metric over the newest runs, of every configuration that fits."""
+    """A metric over the newest runs, of every matching configuration."""
 
     screen: TrendScreen
     changes: Sequence[SeriesChange]
 
     @property
     def notes(self) -> list[str]:
-        """What is left out, in words."""
+        """What is left out, in sentences."""
         return self.screen.notes
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for each point: the run, the value with its interval, and what was measured."""
-        series = [(vars(line), vars(point)) for line in make_trend(self.screen).series for point in line.points]
-        columns = [column for column in list_columns(TrendSeriesJson, TrendPointJson) if column.name != "points"]
+        """Return a row for each point: the run, the value with its interval, and the
+        configuration.
+        """
+        series = [
+            (vars(line), vars(point))
+            for line in make_trend(self.screen).series
+            for point in line.points
+        ]
+        columns = [
+            column
+            for column in list_columns(TrendSeriesJson, TrendPointJson)
+            if column.name != "points"
+        ]
         return make_frame(columns, [line | point for line, point in series])
 
     def figure(self) -> Any:
-        """Return the chart of the trends page with its changes, a line for each configuration."""
+        """Return the chart of the trends page, a line for each configuration."""
         series, axis = self.screen.series, self.screen.axis
         if not series:
             raise NothingToDraw("No run has a value of this metric with these filters.")
@@ -86,27 +94,34 @@ class BoardTrend:
 
     def __repr__(self) -> str:
         points = sum(len(drawing.line.points) for drawing in self.screen.series)
-        return f"<trend of {self.screen.metric.label}: {len(self.screen.series)} series, {points} points>"
+        return (
+            f"<trend of {self.screen.metric.label}: {len(self.screen.series)} series, {points} "
+            "points>"
+        )
 
 
 def _label_line(series: TrendSeries) -> str:
     fields = series.fields
     if fields.get("world_size") is None:
         return series.line.label  # what is counted
-    return f"{series.line.label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
+    return (
+        f"{series.line.label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
+    )
 
 
 @dataclass(frozen=True)
 class ComparedModelMetric(CompareDelta, NamedSeries):
-    """A metric of a model on both sides."""
-
     metric: Annotated[str, "The metric's name."]
-    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
-    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+    base_run_id: Annotated[
+        str | None, "The run that base's result is of; null for a stored baseline's."
+    ]
+    new_run_id: Annotated[
+        str | None, "The run that new's result is of; null for a stored baseline's."
+    ]
 
 
 class BoardComparison:
-    """What changed from base to new; `refused` says what makes the numbers lie, so that they are not compared."""
+    """Differences from base to new; `refused` says why the numbers are not comparable, if so."""
 
     def __init__(self, screen: ComparisonScreen) -> None:
         self.screen = screen
@@ -114,18 +129,20 @@ class BoardComparison:
 
     @property
     def refused(self) -> list[str]:
-        """What makes the numbers lie, so that they are not compared."""
         return self.answer.refused
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the numbers doubtful."""
         return self.answer.warnings
 
     def frame(self) -> pd.DataFrame:
         """Return a row for each model and metric, with its verdict."""
         models: Any = self.answer.models
-        rows = [row | delta | {"metric": name} for row in models for name, delta in row["metrics"].items()]
+        rows = [
+            row | delta | {"metric": name}
+            for row in models
+            for name, delta in row["metrics"].items()
+        ]
         return make_frame(list_columns(ComparedModelMetric), rows)
 
     def models(self) -> pd.DataFrame:
@@ -138,29 +155,31 @@ class BoardComparison:
         return make_frame(list_columns(MetricMean), self.answer.metrics)
 
     def graph_breaks(self) -> pd.DataFrame:
-        """Return what became of each distinct graph break."""
         return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.graph_breaks))
 
     def recompile_causes(self) -> pd.DataFrame:
-        """Return what became of each cause of recompiles."""
         return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.recompile_causes))
 
     def functions(self) -> pd.DataFrame:
-        """Return what each function's compiles took on both sides."""
         return make_frame(list_columns(ComparedFunction), self.answer.functions)
 
     def environment(self) -> pd.DataFrame:
-        """Return the surroundings of both sides."""
         return make_frame(list_columns(EnvironmentDifference), self.answer.environment)
 
     def figure(self, metric: str | None = None) -> Any:
-        """Return the chart of the compare page: each model's change of a metric, the first one where none is given."""
+        """Return the chart of each model's change of a metric, by default the first one."""
         chosen = choose(self.screen.comparison, metric, DEFAULT_ORDER, False).metrics
-        chart = chart_changes(chosen[0], self.screen.comparison.pairs, lambda _pair: "", least=1) if chosen else None
+        chart = (
+            chart_changes(chosen[0], self.screen.comparison.pairs, lambda _pair: "", least=1)
+            if chosen
+            else None
+        )
         return draw(chart, "; ".join(self.refused) or "No model has this metric on both sides.")
 
     def __repr__(self) -> str:
-        base, new, pairs = (getattr(self.screen.comparison, name) for name in ("base", "new", "pairs"))
+        base, new, pairs = (
+            getattr(self.screen.comparison, name) for name in ("base", "new", "pairs")
+        )
         return f"<comparison of {base.title!r} with {new.title!r}: {len(pairs)} models in common>"
 
 
@@ -171,8 +190,6 @@ def _changes(distinct: Any) -> Iterable[dict[str, Any]]:
 
 @dataclass(frozen=True, repr=False)
 class BoardModel:
-    """One model: everything that was measured of it, and the charts of one of its series."""
-
     screen: ModelScreen
 
     def frame(self) -> pd.DataFrame:
@@ -181,15 +198,22 @@ class BoardModel:
         return make_frame(list_columns(ResultJson), map(_read_point, points))
 
     def figures(self) -> dict[str, Any]:
-        """Return the charts of the model's page: each metric over time, and the newest result's repeats."""
+        """Return the charts of the model's page: each metric over time, and the newest result's
+        repeats.
+        """
         points = self.screen.selected.points
         charts = chart_history(points, [""] * len(points))
         repeats = chart_repeats(self.screen.repeats)
-        return {chart.title: make_figure(chart) for chart in (*charts, *([repeats] if repeats else []))}
+        return {
+            chart.title: make_figure(chart) for chart in (*charts, *([repeats] if repeats else []))
+        }
 
     def __repr__(self) -> str:
         history = self.screen.history
-        return f"<model {history.model!r}: {len(history.series)} series, shown: {self.screen.selected.label}>"
+        return (
+            f"<model {history.model!r}: {len(history.series)} series, shown: "
+            f"{self.screen.selected.label}>"
+        )
 
 
 def _read_point(point: Point) -> dict[str, Any]:
@@ -198,21 +222,20 @@ def _read_point(point: Point) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False)
 class BoardIncident:
-    """One incident with all that is known of it."""
-
     screen: IncidentScreen
     detail: IncidentDetailJson
 
     def figure(self) -> Any:
-        """Return the chart of the incident's page: the series that it is named after."""
+        """Return the chart of the series that the incident is named after."""
         series = self.screen.series
         if series is None:
             raise NothingToDraw("No run of this series is left.")
-        chart = chart_incident(series.change, series.metric, series.line, series.axis, series.levels)
+        chart = chart_incident(
+            series.change, series.metric, series.line, series.axis, series.levels
+        )
         return make_figure(chart, share_runs(series.axis, links=False))
 
     def frame(self) -> pd.DataFrame:
-        """Return its changes, a row each."""
         return make_frame(list_columns(SeriesChangeJson), self.detail.changes)
 
     def __repr__(self) -> str:
@@ -221,20 +244,24 @@ class BoardIncident:
 
 @dataclass(frozen=True, repr=False)
 class BoardReason:
-    """One distinct graph break or cause of recompiles, over runs."""
-
     detail: DistinctBreakDetail | CauseDetail
     noun: str
 
     def frame(self) -> pd.DataFrame:
-        """Return how often it came in each of its newest runs, the oldest first."""
+        """Return the count in each of its newest runs, the oldest first."""
         return make_frame(list_columns(HistoryPoint), self.detail.history)
 
     def figure(self) -> Any:
-        """Return the chart of its page: how often it came in each run."""
         history = self.detail.history
-        chart = chart_reason("history", "From run to run", self.noun, history) if len(history) > 1 else None
+        chart = (
+            chart_reason("history", "From run to run", self.noun, history)
+            if len(history) > 1
+            else None
+        )
         return draw(chart, "It occurs in a single run.")
 
     def __repr__(self) -> str:
-        return f"<{self.noun.removesuffix('s')} {self.detail.id}: {self.detail.reason.partition(chr(10))[0][:80]}>"
+        return (
+            f"<{self.noun.removesuffix('s')} {self.detail.id}: "
+            f"{self.detail.reason.partition(chr(10))[0][:80]}>"
+        )

@@ -1,4 +1,4 @@
-"""Methods that return what an address of the API lists as a frame, with its parameters as keywords."""
+"""Methods that return an API list as a frame, with its parameters as keywords."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from compileboard.app.db import get_clock, get_engine, get_reader
 from compileboard.app.notebook.columns import TEXT, FrameColumn, list_columns, make_frame
 from compileboard.app.queries.fleet.runs import RunFilter
 from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.parameters import ParameterField, check_keys, list_names, list_parameters, read_filter
+from compileboard.app.queries.parameters import (
+    ParameterField,
+    check_keys,
+    list_names,
+    list_parameters,
+    read_filter,
+)
 from compileboard.app.queries.sides import find_run as find_named_run
 from compileboard.app.schema import get_row, is_model
 from compileboard.app.screens.fleet.runs import DEFAULT_ORDER, RunsFilters, build_runs
@@ -29,21 +35,18 @@ _RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
 
 
 class FrameCut(UserWarning):
-    """A frame that has not all rows."""
+    """A frame does not have all rows."""
 
 
 class FrameSource(Protocol):
-    """What frames are read from: all runs, or one."""
-
     def read(self, read: Callable[[str | None], pd.DataFrame]) -> pd.DataFrame:
-        """Call a function with the run's id, None for all, while the database can be read."""
+        """Call a function with the run's id, None for all runs, while the database can be read."""
 
 
-def read_given(models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()) -> list[Any]:
-    """Read keywords as an address's parameters are read.
-
-    Raises: FilterError if a name is unknown or a value cannot be used.
-    """
+def read_given(
+    models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()
+) -> list[Any]:
+    """Raises FilterError for an unknown keyword or unusable value."""
     models = list(models)
     parts = {part.name: part for model in models for part in list_parameters(model)}
     query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}
@@ -51,12 +54,15 @@ def read_given(models: Iterable[type], filters: Mapping[str, Any], others: Itera
     for name, value in query.items():
         if isinstance(value, list | tuple | set | dict):
             raise FilterError(f"{name}: {str(value)[:80]} is several values; expected one")
-    texts = {name: write_text(value, parts[name].how.choices) for name, value in query.items() if name in parts}
+    texts = {
+        name: write_text(value, parts[name].how.choices)
+        for name, value in query.items()
+        if name in parts
+    }
     return [read_filter(model, texts) for model in models]
 
 
 def write_text(value: Any, choices: Sequence[str] = ()) -> str:
-    """Write a value as an address does; True is the one of `choices` that has no opposite."""
     if isinstance(value, bool):
         words = choices or ("yes", "no")
         return ("yes" if "yes" in words else words[0]) if value else "no" if "no" in words else ""
@@ -64,11 +70,10 @@ def write_text(value: Any, choices: Sequence[str] = ()) -> str:
 
 
 class FrameMethod:
-    """A method that returns a frame of what an address of the API lists.
+    """A method that returns an API list as a frame.
 
-    `page_count` is how many rows are read at once; `part` is the list in an answer that has others beside it. With
-    `counts` the rows of every run that a filter of runs lets through follow each other: of those that have any, by
-    these of their totals.
+    `page_count` is how many rows are read at once; `part` names the list in a response with several
+    fields. With `counts` the rows of all matching runs follow each other.
     """
 
     def __init__(
@@ -80,7 +85,9 @@ class FrameMethod:
         row: Any = None,
         counts: Sequence[str] = (),
     ) -> None:
-        self.operation: Operation = next(operation for operation in OPERATIONS if operation.view is view)
+        self.operation: Operation = next(
+            operation for operation in OPERATIONS if operation.view is view
+        )
         self.page_count = page_count
         self.part = part
         self.row = row or self.operation.model
@@ -105,50 +112,66 @@ class FrameMethod:
 
     @property
     def of_runs(self) -> bool:
-        """Return True where a filter chooses the runs that rows are of."""
         return bool(self.counts)
 
     @property
     def columns(self) -> tuple[FrameColumn, ...]:
-        """The frame's columns."""
         columns = list_columns(self.row)
         is_led = self.of_runs and all(column.name != "run_id" for column in columns)
         return (_RUN_ID, *columns) if is_led else columns
 
     @property
     def own_filters(self) -> dict[str, type]:
-        """The parameters' dataclasses by the argument that they are for, without paging."""
-        return {name: model for name, model in self.operation.filters.items() if not issubclass(model, Limit)}
+        return {
+            name: model
+            for name, model in self.operation.filters.items()
+            if not issubclass(model, Limit)
+        }
 
     @property
     def own_names(self) -> list[str]:
-        """The keywords that choose rows."""
         taken = list_names(RunFilter) if self.of_runs else ()
-        names = (_name_keyword(name) for model in self.own_filters.values() for name in list_names(model))
+        names = (
+            _name_keyword(name) for model in self.own_filters.values() for name in list_names(model)
+        )
         return [name for name in names if name not in taken]
 
     @property
     def parameters(self) -> dict[str, ParameterField]:
-        """The keywords by name."""
         models = (*([RunFilter] if self.of_runs else []), *self.own_filters.values())
         parts: dict[str, ParameterField] = {}
-        for part in (part for model in models for part in list_parameters(model) if part.description):
+        for part in (
+            part for model in models for part in list_parameters(model) if part.description
+        ):
             parts.setdefault(part.name, part)
         return parts
 
     def describe(self) -> str:
-        """Return the method's docstring: what it lists, its keywords and its columns."""
         lines = [self.operation.summary, "", "Keywords:"]
-        lines += ["  run: One run: its id or its commit, or how these begin, or `latest`."] if self.of_runs else []
-        lines += [f"  {_name_keyword(name)}: {part.description}" for name, part in self.parameters.items()]
+        lines += (
+            ["  run: One run: its id or its commit, or how these begin, or `latest`."]
+            if self.of_runs
+            else []
+        )
+        lines += [
+            f"  {_name_keyword(name)}: {part.description}" for name, part in self.parameters.items()
+        ]
         lines += [f"  limit: Most rows; {MOST_ROWS} where it is not given.", "", "Columns:"]
         return "\n".join(
-            [*lines, *(f"  {column.name} ({column.kind}): {column.description}" for column in self.columns)]
+            [
+                *lines,
+                *(
+                    f"  {column.name} ({column.kind}): {column.description}"
+                    for column in self.columns
+                ),
+            ]
         )
 
     def _make_signature(self) -> inspect.Signature:
         names = [*(["run"] if self.of_runs else []), *map(_name_keyword, self.parameters)]
-        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names
+        ]
         limit = inspect.Parameter("limit", inspect.Parameter.KEYWORD_ONLY, default=MOST_ROWS)
         return inspect.Signature([*parameters, limit])
 
@@ -156,10 +179,15 @@ class FrameMethod:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise FilterError(f"limit: {limit!r} is not a whole number from 1")
         frame = source.read(
-            lambda run_id: make_frame(self.columns, islice(self._list_rows(run_id, filters, limit + 1), limit + 1))
+            lambda run_id: make_frame(
+                self.columns, islice(self._list_rows(run_id, filters, limit + 1), limit + 1)
+            )
         )
         if len(frame) > limit:
-            text = f"{self.name}: these are the first {limit} rows; there are more, which a higher limit= gives"
+            text = (
+                f"{self.name}: these are the first {limit} rows; there are more, which a "
+                "higher limit= gives"
+            )
             warnings.warn(text, FrameCut, stacklevel=3)
         frame.attrs["is_cut"] = len(frame) > limit
         return frame.iloc[:limit] if len(frame) > limit else frame
@@ -169,17 +197,32 @@ class FrameMethod:
             given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters)))
             yield from self._list_pages(run_id, given, most)
             return
-        of_run = {name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters}
+        of_run = {
+            name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters
+        }
         (selection,) = read_given([RunFilter], of_run, ["run"])
-        given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters, ["run", *self.parameters])))
-        for chosen_id in [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(selection):
+        given = dict(
+            zip(
+                self.own_filters,
+                read_given(self.own_filters.values(), filters, ["run", *self.parameters]),
+            )
+        )
+        for chosen_id in (
+            [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(selection)
+        ):
             rows = self._list_pages(chosen_id, given, most)
-            yield from rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
+            yield from (
+                rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
+            )
 
     def _list_run_ids(self, selection: RunFilter) -> Iterator[str]:
         cursor = None
         while True:
-            screen = build_runs(get_engine(), RunsFilters(selection, DEFAULT_ORDER, cursor, _PAGE_COUNT), get_clock())
+            screen = build_runs(
+                get_engine(),
+                RunsFilters(selection, DEFAULT_ORDER, cursor, _PAGE_COUNT),
+                get_clock(),
+            )
             runs = (listed.run for listed in screen.runs)
             yield from (run.id for run in runs if any(getattr(run, name) for name in self.counts))
             cursor = screen.next_cursor
@@ -191,7 +234,9 @@ class FrameMethod:
         if not self.operation.is_list:
             yield from getattr(self.operation.view(**detail, **given), self.part)
             return
-        paging = next(name for name, model in self.operation.filters.items() if issubclass(model, Limit))
+        paging = next(
+            name for name, model in self.operation.filters.items() if issubclass(model, Limit)
+        )
         cursor = None
         while True:
             query = PageQuery(limit=min(self.page_count, most), cursor=cursor)
@@ -207,10 +252,9 @@ def _name_keyword(name: str) -> str:
 
 
 def find_run_id(name: Any) -> str:
-    """Return the id of the run that `latest` means, or the beginning of an id or of a commit's hash.
+    """Resolve `latest`, or the beginning of an id or commit; unknown names are returned as text.
 
-    A name that means none comes back as text.
-    Raises: FilterError if it means several, NoSuchRun if `latest` means none.
+    Raises FilterError if several fit, NoSuchRun if `latest` means none.
     """
     text = write_text(name)
     named = find_named_run(get_reader(), get_engine(), get_clock(), text)

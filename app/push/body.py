@@ -1,4 +1,6 @@
-"""Bodies of boxes' requests: received within limits, unpacked no further than theirs, compared with their checksum."""
+"""Request bodies of pushing clients: received and unpacked within limits, compared with their
+checksum.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,19 @@ _CHECKSUM = re.compile(r"crc32 ([0-9a-fA-F]{1,8})")
 
 
 def receive_body(environ: dict[str, Any], most_bytes: int, most_plain_bytes: int) -> bytes:
-    """Receive a body of a known length, and unpack it.
-
-    Raises: PushRefused.
-    """
+    """Receive and unpack a body of a known length. Raises PushRefused."""
     expected = check_length(environ, most_bytes)
     encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() or "identity"
     if encoding not in ("identity", "gzip"):
-        raise PushRefused(400, f"Content-Encoding: expected gzip or nothing, got {encoding[:40]!r}.")
+        raise PushRefused(
+            400, f"Content-Encoding: expected gzip or nothing, got {encoding[:40]!r}."
+        )
     body = _receive(environ, expected, most_bytes)
     return body if encoding == "identity" else unpack_gzip(body, most_plain_bytes)
 
 
 def check_length(environ: dict[str, Any], most_bytes: int) -> int:
-    """Return the length that a request announces.
-
-    Raises: PushRefused where it has none, or is too long.
-    """
+    """Return the Content-Length. Raises PushRefused if it is missing or too large."""
     text = environ.get("CONTENT_LENGTH") or ""
     if not text.isascii() or not text.isdigit() or environ.get("HTTP_TRANSFER_ENCODING"):
         raise PushRefused(411, "Content-Length: expected the number of bytes of the body.")
@@ -68,10 +66,7 @@ def _receive(environ: dict[str, Any], expected: int, most_bytes: int) -> bytes:
 
 
 def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
-    """Unpack a body, and stop where it grows beyond its limits.
-
-    Raises: PushRefused.
-    """
+    """Unpack a body up to its limit. Raises PushRefused beyond it."""
     most = min(most_bytes, max(RATIO_FROM_BYTES, len(body) * LARGEST_RATIO))
     expander = zlib.decompressobj(wbits=31)
     try:
@@ -81,41 +76,48 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
     if len(plain) > most:
         raise PushRefused(
             413,
-            f"It unpacks to more than {most:,} bytes: expected {most_bytes:,}, and {LARGEST_RATIO}× its size.",
+            (
+                f"It unpacks to more than {most:,} bytes: expected {most_bytes:,}, and "
+                f"{LARGEST_RATIO}× its size."
+            ),
         )
     if not expander.eof or expander.unused_data:
-        raise PushRefused(460, "The body's gzip breaks off, or something follows it. Send it again.")
+        raise PushRefused(
+            460, "The body's gzip breaks off, or something follows it. Send it again."
+        )
     return plain
 
 
 def unpack_texts(texts: Iterable[SentText], most_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Unpack texts, all together no further than a limit; yield each with its digest.
+    """Unpack texts up to a common limit; yield each with its digest.
 
-    Raises: PushRefused; also where one is not that of its digest.
+    Raises PushRefused beyond the limit, or for a wrong digest.
     """
     left_bytes = most_bytes
     for text in texts:
         plain = unpack_gzip(text.body, left_bytes) if text.is_packed else text.body
         left_bytes -= len(plain)
         if left_bytes < 0:
-            raise PushRefused(413, f"The texts are more than {most_bytes:,} bytes; send fewer at once.")
+            raise PushRefused(
+                413, f"The texts are more than {most_bytes:,} bytes; send fewer at once."
+            )
         if digest_of(plain) != text.digest:
-            raise PushRefused(460, f"A text is {digest_of(plain)}, not {text.digest}. Send it again.")
+            raise PushRefused(
+                460, f"A text is {digest_of(plain)}, not {text.digest}. Send it again."
+            )
         yield text.digest, plain
 
 
 def check_checksum(given: str | None, plain: bytes) -> None:
-    """Compare a body with its checksum.
-
-    Raises: PushRefused.
-    """
+    """Compare a body with its checksum. Raises PushRefused."""
     match = _CHECKSUM.fullmatch(given or "")
     if match is None:
-        raise PushRefused(400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(given)[:40]!r}.")
+        raise PushRefused(
+            400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(given)[:40]!r}."
+        )
     if int(match[1], 16) != checksum_of(plain):
         raise PushRefused(460, "The body is not what its checksum tells. Send it again.")
 
 
 def format_checksum(checksum: int) -> str:
-    """Write a checksum as a header has it."""
     return f"crc32 {checksum:08x}"

@@ -1,4 +1,4 @@
-"""How much each token may send: a bucket that fills by the second and may be emptied at once."""
+"""Rate limits for tokens: a bucket that fills by the second and may be emptied at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _LEVEL = struct.Struct("d")
 
 
 class RateLimit:
-    """The rates of a server's clients, over all its workers; make it before these are forked.
+    """The rate limits of a server's clients, shared by its workers; create it before these are
+    forked.
 
-    A request goes through while its client's bucket is not empty, and may overdraw it.
+    A request passes while its client's bucket is not empty, and may overdraw it.
     """
 
     def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
@@ -25,16 +26,13 @@ class RateLimit:
         self._buckets = SharedTable("rates", value_bytes=_LEVEL.size, set_count=SETS)
 
     def get_wait_s(self, client: str, bytes_per_min: float) -> int:
-        """Return after how many seconds a client may send again; 0 is now."""
         level_bytes = self._take(client, 0, bytes_per_min)
         return 0 if level_bytes > 0 else max(1, math.ceil(-level_bytes * 60 / bytes_per_min))
 
     def take(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
-        """Count what a client sent."""
         self._take(client, max(LEAST_BYTES, size_bytes), bytes_per_min)
 
     def _take(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
-        """Return how much a client's bucket has after some of it was taken."""
         level_bytes = bytes_per_min
 
         def change(bucket: SharedRecord | None) -> SharedRecord:
@@ -42,7 +40,9 @@ class RateLimit:
             now_ns = self._clock_ns()  # within the lock: workers count one after another
             if bucket is not None:
                 (before_bytes,) = _LEVEL.unpack(bucket.value)
-                passed_s = max(0, now_ns - bucket.touched) / 1e9  # a clock that is set back fills nothing
+                passed_s = (
+                    max(0, now_ns - bucket.touched) / 1e9
+                )  # a clock that is set back fills nothing
                 level_bytes = min(bytes_per_min, before_bytes + passed_s * bytes_per_min / 60)
             level_bytes -= size_bytes
             return SharedRecord(now_ns, _LEVEL.pack(level_bytes))

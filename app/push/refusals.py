@@ -1,4 +1,4 @@
-"""Why a box's request is refused, and what to do then."""
+"""Rejections of pushed requests, and what to do then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compileboard.app.imports.options import UploadRejected
 
 
 class PushRefused(UploadRejected):
-    """A request of a box is refused: the status, the sentence, and what the protocol adds to them."""
+    """A pushed request is rejected: the status, the sentence, and the protocol's additions."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Streams of boxes: where one stands, and storing what goes on there."""
+"""Pushed streams: how much is stored, and storing more."""
 
 from __future__ import annotations
 
@@ -27,23 +27,27 @@ MOST_TOLD = 1000  # missing texts in one answer
 def find_stream(
     reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None, sender: RunSender
 ) -> Stream:
-    """Return a stream as far as it is stored.
-
-    Raises: PushRefused if its run was deleted or pruned, or is of another sender.
-    """
+    """Raises PushRefused if the stream's run was deleted or pruned, or is of another sender."""
     for name, value in (("run", run_id), ("stream", stream_id)):
         if not STREAM_ID.fullmatch(value):
-            raise PushRefused(400, f"{name}: expected letters, digits, dots and dashes, 64 at most: {value[:80]!r}.")
+            raise PushRefused(
+                400,
+                f"{name}: expected letters, digits, dots and dashes, 64 at most: {value[:80]!r}.",
+            )
     if removal := get_removal(reader, run_id):
-        raise PushRefused(410, f"Run {run_id} was {removal} on the server; nothing more of it is stored.")
+        raise PushRefused(
+            410, f"Run {run_id} was {removal} on the server; nothing more of it is stored."
+        )
     if not may_add(reader, run_id, sender):
         raise PushRefused(403, str(NotOwner(sender, run_id)))
     return get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
 
 
 def describe_place(stream: Stream) -> dict[str, str]:
-    """Return the headers that tell how far a stream is stored."""
-    return {"Upload-Offset": str(stream.stored_bytes), "Upload-Checksum": format_checksum(stream.checksum)}
+    return {
+        "Upload-Offset": str(stream.stored_bytes),
+        "Upload-Checksum": format_checksum(stream.checksum),
+    }
 
 
 def append_lines(
@@ -54,10 +58,7 @@ def append_lines(
     offset: int,
     plain: bytes,
 ) -> Stream:
-    """Store what of a body is new; return its stream behind it. `store` waits for the thread that writes.
-
-    Raises: PushRefused; StoreError in words.
-    """
+    """Store the new part of a body; return the stream after it. Raises PushRefused, StoreError."""
     if plain and not plain.endswith(b"\n"):
         raise PushRefused(400, "The body ends within a line; expected whole lines.")
     for _attempt in range(ATTEMPTS):
@@ -76,30 +77,42 @@ def append_lines(
         except StreamDiffers as error:
             store(partial(_restart, stream))
             fields = {"restart": True}
-            raise PushRefused(409, f"{error}. Send everything again, under a new stream.", fields=fields) from None
+            raise PushRefused(
+                409, f"{error}. Send everything again, under a new stream.", fields=fields
+            ) from None
         except UnknownLine as error:
-            raise PushRefused(426, f"{error}. Upgrade the server; what waits on the box goes out then.") from None
+            raise PushRefused(
+                426, f"{error}. Upgrade the server; what waits on the box goes out then."
+            ) from None
         except TooManyLines as error:
             raise PushRefused(413, f"{error}.") from None
         except TextsMissing as error:
             missing = error.digests[:MOST_TOLD]
-            raise PushRefused(409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}) from None
+            raise PushRefused(
+                409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}
+            ) from None
         except RunDeleted:
             continue  # since it was looked up: the next look tells how
-    raise PushRefused(503, "Other requests of the stream are being stored. Try again soon.", retry_after_s=1)
+    raise PushRefused(
+        503, "Other requests of the stream are being stored. Try again soon.", retry_after_s=1
+    )
 
 
 def _cut_known(stream: Stream, offset: int, plain: bytes) -> bytes:
-    """Return what of a body is not stored yet."""
     known_bytes = stream.stored_bytes - offset
     if known_bytes < 0:
         raise PushRefused(
             409,
-            f"{stream.stored_bytes:,} bytes of the stream are stored; this would begin at {offset:,}.",
+            (
+                f"{stream.stored_bytes:,} bytes of the stream are stored; this would begin at "
+                f"{offset:,}."
+            ),
             headers=describe_place(stream),
         )
     if 0 < known_bytes < len(plain) and plain[known_bytes - 1 : known_bytes] != b"\n":
-        raise StreamDiffers(f"{stream.stored_bytes:,} bytes are stored, which is within a line of the box's stream")
+        raise StreamDiffers(
+            f"{stream.stored_bytes:,} bytes are stored, which is within a line of the box's stream"
+        )
     return plain[known_bytes:]
 
 

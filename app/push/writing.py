@@ -1,4 +1,6 @@
-"""A worker's one thread that stores what boxes send: its connection, its queue, its turn among the workers."""
+"""A worker's one thread that stores pushed data: its connection, its queue, its turn among the
+workers.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,6 @@ TURN_S = 0.1  # of one worker: the other ones, and pages that write, wait meanwh
 
 
 class _Job(Generic[Result]):
-    """What waits for the thread: a call with the writer, and who waits for its result."""
-
     def __init__(self, call: Callable[[StreamWriter], Result]) -> None:
         self.future: Future[Result] = Future()
         self.error: Exception | None = None
@@ -35,10 +35,6 @@ class _Job(Generic[Result]):
         self._result: Result | None = None
 
     def run(self, writer: StreamWriter) -> None:
-        """Call it; an error of its own is its result.
-
-        Raises: PartFailed if it failed as a part of a transaction.
-        """
         self.error = None
         try:
             self._result = self._call(writer)
@@ -48,7 +44,6 @@ class _Job(Generic[Result]):
             self.error = explain(error, writer.path) if isinstance(error, sqlite3.Error) else error
 
     def answer(self) -> None:
-        """Hand the result to who waits for it."""
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
@@ -56,10 +51,8 @@ class _Job(Generic[Result]):
 
 
 class WriterThread:
-    """The thread, with a writer of the database that it opens itself. `most_waiting` jobs wait for it.
-
-    Jobs that wait are stored in one transaction, and answered after its commit. Where one of them fails in it, each is
-    stored in a transaction of its own.
+    """Jobs that wait are stored in one transaction, and answered after its commit. If one fails,
+    each gets its own.
     """
 
     def __init__(self, path: str, most_waiting: int) -> None:
@@ -73,12 +66,11 @@ class WriterThread:
         self._failures: dict[str, StoreError] = {}  # why one of these could not
 
     def submit(self, call: Callable[[StreamWriter], Result]) -> Future[Result]:
-        """Queue a job.
-
-        Raises: PushRefused where too many wait.
-        """
+        """Queue a job. Raises PushRefused if too many wait."""
         if not self._room.acquire(blocking=False):
-            raise PushRefused(503, "Too much waits to be stored. Try again soon.", retry_after_s=RETRY_S)
+            raise PushRefused(
+                503, "Too much waits to be stored. Try again soon.", retry_after_s=RETRY_S
+            )
         job = _Job(call)
         job.future.add_done_callback(lambda _future: self._room.release())
         self._waiting.append(job)
@@ -86,7 +78,6 @@ class WriterThread:
         return job.future
 
     def _work(self) -> None:
-        """Store what waits; an earlier call may have left nothing."""
         if not self._waiting:
             return
         jobs: list[_Job[Any]] = []
@@ -96,13 +87,14 @@ class WriterThread:
         except BaseException as error:
             self._close()
             for job in jobs or [self._waiting.popleft()]:
-                job.future.set_exception(explain(error, self.path) if isinstance(error, sqlite3.Error) else error)
+                job.future.set_exception(
+                    explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+                )
         else:
             for job in jobs:
                 job.answer()
 
     def _store(self, jobs: list[_Job[Any]]) -> None:
-        """Store what waits, and list it in `jobs`."""
         writer, until_s = self._open(), time.monotonic() + TURN_S
         try:
             with writer.together():
@@ -121,18 +113,21 @@ class WriterThread:
                 job.error = self._reopen(job.error)
 
     def _reopen(self, refusal: RunSealed) -> StoreError:
-        """Have a sealed run put back while other runs are stored; return what the request is told."""
         failure = self._failures.pop(refusal.run_id, None)
         if failure is None and refusal.run_id not in self._reopening:
             self._reopening.add(refusal.run_id)
-            threading.Thread(target=self._put_back, args=(refusal.run_id,), name="reopen", daemon=True).start()
+            threading.Thread(
+                target=self._put_back, args=(refusal.run_id,), name="reopen", daemon=True
+            ).start()
         return failure or refusal
 
     def _put_back(self, run_id: str) -> None:
         try:
             reopen_in(self.path, run_id)
         except (StoreError, sqlite3.Error) as error:
-            self._failures[run_id] = explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+            self._failures[run_id] = (
+                explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+            )
         finally:
             self._reopening.discard(run_id)
 
@@ -153,9 +148,9 @@ class WriterThread:
 
 @contextmanager
 def _turn(path: str) -> Iterator[None]:
-    """Wait for a turn among this server's workers: SQLite's own waiting sleeps, and passes nobody on.
+    """Wait for this worker's turn: SQLite's own waiting sleeps and has no order.
 
-    The folder is locked, not the file: closing a file drops the locks that SQLite holds on it.
+    The folder is locked, not the file: closing a file drops SQLite's locks on it.
     """
     folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
     try:
@@ -170,7 +165,6 @@ _lock = threading.Lock()
 
 
 def get_writer_thread(path: str, most_waiting: int) -> WriterThread:
-    """Return this process's thread; a forked worker makes its own."""
     key = (os.getpid(), path)
     with _lock:
         if key not in _threads:

@@ -1,1 +1,1 @@
-"""Every reading SQL statement: a module a noun, functions list_ get_ count_ that return frozen dataclasses."""
+"""Every reading SQL statement: functions list_, get_ and count_ that return frozen dataclasses."""

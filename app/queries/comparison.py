@@ -1,4 +1,6 @@
-"""What a comparison or a check reads of its runs' own records: repeats, settings, environment, distinct causes."""
+"""Runs' own records for a comparison or a check: repeats, settings, environment, distinct
+causes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.rollups.results import TIMING, ExperimentResult
 
-_SECOND_PROCESS = "second_process_s"  # samples of an experiment that may stand beside the leading one
+_SECOND_PROCESS = (
+    "second_process_s"  # samples of an experiment that may stand beside the leading one
+)
 _WANTED = "from json_each(:run_ids) as wanted"
 REPEATS_SQL = f"""
 select k.result_id, k.name, k.body
@@ -20,7 +24,8 @@ join results as x on x.run_id = wanted.value
 join result_repeats as k on k.result_id = x.id
 where x.experiment in ({", ".join(f"'{name}'" for name in (*sorted(TIMING), "caching_precompile"))})
   and k.name in (
-    'eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb', 'load_s',
+    'eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb',
+    'load_s',
     'export_s', '{_SECOND_PROCESS}'
   )
 order by k.result_id, k.name
@@ -56,8 +61,6 @@ limit :limit
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that some runs' processes had, each in order."""
-
     torch: tuple[str, ...]
     triton: tuple[str, ...]
     cuda: tuple[str, ...]
@@ -67,20 +70,18 @@ class Versions:
 def load_repeats(
     connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 60_000
 ) -> dict[int, dict[str, list[float]]]:
-    """Load the kept repeats and samples of timed results, by result.
-
-    Units: eager and compiled ms, the others as their names say.
-    """
+    """Units: eager and compiled ms, the others as their names say."""
     repeats_by_result: dict[int, dict[str, list[float]]] = {}
     for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
-        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = read_json(list[float], row["body"]) or []
+        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = (
+            read_json(list[float], row["body"]) or []
+        )
     return repeats_by_result
 
 
 def choose_samples(
     parts: Sequence[ExperimentResult], repeats: Mapping[int, dict[str, list[float]]]
 ) -> dict[str, list[float]]:
-    """Choose the samples of a row: its leading experiment's, and of any a second process's first calls."""
     samples = dict(repeats.get(parts[0].id, {}))
     for part in parts[1:]:
         if _SECOND_PROCESS in (own := repeats.get(part.id, {})):
@@ -89,20 +90,22 @@ def choose_samples(
 
 
 def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
-    """List the versions that some runs' processes had."""
     rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
     columns = list(zip(*rows)) or [()] * 4
-    return Versions(*(tuple(sorted({version for version in column if version})) for column in columns))
+    return Versions(
+        *(tuple(sorted({version for version in column if version})) for column in columns)
+    )
 
 
 def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """List how the runs' results were timed, as far as that is not the harness's default."""
     rows = connection.execute(TIMING_SQL, _bind(run_ids, 100))
     return [{name: value for name, value in dict(row).items() if value is not None} for row in rows]
 
 
-def list_changed(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """List what differed from torch's defaults in some runs, each text once: hash and {module: {setting: …}}."""
+def list_changed(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """List what differed from torch's defaults, each text once: hash and {module: {setting: …}}."""
     changed = []
     for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
         values = read_json(dict[str, Any], row["body"])
@@ -117,7 +120,8 @@ def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
 
 BREAKS_SQL = """
 select
-  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, max(b.line) as line, count(*) as count
+  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, max(b.line) as line,
+  count(*) as count
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join functions as f on f.id = d.function_id
@@ -129,7 +133,8 @@ limit :limit
 """
 CAUSES_SQL = """
 select
-  p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file, max(g.line) as line,
+  p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file,
+  max(g.line) as line,
   count(*) as count
 from recompiles as r
 join guard_failures as g on g.recompile_id = r.id and g.position = 0
@@ -150,7 +155,8 @@ where x.run_id = :run_id
 order by v.result_id, v.name
 limit :limit
 """
-# What a file of expected results says has names of its own, so that nobody takes it for a measurement.
+# What a file of expected results says has names of its own, so that nobody takes it for a
+# measurement.
 EXPECTED_SQL = """
 select x.id, v.name, v.value, json_extract(x.facts, '$.expected_accuracy') as accuracy
 from results as x
@@ -171,8 +177,6 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class TaskDistinct:
-    """One distinct break or cause of a run as often as one of its tasks had it."""
-
     task: str | None
     fingerprint: str
     kind: str | None
@@ -183,36 +187,45 @@ class TaskDistinct:
     count: int
 
 
-def list_task_breaks(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> list[TaskDistinct]:
-    """List a run's distinct graph breaks by task."""
-    return [TaskDistinct(**dict(row)) for row in connection.execute(BREAKS_SQL, {"run_id": run_id, "limit": limit})]
+def list_task_breaks(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> list[TaskDistinct]:
+    return [
+        TaskDistinct(**dict(row))
+        for row in connection.execute(BREAKS_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
-def list_task_causes(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> list[TaskDistinct]:
-    """List by task what a run's recompiles were for: what failed on the newest cache entry."""
-    return [TaskDistinct(**dict(row)) for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})]
+def list_task_causes(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> list[TaskDistinct]:
+    return [
+        TaskDistinct(**dict(row))
+        for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def list_instruction_counts(
     connection: sqlite3.Connection, run_id: str, limit: int = MOST
 ) -> dict[int, dict[str, float]]:
-    """List a run's counts of instructions and their margins, by result."""
     counts_by_result: dict[int, dict[str, float]] = {}
     for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
         counts_by_result.setdefault(row["result_id"], {})[row["name"]] = row["value"]
     return counts_by_result
 
 
-def list_expected(connection: sqlite3.Connection, run_id: str, limit: int = MOST) -> dict[int, dict[str, Any]]:
-    """List by result what a run's files of expected results say, under upstream's column names."""
+def list_expected(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> dict[int, dict[str, Any]]:
     cells_by_result: dict[int, dict[str, Any]] = {}
     for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
-        cells = cells_by_result.setdefault(row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {})
+        cells = cells_by_result.setdefault(
+            row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {}
+        )
         if row["name"]:
             cells[row["name"].removeprefix("expected_")] = row["value"]
     return cells_by_result
 
 
 def count_observed(connection: sqlite3.Connection, run_id: str) -> int:
-    """Count the run's processes in which torch was observed."""
     return int(connection.execute(OBSERVED_SQL, {"run_id": run_id}).fetchone()[0])

@@ -1,24 +1,26 @@
-"""The seam for a second engine: how statements across runs reach the tables that they read.
+"""Engines across runs: how statements reach their tables in SQLite or ClickHouse.
 
-A statement in `queries/fleet` is in the SQL that SQLite and ClickHouse share, its values are `:name`, and what the two
-write differently is a macro that the engine replaces:
+A statement in `queries/fleet` is in the SQL that both share, its values are `:name`, and
+differences are macros:
 
     $join           join that reads its left side first
     $is             equality in which null is null
     $div            division of integers
     $in(:names)     in a sequence: `r.id $in(:run_ids)`
-    $each(:names)   the sequence as a table with the column `value`: `from $each(:run_ids) as wanted`
-    $totals $t      behind `runs as r`: the totals of a run, `$t.compile_count`; null or 0 where it has none
-    $words $a       likewise what people called it, `$a.title`
-    $rows(table, of) a table of roll-ups, read for some runs alone: `of` is a common table expression with their `id`
-                    and `pub`, or a sequence, `:run_ids`; the statement still joins them
-    $stored(table)  a table of roll-ups of all runs, those of runs that count no longer too: `$of` leaves them out
+    $each(:names)   the sequence as a table with the column `value`:
+                    `from $each(:run_ids) as wanted`
+    $totals $t      behind `runs as r`: the totals of a run, `$t.compile_count`; null or 0 if none
+    $words $a       likewise a person's words about it, `$a.title`
+    $rows(table, of)  a table of roll-ups, read for some runs alone: `of` is a common table
+                    expression with their `id` and `pub`, or a sequence, `:run_ids`; the statement
+                    still joins them
+    $stored(table)  a table of roll-ups of all runs, also of those that count no longer: `$of`
+                    leaves them out
     $of(b, n)       joins rows `b` of either to runs `n` that have `id` and `pub`
-    $pub(r)         the number of a run that these need: null in SQLite, where no index of runs has it
+    $pub(r)         the number of a run that these need: null in SQLite, which has no index of it
 
-In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a text for each
-`engine.dialect`: `models.LATEST_SQL`, `trends.RUNS_SQL`. `comparison`, `reason_events` and `repros` beside this module
-read a run's own records, or the board's, through a connection.
+In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a
+text for each `engine.dialect`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _SQLITE = {
 
 
 class Row(Protocol):
-    """One row of an answer: its values in order, by place and by name."""
+    """A row of a result; values by index and by name."""
 
     def keys(self) -> list[str]: ...
     def __getitem__(self, key: Any, /) -> Any: ...
@@ -63,15 +65,17 @@ class Row(Protocol):
 
 
 class Engine(Protocol):
-    """What holds the tables across runs. A value may be a list or a tuple, for `$in` and `$each`."""
+    """An engine with the tables across runs. A value may be a list or a tuple, for `$in` and
+    `$each`.
+    """
 
     @property
     def name(self) -> str:
-        """Return what tells its data from other data: caches have it in their keys."""
+        """A name that distinguishes its data; caches have it in their keys."""
 
     @property
     def dialect(self) -> Dialect:
-        """Return whose SQL it takes, for the few statements that have a text for each."""
+        """The SQL dialect, for statements with a text for each."""
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
         """Return the rows that a statement finds."""
@@ -84,8 +88,6 @@ class Engine(Protocol):
 
 
 class SqliteEngine:
-    """The tables across runs in the SQLite file that a connection has open."""
-
     dialect: Dialect = "sqlite"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -93,36 +95,38 @@ class SqliteEngine:
 
     @property
     def name(self) -> str:
-        """Return the file's path."""
         return str(self._connection.execute("pragma database_list").fetchone()[2])
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        """Return the rows that a statement finds."""
         return self._connection.execute(_render(sql), _bind(values)).fetchall()
 
     def stream(self, sql: str, values: Mapping[str, Any] = {}) -> Iterator[tuple[Any, ...]]:
-        """Yield many rows as they are found, as plain tuples."""
         cursor = self._connection.cursor()
         cursor.row_factory = None
         return cursor.execute(_render(sql), _bind(values))
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
 def get_row(engine: Engine, sql: str, values: Mapping[str, Any] = {}) -> Row | None:
-    """Return the first row that a statement finds, None where it finds nothing."""
     return next(iter(engine.rows(sql, values)), None)
 
 
 @lru_cache(maxsize=512)  # a text is one of ours: its orders, metrics and filters are few
 def _render(sql: str) -> str:
     def write(token: re.Match[str]) -> str:
-        return _SQLITE[token["macro"]].format(token["of"], table=token["table"]) if token["macro"] else token[0]
+        return (
+            _SQLITE[token["macro"]].format(token["of"], table=token["table"])
+            if token["macro"]
+            else token[0]
+        )
 
     return TOKENS.sub(write, sql)
 
 
 def _bind(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: json.dumps(value) if isinstance(value, list | tuple) else value for name, value in values.items()}
+    return {
+        name: json.dumps(value) if isinstance(value, list | tuple) else value
+        for name, value in values.items()
+    }

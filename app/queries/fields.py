@@ -1,4 +1,4 @@
-"""Fields that rows of several subjects share, each described once: its type, meaning and unit."""
+"""Fields shared by the rows of several subjects: type, meaning and unit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ RunId = Annotated[str, "The run's id."]
 Rank = Annotated[int | None, "Rank of the process in a distributed run."]
 Pid = Annotated[int | None, "Process number of the operating system."]
 ProcessId = Annotated[str, "The process's id."]
-ProcessName = Annotated[str, "What tells its process from the run's others: model, rank, pid; empty if there is one."]
+ProcessName = Annotated[
+    str, "What tells its process from the run's others: model, rank, pid; empty if there is one."
+]
 SequenceNumber = Annotated[int, "Number of the event in its process."]
 Generation = Annotated[Count, "Calls of `reset()` in the process."]
 CompileKey = Annotated[int | None, "`id` of the compile, as in `/runs/<run_id>/compiles/<key>`."]
@@ -40,7 +42,9 @@ LineNumber = Annotated[int | None, "Line."]
 SourceLine = Annotated[str | None, "That line of the user's code; null with `--no-source`."]
 CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
 CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
-CauseRecompiles = Annotated[Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."]
+CauseRecompiles = Annotated[
+    Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."
+]
 PageUrl = Annotated[str | None, "Public page about this kind of graph break."]
 RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, that failed."]
 RecompileCategory = Annotated[str | None, "Kind of guard that failed on the newest cache entry."]
@@ -62,8 +66,6 @@ Suggestion = Annotated[str | None, "The fix."]
 
 
 class PublicBreak:
-    """What a row with torch's id of a kind of graph break has beside it."""
-
     gb_id: GbId
 
     @property
@@ -74,8 +76,6 @@ class PublicBreak:
 
 
 class TitledBreak(PublicBreak):
-    """What a row of a graph break has beside torch's words."""
-
     gb_type: GbType
     reason: BreakReason
     explanation: Explanation
@@ -83,12 +83,10 @@ class TitledBreak(PublicBreak):
 
     @property
     def title(self) -> str:
-        """Return what breaks the graph, in a few words."""
         return label_break(self._facts).replace("`", "")
 
     @property
     def fix_title(self) -> str | None:
-        """Return what the best fix changes; code stands in backticks."""
         fixes = suggest_break_fixes(self._facts)
         return fixes[0].title if fixes else None
 
@@ -104,8 +102,6 @@ class TitledBreak(PublicBreak):
 
 
 class Categorized:
-    """What a row with a category of guards has beside it."""
-
     category: Category
 
     @property
@@ -116,8 +112,6 @@ class Categorized:
 
 
 class CategoryMeaning(Categorized):
-    """What a cause of recompiles has beside its category."""
-
     @property
     @published
     def meaning(self) -> Annotated[str, "What the category means."]:
@@ -126,25 +120,20 @@ class CategoryMeaning(Categorized):
 
 
 class TitledCause(CategoryMeaning):
-    """What a row of a cause of recompiles has beside torch's words."""
-
     source: GuardSource
     reason: str
 
     @property
     def title(self) -> str:
-        """Return what changes between calls, in a few words."""
         dim = _DIM.search(self.reason)
         return title_recompile(self.category, self.source, dim=int(dim[1]) if dim else None)
 
 
 def gb_url(gb_id: str | None) -> str | None:
-    """Return the public page of a graph break's id, None where it has none."""
     if not gb_id or not gb_id[2:].isdigit():
         return None
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
 
 
 def name_ids(row: Row | Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a row as a dict, its ids of content as addresses and JSON write them."""
     return {**dict(row), **{name: format_id(row[name]) for name in names}}

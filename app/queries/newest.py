@@ -1,4 +1,4 @@
-"""Which run is the newest and which one is still running: one definition for pages, API, reports and commands."""
+"""The newest run and running runs: one definition for pages, API, reports and commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from compileboard.app.queries.engine import Dialect, Engine, get_row
 from compileboard.app.settings import Settings
 
-# A run whose recorder fell silent is not running, whatever the store says: nobody was left to write how it ended.
+# A run whose recorder fell silent is not running, whatever the store says: nobody was left to write
+# how it ended.
 SHOWN_STATE = """
   case
     when r.state = 'running' and r.heartbeat_us < :alive_since_us then 'interrupted?'
@@ -34,24 +35,18 @@ limit :limit
 
 
 class RecorderClock(NamedTuple):
-    """The time, and how long a recorder may be silent before its run no longer counts as running."""
-
     now_us: int
     stale_after_s: int = Settings.stale_after_s
 
     @property
     def alive_since_us(self) -> int:
-        """Return the time that a running run's last sign of life may not be older than."""
         return self.now_us - self.stale_after_s * 1_000_000
 
     def is_running(self, state: str, heartbeat_us: int) -> bool:
-        """Return True if a run's state is `running` and its recorder is alive."""
         return state == "running" and heartbeat_us >= self.alive_since_us
 
 
 class RunCandidate(NamedTuple):
-    """A run that may be the newest; `is_timed` says whether it timed a model, or failed to."""
-
     run_id: str
     started_us: int
     is_running: bool
@@ -59,19 +54,23 @@ class RunCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, bool, int, str]:
-        """Return what the newest run has the most of."""
         return not self.is_running, self.is_timed, self.started_us, self.run_id
 
 
 def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
-    """Return the clock of this moment."""
     return RecorderClock(time.time_ns() // 1000, stale_after_s)
 
 
 def newest_sql(dialect: Dialect, *, benched: bool, ended: bool) -> str:
-    """Write the statement for the newest run; coalesce() keeps SQLite from reading totals before runs."""
-    is_ended = "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if ended else "true"
-    has_results = f"{HAS_RESULTS[dialect]} and coalesce($t.result_count, 0) > 0" if benched else "true"
+    """Return the statement for the newest run; coalesce() keeps SQLite from reading totals before
+    runs.
+    """
+    is_ended = (
+        "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if ended else "true"
+    )
+    has_results = (
+        f"{HAS_RESULTS[dialect]} and coalesce($t.result_count, 0) > 0" if benched else "true"
+    )
     return f"""
 select r.id
 from runs as r
@@ -85,22 +84,21 @@ limit 1
 
 
 def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
-    """Return the newest run: it started last of those that ended, and timed a model where numbers are asked for.
+    """Return the newest run: the last started one that ended, and timed a model if numbers are
+    wanted.
 
-    One that is running, or timed nothing, is the newest only where there is no other.
+    One that is running, or timed nothing, is the newest only without any other.
     """
     newest = max(candidates, key=lambda run: run.rank, default=None)
     return newest.run_id if newest else None
 
 
 def list_running_ids(engine: Engine, clock: RecorderClock) -> frozenset[str]:
-    """List the runs that are running, the silent ones left out."""
     values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_RUNNING}
     return frozenset(str(run_id) for (run_id,) in engine.rows(RUNNING_SQL, values))
 
 
 def get_newest_run_id(engine: Engine, clock: RecorderClock, benched: bool = False) -> str | None:
-    """Return the newest run of a database, what `latest` names; `benched`: of those that have results."""
     values = {"alive_since_us": clock.alive_since_us}
     for ended in (True, False):
         row = get_row(engine, newest_sql(engine.dialect, benched=benched, ended=ended), values)

@@ -18,8 +18,8 @@ OUTCOMES = (
     "started",
     "announced",
 )
-# The outcome of the compile `c`. The column has what torch recorded of the last attempt; a graph break or a restart
-# before it is known from the counts.
+# The outcome of the compile `c`. The column has what torch recorded of the last attempt; a graph
+# break or a restart before it is known from the counts.
 OUTCOME_SQL = """case
     when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
     when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'

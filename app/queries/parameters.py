@@ -1,4 +1,6 @@
-"""Filters as addresses write them: one dataclass a filter says its parameters, their types, choices and limits."""
+"""Filters from URLs: a dataclass for each filter defines its parameters, types, choices and
+limits.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,17 @@ OTHER_KEYS = ("sort", "cursor", "limit")  # of a list beside its filter
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """How an address writes a field: under which name, which values it takes, what an error calls them."""
-
     name: str = ""
     choices: tuple[str, ...] = ()
     expected: str = ""
     read: Callable[[str, str], Any] | None = None  # of name and text
     most: int = MOST_CHARACTERS
-    default: str = ""  # what an address means that does not give it, where that is not the field's default
+    default: str = (
+        ""  # what an address means that does not give it, where that is not the field's default
+    )
 
 
 class ParameterField(NamedTuple):
-    """One field of a filter as a parameter: `schema` and `description` are of the API's document."""
-
     attribute: str
     name: str
     description: str
@@ -40,15 +40,13 @@ class ParameterField(NamedTuple):
 
 
 def list_names(model: type) -> tuple[str, ...]:
-    """List the names of a filter's parameters, each once."""
     return tuple(dict.fromkeys(part.name for part in list_parameters(model)))
 
 
-def check_keys(query: Iterable[str], known: Iterable[str], others: Iterable[str] = (), noun: str = "filter") -> None:
-    """Refuse a key that means nothing; of `others` nothing is said.
-
-    Raises: FilterError if there is one.
-    """
+def check_keys(
+    query: Iterable[str], known: Iterable[str], others: Iterable[str] = (), noun: str = "filter"
+) -> None:
+    """Raises FilterError for a key that is neither known nor in `others`."""
     names = tuple(known)
     for key in query:
         if key not in names and key not in others:
@@ -56,7 +54,6 @@ def check_keys(query: Iterable[str], known: Iterable[str], others: Iterable[str]
 
 
 def order_by(orders: Iterable[str]) -> Parameter:
-    """Return the parameter of a list's order: each may end in `.asc` or `.desc`."""
     names = tuple(orders)
     choices = tuple(f"{name}{end}" for name in names for end in ("", ".asc", ".desc"))
     return Parameter(choices=choices, expected=f"one of {', '.join(names)}, each also with .asc")
@@ -64,7 +61,6 @@ def order_by(orders: Iterable[str]) -> Parameter:
 
 @cache
 def list_parameters(model: Any) -> tuple[ParameterField, ...]:
-    """List the parameters of a filter; those of a filter in it come last, without the names that it has itself."""
     own: list[ParameterField] = []
     nested: list[ParameterField] = []
     hints = get_type_hints(model, include_extras=True)
@@ -82,7 +78,9 @@ def list_parameters(model: Any) -> tuple[ParameterField, ...]:
         kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
         default = None if field.default is dataclasses.MISSING else field.default
         schema = _describe(kinds[0], how, limits, default)
-        own.append(ParameterField(field.name, how.name or field.name, description, schema, kinds[0], how))
+        own.append(
+            ParameterField(field.name, how.name or field.name, description, schema, kinds[0], how)
+        )
     names = {part.name for part in own}
     return (*own, *(part for part in nested if part.name not in names))
 
@@ -94,20 +92,27 @@ def _describe(kind: type, how: Parameter, limits: Schema, default: Any) -> Schem
         return {"type": "string", "enum": [*(how.choices or ("yes", "no"))]}
     if kind is int and not how.read:
         if limits:
-            return {"type": "integer", **limits, **({} if default is None else {"default": default})}
+            return {
+                "type": "integer",
+                **limits,
+                **({} if default is None else {"default": default}),
+            }
         return {"type": "string", "pattern": "^[0-9]*$"}
     return {"type": "string", **({"maxLength": how.most} if how.most else {}), **limits}
 
 
 @cache
 def _list_nested(model: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, hint) for name, hint in get_type_hints(model).items() if dataclasses.is_dataclass(hint))
+    return tuple(
+        (name, hint)
+        for name, hint in get_type_hints(model).items()
+        if dataclasses.is_dataclass(hint)
+    )
 
 
 def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
-    """Read a filter's fields from an address; what is empty or not given is the field's default.
-
-    Raises: FilterError if a value cannot be used.
+    """A missing or empty parameter is the field's default. Raises FilterError for an unusable
+    value.
     """
     given: dict[str, Any] = {}
     taken = set()
@@ -118,18 +123,19 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
             if text:
                 given[part.attribute] = _read(part, text)
     for name, nested in _list_nested(model):  # type: ignore[arg-type]
-        given[name] = read_filter(nested, {key: text for key, text in query.items() if key not in taken})
+        given[name] = read_filter(
+            nested, {key: text for key, text in query.items() if key not in taken}
+        )
     filled = model(**given)
     if hasattr(filled, "check"):
         filled.check(query)
     return filled
 
 
-def read_query(model: type[Filter], query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> Filter:
-    """Turn an address's query into a filter; what is empty is no limit.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
+def read_query(
+    model: type[Filter], query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS
+) -> Filter:
+    """Raises FilterError for an unknown key or unusable value."""
     check_keys(query, list_names(model), others)
     return read_filter(model, query)
 
@@ -142,7 +148,9 @@ def _read(part: ParameterField, text: str) -> Any:
     if choices is not None and text not in choices:
         if part.kind is bool and not how.choices:
             raise FilterError(f"{name}: {text[:40]!r} is neither yes nor no")
-        expected = how.expected or (f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0])
+        expected = how.expected or (
+            f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+        )
         raise FilterError(f"{name}: {text[:40]!r} is not {expected}")
     if how.read is not None:
         return how.read(name, text)
@@ -153,19 +161,23 @@ def _read(part: ParameterField, text: str) -> Any:
 
 
 def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
-    """Return where a day (or a moment) begins and where the next one does, in microseconds since the epoch.
+    """Return the start of a day (or a time) and of the next one, in microseconds since the epoch.
 
-    Raises: FilterError if it is no date.
+    Raises FilterError if it is no date.
     """
     if text is None:
         return None, None
     try:
         moment = datetime.fromisoformat(text)
-        start = (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        start = (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(
+            timezone.utc
+        )
         step = timedelta(days=1) if len(text) <= len("2026-11-21") else timedelta(microseconds=1)
         return _microseconds(start), _microseconds(start + step)
     except (ValueError, OverflowError):
-        raise FilterError(f"{key}: {text!r} is not a date; write it as 2026-11-21 (days are UTC)") from None
+        raise FilterError(
+            f"{key}: {text!r} is not a date; write it as 2026-11-21 (days are UTC)"
+        ) from None
 
 
 def _microseconds(moment: datetime) -> int:
@@ -173,12 +185,11 @@ def _microseconds(moment: datetime) -> int:
 
 
 def check_days(query: Mapping[str, str], since_us: int | None, before_us: int | None) -> None:
-    """Refuse a last day before the first.
-
-    Raises: FilterError if it is.
-    """
+    """Raises FilterError for a last day before the first."""
     if since_us and before_us and since_us >= before_us:
-        raise FilterError(f"since: {query['since']} is after until: {query['until']}, so nothing can match")
+        raise FilterError(
+            f"since: {query['since']} is after until: {query['until']}, so nothing can match"
+        )
 
 
 SuiteName = Annotated[str | None, "A suite of models, whole: `builtin`."]

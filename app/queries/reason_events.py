@@ -1,7 +1,4 @@
-"""What runs recorded of one reason: its newest events, the values that came, the models in which it came.
-
-These statements read runs' own records, so they are asked of each file that has some of the runs.
-"""
+"""Runs' records of one reason: its newest events, guard values, and affected models."""
 
 from __future__ import annotations
 
@@ -31,7 +28,8 @@ group by expected, actual
 order by count desc, expected, actual
 limit :limit
 """
-# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest speedup that counts.
+# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest
+# speedup that counts.
 _RUNS, _MODELS, _MOST_VALUES = 10, 50, 1000
 
 
@@ -46,8 +44,6 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class AffectedModel:
-    """One model in the newest run in which it had something, with its speedup there."""
-
     suite: str
     model: str
     mode: str | None
@@ -62,8 +58,9 @@ class AffectedModel:
 
     @property
     def query(self) -> dict[str, str]:
-        """Return what the address of the model's page needs beside its name."""
-        parts = {name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")}
+        parts = {
+            name: getattr(self, name) for name in ("suite", "mode", "dtype", "device", "backend")
+        }
         return {name: value for name, value in parts.items() if value} | {"run": self.run_id}
 
 
@@ -74,27 +71,34 @@ def list_events(
     *,
     limit: int = 20,
 ) -> list[Event]:
-    """List the newest events of a reason in some files."""
     values = {"id": reason_id, "limit": limit}
-    listed = [[subject.event(**dict(row)) for row in file.execute(subject.events_sql, values)] for file in files]
+    listed = [
+        [subject.event(**dict(row)) for row in file.execute(subject.events_sql, values)]
+        for file in files
+    ]
     if len(listed) == 1:
         return listed[0]
     merged: list[Any] = [event for events in listed for event in events]
     return sorted(merged, key=lambda event: (event.time_us, event.id), reverse=True)[:limit]
 
 
-def list_value_changes(files: Iterable[sqlite3.Connection], cause_id: int, *, limit: int = 12) -> list[ValueChange]:
-    """List the pairs of expected and actual value among the newest thousand failures of files, most frequent first."""
+def list_value_changes(
+    files: Iterable[sqlite3.Connection], cause_id: int, *, limit: int = 12
+) -> list[ValueChange]:
     counts: Counter[tuple[str | None, str | None]] = Counter()
     for file in files:
-        for expected, actual, count in file.execute(_VALUES_SQL, {"id": cause_id, "limit": _MOST_VALUES}):
+        for expected, actual, count in file.execute(
+            _VALUES_SQL, {"id": cause_id, "limit": _MOST_VALUES}
+        ):
             counts[expected, actual] += count
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], [(value is not None, value) for value in pair[0]]))
+    ordered = sorted(
+        counts.items(),
+        key=lambda pair: (-pair[1], [(value is not None, value) for value in pair[0]]),
+    )
     return [ValueChange(*values, count) for values, count in ordered[:limit]]
 
 
 def benchmarks_sql(subject: AnySubject) -> str:
-    """Write the statement for the newest runs with results that have a reason."""
     return f"""
 select b.run_id
 from $stored({subject.run_table}) as b
@@ -108,12 +112,13 @@ limit :limit
 
 
 def list_benchmarks(engine: Engine, subject: AnySubject, reason_id: int) -> list[str]:
-    """List the newest runs with results that have a reason, the newest first."""
-    return [str(run_id) for (run_id,) in engine.rows(benchmarks_sql(subject), {"id": reason_id, "limit": _RUNS})]
+    return [
+        str(run_id)
+        for (run_id,) in engine.rows(benchmarks_sql(subject), {"id": reason_id, "limit": _RUNS})
+    ]
 
 
 def affected_sql(subject: AnySubject) -> str:
-    """Write the statement for the models that have a reason in some runs."""
     return f"""
 with newest as materialized (
   select r.id as run_id, r.started_us
@@ -128,7 +133,8 @@ with newest as materialized (
   group by e.run_id, p.task
 )
 select
-  s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
+  s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
+  nullif(s.device, '') as device,
   nullif(s.backend, '') as backend, x.run_id, t.started_us, max(t.event_count) as event_count,
   max(x.speedup) as speedup, max(x.status = 'failed') as failed
 from tasks as t
@@ -142,13 +148,18 @@ order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
 def list_affected_models(
     groups: Iterable[tuple[sqlite3.Connection, Sequence[str]]], subject: AnySubject, reason_id: int
 ) -> list[AffectedModel]:
-    """List each model that has a reason in some files' runs once, of the newest run first, there the slowest first."""
     listed = []
     for file, run_ids in groups:
-        rows = file.execute(affected_sql(subject), {"id": reason_id, "run_ids": json.dumps(run_ids)})
+        rows = file.execute(
+            affected_sql(subject), {"id": reason_id, "run_ids": json.dumps(run_ids)}
+        )
         listed += [AffectedModel(**(dict(row) | {"failed": bool(row["failed"])})) for row in rows]
-    listed.sort(key=lambda model: (model.started_us, model.run_id), reverse=True)  # a run's own stay in their order
+    listed.sort(
+        key=lambda model: (model.started_us, model.run_id), reverse=True
+    )  # a run's own stay in their order
     models: dict[tuple[object, ...], AffectedModel] = {}
     for model in listed:
-        models.setdefault((model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model)
+        models.setdefault(
+            (model.suite, model.model, model.mode, model.dtype, model.device, model.backend), model
+        )
     return list(models.values())[:_MODELS]

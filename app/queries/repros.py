@@ -1,4 +1,6 @@
-"""Repros, which the board has of every run: failures by fingerprint, and the repros of a run or of a failure."""
+"""Repros of all runs, from the board: failures by fingerprint, and the repros of a run or a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,28 @@ from compileboard.app.schema import one_of
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.repros import KINDS, LEVELS, PHASES
 
-Kind = Annotated[str, one_of(KINDS), "What failed: `accuracy` is a wrong result, `crash` an end by a signal."]
+Kind = Annotated[
+    str, one_of(KINDS), "What failed: `accuracy` is a wrong result, `crash` an end by a signal."
+]
 ErrorType = Annotated[str | None, "Class of the exception, or the signal."]
 Message = Annotated[str | None, "First 300 characters of its message."]
 Operation = Annotated[str | None, "The operation that failed or is wrong, where it is known."]
 NodeCount = Annotated[fields.Count | None, "Call nodes of the graph."]
-MinimalCount = Annotated[fields.Count | None, "Call nodes of the smallest minimal graph; null before `minify`."]
-Fingerprint = Annotated[str, "Error class, message without values, and operation: the same in every database."]
+MinimalCount = Annotated[
+    fields.Count | None, "Call nodes of the smallest minimal graph; null before `minify`."
+]
+Fingerprint = Annotated[
+    str, "Error class, message without values, and operation: the same in every database."
+]
 _MOST_VARIANTS = 5_000
 
 
 @dataclass(frozen=True)
 class FailureFilter:
-    """Which failures; None is no limit."""
-
     text: Annotated[
-        str | None, Parameter("q"), "Part of the error, the operation or the function; capitals do not matter."
+        str | None,
+        Parameter("q"),
+        "Part of the error, the operation or the function; capitals do not matter.",
     ] = None
     kind: Annotated[str | None, Parameter(choices=KINDS), "What failed."] = None
     torch: Annotated[str | None, "A version of torch, whole."] = None
@@ -40,9 +48,13 @@ class FailureFilter:
 
 @dataclass(frozen=True)
 class DistinctFailure:
-    """The repros of one failure: those with the same error class, message without values, and operation."""
+    """The repros of one failure: those with the same error class, message without values, and
+    operation.
+    """
 
-    id: Annotated[fields.ContentId, "`id` of its newest repro, or of the one that was minimised furthest."]
+    id: Annotated[
+        fields.ContentId, "`id` of its newest repro, or of the one that was minimised furthest."
+    ]
     fingerprint: Fingerprint
     kind: Kind
     error_type: ErrorType
@@ -100,8 +112,10 @@ _CONDITIONS: dict[str, str] = {
 }
 REPROS_SQL = """
 select
-  r.id, r.run_id, coalesce(a.title, n.name) as run_name, r.kind, r.level, r.phase, r.fingerprint, r.error_type,
-  r.message, r.operation, f.name as function, f.file, r.line, r.node_count, r.torch_version, r.device, r.process_id,
+  r.id, r.run_id, coalesce(a.title, n.name) as run_name, r.kind, r.level, r.phase, r.fingerprint,
+  r.error_type,
+  r.message, r.operation, f.name as function, f.file, r.line, r.node_count, r.torch_version,
+  r.device, r.process_id,
   r.compile_key, r.compile_id, r.time_us
 from repros as r
 join runs as n on n.id = r.run_id
@@ -172,7 +186,6 @@ group by r.id
 
 
 def failures_sql(order: str, up: bool, given: Sequence[str], after: bool) -> str:
-    """Write the statement of the list of failures for one order and some filters."""
     column, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     conditions = "".join(f"\n  and {_CONDITIONS[name]}" for name in given)
     functions = "left join functions as f on f.id = r.function_id" if "text" in given else ""
@@ -180,7 +193,8 @@ def failures_sql(order: str, up: bool, given: Sequence[str], after: bool) -> str
     return f"""
 with grouped as (
   select
-    r.fingerprint, count(*) as repro_count, count(distinct r.run_id) as run_count, min(r.time_us) as first_us,
+    r.fingerprint, count(*) as repro_count, count(distinct r.run_id) as run_count,
+    min(r.time_us) as first_us,
     max(r.time_us) as last_us
   from repros as r
   {functions}
@@ -207,9 +221,8 @@ def list_failures(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[DistinctFailure]:
-    """List failures, by default the last captured first.
-
-    Raises: FilterError if the order or the cursor cannot be used.
+    """List failures, by default the last captured first. Raises FilterError for an unusable order
+    or cursor.
     """
     order, direction = check_order(sort or DEFAULT_ORDER, ORDERS)
     after = decode_cursor(cursor, int, str)
@@ -220,20 +233,22 @@ def list_failures(
     values |= {"limit": limit + 1}
     if after is not None:
         values |= {"after_key": after[0], "after_id": after[1]}
-    page = make_page(_rows(board, sql, values), limit, lambda row: (row[ORDERS[order]], row["fingerprint"]))
+    page = make_page(
+        _rows(board, sql, values), limit, lambda row: (row[ORDERS[order]], row["fingerprint"])
+    )
     return Page(tuple(_describe(board, page.rows)), page.next)
 
 
 def get_failure(board: sqlite3.Connection, fingerprint: str) -> DistinctFailure | None:
-    """Return one failure; None where no repro has it."""
     sql = failures_sql(DEFAULT_ORDER, False, (), False).replace(
         "where r.state", "where r.fingerprint = :fingerprint\n  and r.state", 1
     )
-    return next(iter(_describe(board, _rows(board, sql, {"fingerprint": fingerprint, "limit": 1}))), None)
+    return next(
+        iter(_describe(board, _rows(board, sql, {"fingerprint": fingerprint, "limit": 1}))), None
+    )
 
 
 def _describe(board: sqlite3.Connection, rows: Sequence[Row]) -> list[DistinctFailure]:
-    """Describe each group by its newest repro, and by what all of its repros have."""
     if not rows:
         return []
     fingerprints = [row["fingerprint"] for row in rows]
@@ -243,7 +258,9 @@ def _describe(board: sqlite3.Connection, rows: Sequence[Row]) -> list[DistinctFa
     for row in _rows(board, VARIANTS_SQL, values):
         versions[row["fingerprint"]][row["torch_version"]] = None
         devices[row["fingerprint"]][row["device"]] = None
-    smallest = {row["fingerprint"]: row for row in _rows(board, SMALLEST_SQL, values)}  # the last one wins
+    smallest = {
+        row["fingerprint"]: row for row in _rows(board, SMALLEST_SQL, values)
+    }  # the last one wins
     failures = []
     for row in rows:
         key = row["fingerprint"]
@@ -252,7 +269,10 @@ def _describe(board: sqlite3.Connection, rows: Sequence[Row]) -> list[DistinctFa
         failures.append(
             DistinctFailure(
                 **dict(zip(row.keys(), row)),
-                **{name: shown[name] for name in ("kind", "error_type", "message", "operation", "function", "file")},
+                **{
+                    name: shown[name]
+                    for name in ("kind", "error_type", "message", "operation", "function", "file")
+                },
                 torch_versions=tuple(version for version in versions[key] if version),
                 devices=tuple(device for device in devices[key] if device),
                 node_count=(minimal or shown)["node_count"],
@@ -272,14 +292,16 @@ def list_repros(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ReproRow]:
-    """List the repros of a run, of some of its benchmark's tasks or of a failure, the newest first.
-
-    Raises: FilterError if the cursor cannot be used.
+    """List repros of a run, its tasks or a failure, newest first. Raises FilterError for an
+    unusable cursor.
     """
     conditions = {
         "r.run_id = :run_id": run_id,
         "r.fingerprint = :fingerprint": fingerprint,
-        "r.process_id in (select p.id from processes as p where p.run_id = :run_id and p.task $in(:tasks))": tasks,
+        (
+            "r.process_id in (select p.id from processes as p where p.run_id = :run_id and p.task "
+            "$in(:tasks))"
+        ): tasks,
     }
     after_us, after_id = decode_cursor(cursor, int, int) or (None, None)
     values = {
@@ -304,31 +326,30 @@ def _list_minimal(board: sqlite3.Connection, ids: Sequence[int]) -> Mapping[int,
 
 def _make_repro(row: Row, minimal: Mapping[int, int]) -> ReproRow:
     values: dict[str, Any] = dict(zip(row.keys(), row))
-    return ReproRow(**values | {"id": format_id(values["id"]), "minimal_node_count": minimal.get(values["id"])})
+    return ReproRow(
+        **values | {"id": format_id(values["id"]), "minimal_node_count": minimal.get(values["id"])}
+    )
 
 
 def get_repro(board: sqlite3.Connection, repro_id: str) -> ReproRow | None:
-    """Return one repro; None where there is none of that whole id."""
     values = {"id": parse_id(repro_id), "after_us": None, "after_id": None, "limit": 1}
     row = get_row(SqliteEngine(board), REPROS_SQL.format(condition="r.id = :id"), values)
     return None if row is None else _make_repro(row, _list_minimal(board, [row["id"]]))
 
 
 def find_failure(connection: sqlite3.Connection, repro_id: str) -> int | None:
-    """Return the failure of its run that a repro belongs to; None where none was recorded."""
     row = get_row(SqliteEngine(connection), FAILURE_SQL, {"id": parse_id(repro_id)})
     return None if row is None else int(row["id"])
 
 
 @dataclass(frozen=True)
 class ReproChoices:
-    """What the filters of failures offer."""
-
     torches: Sequence[str] = field(default_factory=tuple)
     devices: Sequence[str] = field(default_factory=tuple)
 
 
 def list_choices(board: sqlite3.Connection) -> ReproChoices:
-    """List versions of torch and devices that have repros."""
     rows = _rows(board, CHOICES_SQL, {"limit": 500})
-    return ReproChoices(*(sorted({row[name] for row in rows} - {None}) for name in ("torch_version", "device")))
+    return ReproChoices(
+        *(sorted({row[name] for row in rows} - {None}) for name in ("torch_version", "device"))
+    )

@@ -1,4 +1,4 @@
-"""Cache what is slow to read or work out until the run has changed."""
+"""A cache of values that are slow to read or compute, valid until the run changes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ _lock = threading.Lock()
 def cached_for_run(
     connection: sqlite3.Connection, run_id: str, make: Callable[[sqlite3.Connection, str], Found]
 ) -> Found:
-    """Return what `make` gives for a run; it is called again once the run has changed. Nobody may change the result."""
+    """Return the cached result of `make` for a run, computed again once the run has changed. Do not
+    modify the result.
+    """
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
     path = str(connection.execute("pragma database_list").fetchone()["file"])
     return _cached(path, state, lambda: make(connection, run_id))
 
 
-def cached_ancestry(engine: Engine, hashes: Iterable[str | None]) -> Mapping[str, tuple[str | None, int]]:
-    """Return first parent and time by hash, of the given commits and of those that may lie between them."""
+def cached_ancestry(
+    engine: Engine, hashes: Iterable[str | None]
+) -> Mapping[str, tuple[str | None, int]]:
+    """Return (first parent, time) by hash, for the given commits and those that may lie between
+    them.
+    """
     span = find_span(engine, hashes)
     if span is None:
         return {}

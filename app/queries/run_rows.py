@@ -1,4 +1,4 @@
-"""What lists across runs and a run's own pages both read of it: its row and its results."""
+"""A run's row and its results, shared by run lists and the run's pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compileboard.collectors.store.rollups.totals import RUN_COUNTS
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run with people's words and its totals. `title` is what a person called it, else None."""
+    """One run with its annotations and totals; `title` is None unless a person renamed it."""
 
     id: str
     name: str
@@ -60,16 +60,16 @@ class RunRow:
 
     @property
     def is_observed(self) -> bool:
-        """Return True where torch was seen: a file of results counts nothing but its own columns."""
+        """True if torch itself was recorded; a file of benchmark results has no counts but its own
+        columns.
+        """
         return self.torch_version is not None or self.compile_count > 0
 
     @property
     def has_only_results(self) -> bool:
-        """Return True for a file of benchmark results: nobody saw what was compiled."""
         return self.result_count > 0 and not self.is_observed
 
     def count(self, name: str) -> int | None:
-        """Return one of COMPILER_COUNTS or `process_count`, None where nobody counted."""
         if name == "process_count":  # of a file of results the store has one for each table
             return None if self.has_only_results else self.process_count
         value: int = getattr(self, name)
@@ -77,19 +77,28 @@ class RunRow:
 
     @property
     def shown_name(self) -> str:
-        """Return what a person called the run; else a benchmark's commit by its subject, else the run's own name."""
         return self.title or (self.git_subject if self.result_count else None) or self.name
 
     @property
     def duration_us(self) -> int | None:
-        """Return how long the run took, or has been seen alive so far; None without a start, or of one moment alone."""
-        return ((self.ended_us or self.heartbeat_us) - self.started_us or None) if self.started_us else None
+        """Duration, up to the last heartbeat while the run goes on; None without a start or if it
+        is 0.
+        """
+        return (
+            ((self.ended_us or self.heartbeat_us) - self.started_us or None)
+            if self.started_us
+            else None
+        )
 
     @property
     def device(self) -> str | None:
-        """Return what the run was on: its GPU, CPU where torch was seen and no GPU, None where nobody said."""
+        """GPU model and count, "CPU" if torch was recorded without a GPU, None if unknown."""
         if self.gpu_name is None:
-            return "CPU" if self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial")) else None
+            return (
+                "CPU"
+                if self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial"))
+                else None
+            )
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 
@@ -115,12 +124,13 @@ join series as s on s.id = x.series_id
 where x.run_id = :run_id
 order by x.series_id, x.experiment
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def to_row(row: Row) -> RunRow:
-    """Make a run of a row that has RUN_COLUMNS."""
-    values = dict(zip(row.keys(), row))  # dict(row) looks each of 45 names up by comparing it with the others
+    values = dict(
+        zip(row.keys(), row)
+    )  # dict(row) looks each of 45 names up by comparing it with the others
     values["pinned"] = bool(values["pinned"])
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
     run = fill(RunRow, values)

@@ -1,4 +1,4 @@
-"""Full-text search: what was typed as an FTS5 query, and the matches."""
+"""Full-text search: parsing of a query for FTS5, and the matches."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ _WORD = re.compile(r"[^\W_]+")  # what unicode61 takes for a word
 
 @dataclass(frozen=True)
 class Term:
-    """Words that must follow each other; the last one is a beginning where `prefix` is set."""
-
     words: tuple[str, ...]
     prefix: bool = False
 
     @property
     def match(self) -> str:
-        """Write the term for FTS5; its words hold letters and digits alone, so there is nothing to escape."""
         return f'"{" ".join(self.words)}"' + (" *" if self.prefix else "")
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What every matching text has, and what none has; `is_cut` where more was typed than is searched for."""
+    """The terms that must and must not occur; `is_cut` is set if the query had more terms than are
+    searched for.
+    """
 
     included: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
@@ -45,7 +44,6 @@ class Terms:
 
     @property
     def match(self) -> str | None:
-        """Write the query for FTS5; None where there is nothing to look for."""
         if not self.included:
             return None
         included = " AND ".join(term.match for term in self.included)
@@ -54,14 +52,15 @@ class Terms:
 
 
 def read_terms(text: str) -> Terms:
-    """Read words, "quoted phrases" and -words; the last word may be the beginning of one."""
     included: list[Term] = []
     excluded: list[Term] = []
     is_cut = len(text) > LONGEST
     text = text[:LONGEST]
     for match in _TERM.finditer(text):
         quoted = match[3] is None
-        minus, body = (match[1], match[2]) if quoted else ("-" if match[3].startswith("-") else "", match[3])
+        minus, body = (
+            (match[1], match[2]) if quoted else ("-" if match[3].startswith("-") else "", match[3])
+        )
         words = tuple(_WORD.findall(body)[:MOST_WORDS])
         if not words:
             continue
@@ -74,10 +73,12 @@ def read_terms(text: str) -> Terms:
     return Terms(tuple(included), tuple(excluded), is_cut)
 
 
-COUNTED = 500  # texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
+# Texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
+COUNTED = 500
 SAMPLE = 4  # of each kind, where all kinds are shown
 
-# The index knows runs and kinds as words: so it finds the newest of a kind without reading the others.
+# The index knows runs and kinds as words: so it finds the newest of a kind without reading the
+# others.
 FOUND_SQL = """
 select rowid as id
 from search_words
@@ -88,7 +89,8 @@ limit :limit
 """
 HIT_SQL = """
 select
-  d.id, d.run_id, coalesce(n.title, r.name) as run_name, d.kind, d.ref_id, d.compile_key, c.compile_id,
+  d.id, d.run_id, coalesce(n.title, r.name) as run_name, d.kind, d.ref_id, d.compile_key,
+  c.compile_id,
   f.name as function, d.title, d.payload_id, d.body, d.character_count, a.encoding
 from search_documents as d
 join runs as r on r.id = d.run_id
@@ -120,7 +122,9 @@ File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
 
 @dataclass(frozen=True)
 class Hit:
-    """One matching text. `has_lines` means that its lines are those of the artifact's page."""
+    """One matching text; `has_lines` is set if its line numbers are those of the artifact's
+    page.
+    """
 
     id: int
     run_id: str
@@ -137,8 +141,6 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchGroup:
-    """The matches of one kind: how many texts (at most COUNTED are counted), and some of them."""
-
     kind: str
     count: int
     is_more: bool
@@ -148,9 +150,11 @@ class SearchGroup:
 
 @dataclass(frozen=True)
 class IndexState:
-    """How far the index is: of how many runs it lacks something, and whether it has anything at all.
+    """Progress of the index: in how many runs something is not indexed yet, and whether anything
+    is.
 
-    `file_count`: sealed runs whose files were looked in; `unsearched_count`: older ones, besides, that were not.
+    `file_count` sealed runs were searched in their files; `unsearched_count` older ones
+    were not.
     """
 
     run_count: int
@@ -162,33 +166,30 @@ class IndexState:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to search yet."""
         return self.begun_count == 0
 
 
 def check_kind(kind: str | None) -> str | None:
-    """Return the kind that was asked for, None for all.
-
-    Raises: FilterError if there is no such kind.
-    """
     if kind and kind not in KINDS:
         raise FilterError(f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}")
     return kind or None
 
 
 def list_newest_sealed(reader: sqlite3.Connection, limit: int) -> list[str]:
-    """List the newest sealed runs."""
     return [row["run_id"] for row in reader.execute(SEALED_SQL, {"limit": limit})]
 
 
-def get_index_state(reader: sqlite3.Connection, run_id: str | None = None, file_count: int = 0) -> IndexState:
-    """Return how far the index is, of one run, or of all but the sealed ones beyond the number of files given."""
+def get_index_state(
+    reader: sqlite3.Connection, run_id: str | None = None, file_count: int = 0
+) -> IndexState:
     row = reader.execute(STATE_SQL, {"run_id": run_id}).fetchone()
     pending = list_pending(reader)
     count = len(pending) if run_id is None else pending.count(run_id)
     unsearched_count = max(row["sealed_count"] - file_count, 0)
     run_count, begun_count = row["run_count"] - unsearched_count, row["begun_count"] + file_count
-    return IndexState(run_count, count, begun_count, row["state"] == "running", file_count, unsearched_count)
+    return IndexState(
+        run_count, count, begun_count, row["state"] == "running", file_count, unsearched_count
+    )
 
 
 def search(
@@ -201,11 +202,11 @@ def search(
     limit: int = SAMPLE,
     files: Sequence[File] = (),
 ) -> list[SearchGroup]:
-    """Find texts, grouped by kind: a sample of each, or one page of a kind and the counts of the others.
+    """Find texts by kind: a sample of each kind, or one page of one kind and the counts of the
+    others.
 
-    The text that was indexed last comes first, then those of `files`, in their order; nothing is ranked, so that a
+    The text indexed last comes first, then those of `files` in their order. Nothing is ranked, so a
     common word costs no more than a rare one.
-    Raises: FilterError if the cursor is not of this list.
     """
     after = decode_cursor(cursor, int, str)
     match = terms.match
@@ -213,13 +214,23 @@ def search(
         return []
     groups = []
     for candidate in KINDS:
-        tags = kind_tag(candidate) if run_id is None else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
+        tags = (
+            kind_tag(candidate)
+            if run_id is None
+            else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
+        )
         words = f"tags : {tags} AND body : {match}"
         most = limit if candidate == kind else SAMPLE if kind is None else 0
-        count, page = _find_in_all(words, [("", reader), *files], after if candidate == kind else None, most + 1)
+        count, page = _find_in_all(
+            words, [("", reader), *files], after if candidate == kind else None, most + 1
+        )
         if not count:
             continue
-        following = encode_cursor(page[most - 1].row_id, page[most - 1].run_id) if len(page) > most else None
+        following = (
+            encode_cursor(page[most - 1].row_id, page[most - 1].run_id)
+            if len(page) > most
+            else None
+        )
         hits = tuple(hit for text in page[:most] if (hit := _get_hit(text.reader, text.row_id)))
         following = following if candidate == kind else None
         groups.append(SearchGroup(candidate, min(count, COUNTED), count > COUNTED, hits, following))
@@ -227,8 +238,6 @@ def search(
 
 
 class _Text(NamedTuple):
-    """A text that was found: of a sealed run, or without one in the board."""
-
     run_id: str
     reader: sqlite3.Connection
     row_id: int
@@ -237,7 +246,6 @@ class _Text(NamedTuple):
 def _find_in_all(
     words: str, files: Sequence[File], after: tuple[Key, ...] | None, most: int
 ) -> tuple[int, list[_Text]]:
-    """Return how many texts there are, of each file COUNTED at most, and the first of them behind a cursor's."""
     page: list[_Text] = []
     count, is_behind = 0, after is None
     for run_id, reader in files:
@@ -251,13 +259,14 @@ def _find_in_all(
     return count, page
 
 
-def _find(reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED) -> list[int]:
+def _find(
+    reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED
+) -> list[int]:
     values = {"match": match, "before": 2**63 - 1 if before is None else before, "limit": most + 1}
     return [row["id"] for row in reader.execute(FOUND_SQL, values)]
 
 
 def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
-    """Read a document; None where its words are left of one that could not be read any more."""
     row = reader.execute(HIT_SQL, {"id": row_id}).fetchone()
     if row is None:
         return None
@@ -265,7 +274,17 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
         text = read_text(reader, row)
     except ValueError:  # damaged on disk: the artifact's page says so
         text = ""
-    names = ("id", "run_id", "run_name", "kind", "ref_id", "compile_key", "compile_id", "function", "title")
+    names = (
+        "id",
+        "run_id",
+        "run_name",
+        "kind",
+        "ref_id",
+        "compile_key",
+        "compile_id",
+        "function",
+        "title",
+    )
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
     values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "repro", "function") else row
     return Hit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

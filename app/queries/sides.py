@@ -1,4 +1,4 @@
-"""What people name to compare or check: a run, the newest runs of a commit, a branch or a torch version, a baseline."""
+"""Resolve the sides of a comparison: run, commit, branch, torch version or baseline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.queries.engine import Engine, Row, get_row
 from compileboard.app.queries.fleet.runs import find_run_ids, get_newest_run, get_other
-from compileboard.app.queries.newest import SHOWN_STATE, RecorderClock, RunCandidate, get_newest_run_id
+from compileboard.app.queries.newest import (
+    SHOWN_STATE,
+    RecorderClock,
+    RunCandidate,
+    get_newest_run_id,
+)
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.run import RunDetail, get_run
 from compileboard.app.queries.run_rows import RunRow
@@ -39,11 +44,13 @@ where r.source <> 'trial'
 order by r.started_us desc, r.id desc
 limit 20000
 """  # noqa: S608  own texts only
-# Runs of the same suite around one, the nearest first; then the first of them that measured any of the same series.
+# Runs of the same suite around one, the nearest first; then the first of them that measured any of
+# the same series.
 _NEAR = """
 select r.id, $pub(r) as pub, r.started_us
 from runs as r
-join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null or r.name = o.name)
+join runs as o on o.id = :run_id and r.suite $is o.suite and (o.suite is not null
+  or r.name = o.name)
 where {state} <> 'running'
   and r.source <> 'trial'
   and (r.started_us, r.id) {sign} (o.started_us, o.id)
@@ -67,14 +74,14 @@ limit 1
 
 
 def near_sql(is_before: bool, is_alike: bool) -> str:
-    """Write the statement for the runs before or after one, or for the nearest that measured the same."""
     direction = "desc" if is_before else "asc"
     near = _NEAR.format(state=SHOWN_STATE, sign="<" if is_before else ">", direction=direction)
     return _ALIKE.format(near=near, direction=direction) if is_alike else near
 
 
 CHOICES_SQL = """
-select r.id, coalesce($a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch, r.torch_version
+select r.id, coalesce($a.title, r.name) as name, r.suite, r.started_us, r.git_commit, r.git_branch,
+r.torch_version
 from runs as r
 $words
 order by r.started_us desc, r.id desc
@@ -83,13 +90,11 @@ limit :limit
 
 
 class NoSuchRun(FilterError, LookupError):
-    """A word that stands for a run where there is none."""
+    """There is no run that a word such as `latest` stands for."""
 
 
 @dataclass(frozen=True)
 class NamedSide:
-    """The runs that a text names, the newest first, or a baseline."""
-
     asked: str
     runs: tuple[RunDetail, ...]
     baseline: Baseline | None = None
@@ -97,23 +102,23 @@ class NamedSide:
 
 @dataclass(frozen=True)
 class SideChoice:
-    """One side that a page offers.
-
-    Units: started_us is since the epoch, of its newest run.
-    """
-
     value: str
     label: str
     started_us: int | None
 
 
 def find_run(
-    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, beside: RunRow | None = None
+    connection: sqlite3.Connection,
+    engine: Engine,
+    clock: RecorderClock,
+    text: str,
+    beside: RunRow | None = None,
 ) -> RunRow | None:
-    """Find the run that a text names: `latest`, the beginning of its id, or of its commit's hash.
+    """Find a run by `latest`, or by the beginning of its ID or of its commit's hash.
 
-    Of a commit's runs it is the newest that is not `beside`, of that run's name and suite where there is one.
-    Raises: FilterError if the text fits several runs or commits, or there is no run at all.
+    A commit stands for its newest run other than `beside`, with the name and suite of `beside` if
+    there is such a run. Raises FilterError if several runs or commits match,
+    or there is no run at all.
     """
     if text == "latest":
         return find_word(engine, clock, text)
@@ -121,17 +126,24 @@ def find_run(
     if detail is not None or not _COMMIT.fullmatch(text):
         return detail.run if detail else None
     others = [
-        row for row in _list_newest(engine, clock, "commit", text.lower()) if not beside or row["id"] != beside.id
+        row
+        for row in _list_newest(engine, clock, "commit", text.lower())
+        if not beside or row["id"] != beside.id
     ]
-    alike = [row for row in others if beside and (row["name"], row["suite"]) == (beside.name, beside.suite)]
+    alike = [
+        row
+        for row in others
+        if beside and (row["name"], row["suite"]) == (beside.name, beside.suite)
+    ]
     details = (get_run(connection, row["id"]) for row in alike or others)
     return next((detail.run for detail in details if detail is not None), None)
 
 
 def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | None = None) -> RunRow:
-    """Find what a word stands for: `latest` the newest run; beside a run the newest other one, or `previous` to it.
+    """Return the run for a word: `latest` is the newest run; relative to `run`, `latest` is the
+    newest other one and `previous` the one before it.
 
-    Raises: NoSuchRun if there is none.
+    Raises NoSuchRun if there is none.
     """
     if run is None:
         named = get_newest_run(engine, clock)
@@ -145,10 +157,12 @@ def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | Non
     return named
 
 
-def find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, name: str) -> NamedSide:
-    """Find what a text names; `name` is the parameter that it came as.
+def find_side(
+    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str, name: str
+) -> NamedSide:
+    """Resolve a text to a side of a comparison; `name` is the parameter named in errors.
 
-    Raises: FilterError if there is no such thing, or more than one.
+    Raises FilterError if nothing or more than one thing matches.
     """
     with _naming(name):
         return _find_side(connection, engine, clock, text.strip())
@@ -157,10 +171,7 @@ def find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderClo
 def name_runs(
     connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str, new: str
 ) -> tuple[str, str]:
-    """Name the runs that words stand for: `latest`, and for base `previous`, as `check` has them.
-
-    Raises: FilterError if a word stands for nothing, or new names nothing.
-    """
+    """Resolve `latest`, and for base `previous`, to run IDs, as `check` takes them."""
     if new == "latest":
         with _naming("new"):
             new = find_word(engine, clock, new).id
@@ -169,16 +180,21 @@ def name_runs(
     named = find_side(connection, engine, clock, new, "new")
     with _naming("base"):
         if not named.runs:
-            raise FilterError(f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run")
+            raise FilterError(
+                f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run"
+            )
         return find_word(engine, clock, base, named.runs[0].run).id, new
 
 
 def find_default(
-    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str | None, new: str | None
+    connection: sqlite3.Connection,
+    engine: Engine,
+    clock: RecorderClock,
+    base: str | None,
+    new: str | None,
 ) -> tuple[str, str] | None:
-    """Complete what the address leaves out: the newest benchmark and the one before it; None where there is none.
-
-    Raises: FilterError if the side that is given names nothing.
+    """Fill in missing sides with the newest benchmark and the one before it; None if there is
+    none.
     """
     if base and new:
         return base, new
@@ -197,11 +213,16 @@ def find_default(
     return (other, given) if new else (given, other)
 
 
-def list_side_choices(connection: sqlite3.Connection, engine: Engine, limit: int = 200) -> list[SideChoice]:
-    """List what a page offers: the newest runs, and their commits, branches and versions of torch; baselines."""
+def list_side_choices(
+    connection: sqlite3.Connection, engine: Engine, limit: int = 200
+) -> list[SideChoice]:
     rows = engine.rows(CHOICES_SQL, {"limit": limit})
     choices: dict[str, SideChoice] = {}
-    for kind, column in (("branch", "git_branch"), ("torch", "torch_version"), ("commit", "git_commit")):
+    for kind, column in (
+        ("branch", "git_branch"),
+        ("torch", "torch_version"),
+        ("commit", "git_commit"),
+    ):
         for row in rows:
             value = row[column]
             if value:
@@ -216,7 +237,6 @@ def list_side_choices(connection: sqlite3.Connection, engine: Engine, limit: int
 
 
 def name_baselines(connection: sqlite3.Connection) -> str:
-    """Return the names of the first stored baselines, for an error about one that is not there."""
     return ", ".join(row.name for row in list_baselines(connection, limit=10).rows) or "none yet"
 
 
@@ -228,7 +248,9 @@ def _naming(name: str) -> Iterator[None]:
         raise FilterError(f"{name}: {error}") from None
 
 
-def _find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str) -> NamedSide:
+def _find_side(
+    connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str
+) -> NamedSide:
     if len(text) > _LONGEST:
         raise FilterError(f"at most {_LONGEST} characters, this has {len(text)}")
     kind, colon, value = text.partition(":")
@@ -242,7 +264,9 @@ def _find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderCl
     if kind == "baseline":
         stored = get_baseline(connection, value)
         if stored is None:
-            raise FilterError(f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}")
+            raise FilterError(
+                f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}"
+            )
         return NamedSide(text, (), stored)
     ids = _choose(engine, clock, kind, value.lower() if kind == "commit" else value)
     details = (get_run(connection, run_id) for run_id in ids)
@@ -252,24 +276,29 @@ def _find_side(connection: sqlite3.Connection, engine: Engine, clock: RecorderCl
 def _find_detail(connection: sqlite3.Connection, engine: Engine, text: str) -> RunDetail | None:
     ids = find_run_ids(engine, text)
     if len(ids) > 1:
-        raise FilterError(f"{text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …")
+        raise FilterError(
+            f"{text!r} fits several runs, give more of the id: {', '.join(ids[:3])}, …"
+        )
     return get_run(connection, ids[0]) if ids else None
 
 
 def _list_newest(engine: Engine, clock: RecorderClock, kind: str, value: str) -> list[Row]:
-    """List the runs of a commit, branch or version of torch, the newest first."""
     values = {key: value if key == kind else None for key in ("commit", "branch", "torch")}
     rows = engine.rows(CANDIDATES_SQL, values | {"alive_since_us": clock.alive_since_us})
     commits = {row["git_commit"] for row in rows}
     if kind == "commit" and len(commits) > 1:
-        raise FilterError(f"{value!r} fits several commits, give more of the hash: {', '.join(sorted(commits)[:3])}")
+        raise FilterError(
+            f"{value!r} fits several commits, give more of the hash: "
+            f"{', '.join(sorted(commits)[:3])}"
+        )
     return sorted(
-        rows, key=lambda row: RunCandidate(row["id"], row["started_us"], row["state"] == "running").rank, reverse=True
+        rows,
+        key=lambda row: RunCandidate(row["id"], row["started_us"], row["state"] == "running").rank,
+        reverse=True,
     )
 
 
 def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequence[str]:
-    """Choose the newest run of each suite, with the runs of the same commit and torch that measured a part of it."""
     rows = _list_newest(engine, clock, kind, value)
     if not rows:
         raise FilterError(f"no run of {kind} {value[:80]!r} is in this database")
@@ -278,7 +307,9 @@ def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequ
     for row in rows:
         first = newest.setdefault((row["suite"], row["name"]), row)
         same = row["git_commit"] is not None and row["result_count"] > 0
-        same = same and all(row[column] == first[column] for column in ("git_commit", "torch_version"))
+        same = same and all(
+            row[column] == first[column] for column in ("git_commit", "torch_version")
+        )
         if row is first or same:
             chosen.append(row["id"])
     return chosen[:MOST_RUNS]

@@ -1,4 +1,4 @@
-"""A report as one file: HTML to read and forward, Markdown for a pull request, JSON, CSV and Parquet for programs."""
+"""Reports as one file: HTML, Markdown, JSON, CSV and Parquet."""
 
 # Name of each format, and what a server calls it.
 FORMATS = {
@@ -14,7 +14,8 @@ TABULAR = ("csv", "parquet")
 FOLDERS = ("upstream",)
 # What is a database.
 BUNDLE = "bundle"
-# What csv and parquet have of a suite over a period, the first where none is named (app.screens.fleet.suite_tables).
+# What csv and parquet have of a suite over a period, the first where none is named
+# (app.screens.fleet.suite_tables).
 SUITE_TABLES = (
     "runs",
     "headlines",

@@ -1,4 +1,4 @@
-"""Write what a check found for a terminal and a CI log: what fails first, then a line a rule."""
+"""The result of a check for a terminal: failures first, then one line per rule."""
 
 from __future__ import annotations
 
@@ -23,12 +23,18 @@ NO_FIXES: Mapping[str, str] = {}
 _MOST_WIDTH = 60
 
 
-def write_table(report: Report, *, every: bool = False, in_pull_request: bool = False) -> Iterator[str]:
-    """Yield the lines; with `every` also the verdicts that pass."""
+def write_table(
+    report: Report, *, every: bool = False, in_pull_request: bool = False
+) -> Iterator[str]:
     yield report.headline
     for warning in report.warnings:
         yield f"warning: {warning}"
-    shown = [verdict for rule in report.rules for verdict in rule.verdicts if every or verdict.outcome != PASS]
+    shown = [
+        verdict
+        for rule in report.rules
+        for verdict in rule.verdicts
+        if every or verdict.outcome != PASS
+    ]
     shown.sort(key=lambda rule_verdict: not report.fails(rule_verdict))
     if shown:
         yield ""
@@ -44,40 +50,64 @@ def write_table(report: Report, *, every: bool = False, in_pull_request: bool = 
 
 
 def _cells(rule_verdict: RuleVerdict) -> tuple[str, ...]:
-    return (rule_verdict.word, rule_verdict.rule, one_line(rule_verdict.name), one_line(rule_verdict.detail))
+    return (
+        rule_verdict.word,
+        rule_verdict.rule,
+        one_line(rule_verdict.name),
+        one_line(rule_verdict.detail),
+    )
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [min(_MOST_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
     for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip()
+        yield "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]
+        ).rstrip()
 
 
 def _sum_up(report: RuleReport) -> str:
     if report.lacks:
         return f"not compared: {report.lacks}"
-    return ", ".join(f"{count} {word}" for word, count in report.counts.items()) or "nothing to compare"
+    return (
+        ", ".join(f"{count} {word}" for word, count in report.counts.items())
+        or "nothing to compare"
+    )
 
 
 def next_step(report: Report, *, in_pull_request: bool = False) -> str:
-    """Return what to do about a check that did not pass; a pull request's base changes as it is merged."""
+    """Return what to do about a check that did not pass. In a pull request the base changes with
+    every merge.
+    """
     if not report.failures:
         names = ", ".join(other_report.rule.name for other_report in report.due)
         return (
-            f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and the run has not: measure "
+            f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and "
+            "the run has not: measure "
             "it, or name the rules that are wanted (--rule)."
         )
     if all(failure.rule == incidents.RULE.name for failure in report.failures):
-        return "Mend what got worse, or acknowledge the incident, or ignore it with a reason, at /incidents/ID."
+        return (
+            "Mend what got worse, or acknowledge the incident, or ignore it with a reason, at "
+            "/incidents/ID."
+        )
     if report.baseline is None:
-        return "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, --metric)."
+        return (
+            "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, "
+            "--metric)."
+        )
     kind, _space, name = report.baseline.partition(" ")
     if in_pull_request and kind == "run":
         return (
-            "If these changes are meant, merge them: later pull requests are compared with the result. To let them "
+            "If these changes are meant, merge them: later pull requests are compared with the "
+            "result. To let them "
             "pass, leave their rules out of the file of rules."
         )
-    keep = f"compileboard baseline update {name}" if kind == "baseline" else "compileboard baseline save NAME"
+    keep = (
+        f"compileboard baseline update {name}"
+        if kind == "baseline"
+        else "compileboard baseline save NAME"
+    )
     keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
     if any(failure.outcome == IMPROVED for failure in report.failures):
         better = "--allow-improvement lets improvements pass"
@@ -86,7 +116,9 @@ def next_step(report: Report, *, in_pull_request: bool = False) -> str:
 
 
 def one_line(text: str) -> str:
-    """Write other people's text on one line, without what moves a terminal's cursor."""
+    """Return text on one line, with characters that could move a terminal's cursor replaced by
+    spaces.
+    """
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
@@ -116,7 +148,6 @@ _RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
 def write_markdown(
     report: Report, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
 ) -> Iterator[str]:
-    """Yield the lines: what fails first, the rules folded; `fixes` are titles by fingerprint."""
     yield f"### {_write_heading(report)}"
     yield ""
     sides = " against ".join(title for title in (report.run, report.baseline) if title)
@@ -142,7 +173,9 @@ def write_markdown(
     ]
     if notes:
         yield from _fold(f"Not failing, worth a look: {len(notes)}", _section(notes, {}))
-    rows = [[code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules]
+    rows = [
+        [code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules
+    ]
     yield from _fold(f"Rules: {_count_rules(report)}", table(["Rule", "Result"], rows))
 
 
@@ -150,11 +183,15 @@ def _write_heading(report: Report) -> str:
     if report.failures:
         counts: dict[tuple[str, str], set[object]] = {}
         for number, verdict in enumerate(report.failures):
-            distinct = verdict.new.fingerprint if verdict.new else number  # models share a graph break
+            distinct = (
+                verdict.new.fingerprint if verdict.new else number
+            )  # models share a graph break
             counts.setdefault((verdict.rule, verdict.word), set()).add(distinct)
         if ("new-breaks", "NEW_BREAK") in counts:
             counts.pop(("graph-breaks", "FAIL"), None)  # counts the same
-        ordered = sorted(counts, key=lambda key: list(_NOUNS).index(key) if key in _NOUNS else len(_NOUNS))
+        ordered = sorted(
+            counts, key=lambda key: list(_NOUNS).index(key) if key in _NOUNS else len(_NOUNS)
+        )
         parts = []
         for key in ordered:
             count = len(counts[key])
@@ -193,7 +230,10 @@ def _fold(summary: str, lines: Iterable[str]) -> Iterator[str]:
 def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
     if lacks:
         return f"not compared: {prose(lacks)}"
-    return ", ".join(f"{count} {prose(word)}" for word, count in counts.items()) or "nothing to compare"
+    return (
+        ", ".join(f"{count} {prose(word)}" for word, count in counts.items())
+        or "nothing to compare"
+    )
 
 
 def _section(verdicts: list[RuleVerdict], fixes: Mapping[str, str]) -> Iterator[str]:
@@ -217,7 +257,6 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def write_junit(report: Report) -> bytes:
-    """Return the document."""
     root = ElementTree.Element("testsuites", name="compileboard check")
     totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
     for rule in report.rules:
@@ -249,7 +288,9 @@ def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[
         case = _case(suite, rule.rule.name, name)
         counts["tests"] += 1
         failing = [verdict for verdict in verdicts if report.fails(verdict)]
-        text = "\n".join(f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts)
+        text = "\n".join(
+            f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts
+        )
         if failing:
             counts["failures"] += 1
             failure = ElementTree.SubElement(case, "failure", type=failing[0].word)
@@ -261,7 +302,9 @@ def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[
 
 
 def _case(suite: ElementTree.Element, rule: str, name: str) -> ElementTree.Element:
-    return ElementTree.SubElement(suite, "testcase", classname=f"compileboard.{rule}", name=_clean(name), time="0")
+    return ElementTree.SubElement(
+        suite, "testcase", classname=f"compileboard.{rule}", name=_clean(name), time="0"
+    )
 
 
 def _clean(text: str) -> str:
@@ -272,9 +315,9 @@ STDOUT = "-"
 
 
 def check_targets(targets: Mapping[str, str | None]) -> None:
-    """Check that every target, by its flag, can be written; None is one that nobody asked for.
+    """Check that every output file, by its flag, can be written; None is a flag that was not given.
 
-    Raises: CannotCompare if one cannot, or two are the same.
+    Raises CannotCompare if one cannot be written or two are the same.
     """
     known: dict[str, str] = {}
     for flag, target in targets.items():
@@ -283,7 +326,9 @@ def check_targets(targets: Mapping[str, str | None]) -> None:
         path = target if target == STDOUT else os.path.realpath(target)
         if path in known:
             where = "stdout" if path == STDOUT else target
-            raise CannotCompare(f"{known[path]} and {flag} both go to {where}; give one of them another file")
+            raise CannotCompare(
+                f"{known[path]} and {flag} both go to {where}; give one of them another file"
+            )
         known[path] = flag
         if path != STDOUT and (problem := _find_problem(path)):
             raise CannotCompare(f"{flag}: cannot write {target}: {problem}")
@@ -295,15 +340,17 @@ def _find_problem(path: str) -> str:
         return "it is a folder; give a file's name"
     if not os.path.isdir(folder):
         return f"there is no folder {folder}"
-    if not os.access(folder, os.W_OK | os.X_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
+    if not os.access(folder, os.W_OK | os.X_OK) or (
+        os.path.exists(path) and not os.access(path, os.W_OK)
+    ):
         return "permission denied"
     return ""
 
 
 def write_outputs(documents: Iterable[tuple[str | None, bytes]], table: Iterable[str]) -> None:
-    """Write every document where it goes; the table goes to stdout where no document does.
+    """Write every document to its target; the table goes to stdout unless a document does.
 
-    Raises: OSError if a file or stdout cannot be written; a reader of stdout that has read enough is no error.
+    Raises OSError if a file or stdout cannot be written; a closed pipe on stdout is no error.
     """
     text = None
     for target, body in documents:

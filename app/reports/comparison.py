@@ -12,7 +12,13 @@ from typing import Any
 from compileboard.app.analysis.comparison.differences import WORDS
 from compileboard.app.analysis.comparison.environment import DIFFERS, REFUSES, WARNS
 from compileboard.app.analysis.comparison.metrics import ACCURACY_CHANGES, KINDS
-from compileboard.app.analysis.comparison.model import CompareSide, Comparison, DistinctChange, DistinctDiff, ModelPair
+from compileboard.app.analysis.comparison.model import (
+    CompareSide,
+    Comparison,
+    DistinctChange,
+    DistinctDiff,
+    ModelPair,
+)
 from compileboard.app.analysis.comparison.pairs import describe_entry, list_shown
 from compileboard.app.analysis.comparison.rows import COLUMNS, comparison_row, list_lines
 from compileboard.app.analysis.comparison.table import (
@@ -28,7 +34,14 @@ from compileboard.app.format import format_iso_time
 from compileboard.app.reports.csv import cell
 from compileboard.app.reports.json import dump
 from compileboard.app.reports.markdown import code, prose, table
-from compileboard.app.reports.page import BENCH_STYLES, STYLES, list_scripts, make_environment, make_policy, read_static
+from compileboard.app.reports.page import (
+    BENCH_STYLES,
+    STYLES,
+    list_scripts,
+    make_environment,
+    make_policy,
+    read_static,
+)
 from compileboard.app.resources import __version__
 from compileboard.app.screens.fleet.comparison import ComparisonScreen
 from compileboard.collectors.contract.categories import label_category
@@ -50,12 +63,10 @@ TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
 
 
 def policy_of(comparison: Comparison) -> str:
-    """Return the Content-Security-Policy that this comparison's report needs."""
     return make_policy(_build_chart(comparison) is not None)
 
 
 def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
-    """Yield a comparison as one HTML file."""
     comparison = screen.comparison
     chart = _build_chart(comparison)
     values: dict[str, Any] = {
@@ -66,7 +77,12 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
         "policy": make_policy(chart is not None),
         "styles": read_static((*STYLES, *BENCH_STYLES)),
         "tiles": [
-            (headline.label, headline.value, headline.note, f"#{headline.anchor}" if headline.anchor else None)
+            (
+                headline.label,
+                headline.value,
+                headline.note,
+                f"#{headline.anchor}" if headline.anchor else None,
+            )
             for headline in screen.headlines
         ],
         "parts": screen.parts,
@@ -78,7 +94,12 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
         "version": __version__,
         "live": False,
     }
-    yield make_environment().get_template("reports/comparison/index.html").render(**values).encode("utf-8", "replace")
+    yield (
+        make_environment()
+        .get_template("reports/comparison/index.html")
+        .render(**values)
+        .encode("utf-8", "replace")
+    )
 
 
 def _build_chart(comparison: Comparison) -> Chart | None:
@@ -87,7 +108,10 @@ def _build_chart(comparison: Comparison) -> Chart | None:
     if chart is None:
         return None
     # A point's address leads to the dashboard, which is not there beside a file.
-    traces = [{key: value for key, value in trace.items() if key != "customdata"} for trace in chart.figure["data"]]
+    traces = [
+        {key: value for key, value in trace.items() if key != "customdata"}
+        for trace in chart.figure["data"]
+    ]
     return dataclasses.replace(chart, figure=chart.figure | {"data": traces})
 
 
@@ -95,9 +119,13 @@ MOST_ROWS = 60
 
 
 def render_markdown(screen: ComparisonScreen) -> str:
-    """Write a comparison as Markdown that GitHub shows as it should."""
     comparison = screen.comparison
-    parts = [_head(screen), metric_lines(comparison), model_lines(comparison), left_out_lines(comparison)]
+    parts = [
+        _head(screen),
+        metric_lines(comparison),
+        model_lines(comparison),
+        left_out_lines(comparison),
+    ]
     parts += [
         distinct_lines("Graph breaks", comparison.breaks),
         distinct_lines("Causes of recompiles", comparison.causes),
@@ -112,7 +140,10 @@ def _head(screen: ComparisonScreen) -> list[str]:
     comparison = screen.comparison
     lines = [f"## {prose(comparison.new.title)} against {prose(comparison.base.title)}", ""]
     lines += [f"**{prose(screen.summary.sentence, 1000)}**", ""]
-    lines += [f"- **{label}**: {_side(side)}" for label, side in (("Base", comparison.base), ("New", comparison.new))]
+    lines += [
+        f"- **{label}**: {_side(side)}"
+        for label, side in (("Base", comparison.base), ("New", comparison.new))
+    ]
     for reason in comparison.refused:
         lines += ["", f"**Not compared, it would compare machines: {prose(reason)}**"]
     for reason in comparison.warnings:
@@ -122,13 +153,15 @@ def _head(screen: ComparisonScreen) -> list[str]:
 
 
 def _side(side: CompareSide) -> str:
-    runs = [f"{code(run.id)}" + (f" of commit {code(run.commit[:9])}" if run.commit else "") for run in side.runs[:4]]
+    runs = [
+        f"{code(run.id)}" + (f" of commit {code(run.commit[:9])}" if run.commit else "")
+        for run in side.runs[:4]
+    ]
     more = f" and {len(side.runs) - 4} more" if len(side.runs) > 4 else ""
     return f"{prose(side.title)}: {', '.join(runs)}{more}" if runs else prose(side.title)
 
 
 def metric_lines(comparison: Comparison) -> list[str]:
-    """Write every metric over all models."""
     if not comparison.sums:
         return []
     names = ("Metric", "Models>", "Base>", "New>", "Change>", "Worse>", "Better>", "Judged by")
@@ -145,11 +178,16 @@ def metric_lines(comparison: Comparison) -> list[str]:
         ]
         for metric_sum in comparison.sums
     ]
-    return ["### Every metric (geometric means; counts are sums)", "", *table(names, rows), "", prose(RULE, len(RULE))]
+    return [
+        "### Every metric (geometric means; counts are sums)",
+        "",
+        *table(names, rows),
+        "",
+        prose(RULE, len(RULE)),
+    ]
 
 
 def model_lines(comparison: Comparison) -> list[str]:
-    """Write the models that changed, metric by metric."""
     shown = list_shown((*comparison.base.entries, *comparison.new.entries))
     rows = [row for pair in comparison.pairs for row in _changes(pair, shown)]
     if not rows:
@@ -170,7 +208,11 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
             format_change(delta),
             delta.label,
             METHODS[delta.method]
-            + (f"; {prose(pair.warning)}" if pair.warning and delta.metric.name == "speedup" else ""),
+            + (
+                f"; {prose(pair.warning)}"
+                if pair.warning and delta.metric.name == "speedup"
+                else ""
+            ),
             delta.basis,
         ]
         for delta in pair.deltas.values()
@@ -178,12 +220,21 @@ def _changes(pair: ModelPair, shown: Sequence[str]) -> list[list[str]]:
     ]
     if pair.accuracy:
         words = [prose(pair.base.accuracy), prose(pair.new.accuracy)]
-        rows.append([name, "Accuracy", *words, "–", ACCURACY_CHANGES[pair.accuracy][0], "upstream's verdict", "–"])
+        rows.append(
+            [
+                name,
+                "Accuracy",
+                *words,
+                "–",
+                ACCURACY_CHANGES[pair.accuracy][0],
+                "upstream's verdict",
+                "–",
+            ]
+        )
     return rows
 
 
 def left_out_lines(comparison: Comparison) -> list[str]:
-    """Write the models that are not compared, each with the reason."""
     shown = list_shown((*comparison.base.entries, *comparison.new.entries))
     rows = [(exclusion.new, exclusion.reason) for exclusion in comparison.excluded]
     rows += [(result, "only on base") for result in comparison.only_base] + [
@@ -200,7 +251,6 @@ def left_out_lines(comparison: Comparison) -> list[str]:
 
 
 def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
-    """Write which graph breaks, or causes of recompiles, are new, resolved, or came more or less often."""
     if diff.lacks:
         return [f"### {title}", "", f"Not compared: {prose(diff.lacks)}."]
     changed = [change for change in diff.changes if change.word != "unchanged"]
@@ -215,18 +265,35 @@ def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
 def _break(change: DistinctChange) -> list[str]:
     what = change.what
     where = f"{what.file}:{what.line}" if what.file and what.line else what.file or what.function
-    kind = what.kind and (label_category(what.kind).label if not what.kind.startswith("GB") else what.kind)
-    words = [WORDS[change.word][0], prose(change.model or "the whole side"), prose(what.reason), prose(kind or "–")]
+    kind = what.kind and (
+        label_category(what.kind).label if not what.kind.startswith("GB") else what.kind
+    )
+    words = [
+        WORDS[change.word][0],
+        prose(change.model or "the whole side"),
+        prose(what.reason),
+        prose(kind or "–"),
+    ]
     return [*words, code(where), str(change.base_count), str(change.new_count)]
 
 
 def _environment(comparison: Comparison) -> list[str]:
-    words = {REFUSES: "not compared", WARNS: "with care", DIFFERS: "differs", "intended": "what is compared"}
+    words = {
+        REFUSES: "not compared",
+        WARNS: "with care",
+        DIFFERS: "differs",
+        "intended": "what is compared",
+    }
     differing = [difference for difference in comparison.environment if difference.weight != "same"]
     if not differing:
         return []
     rows = [
-        [difference.name, prose(", ".join(difference.base)), prose(", ".join(difference.new)), words[difference.weight]]
+        [
+            difference.name,
+            prose(", ".join(difference.base)),
+            prose(", ".join(difference.new)),
+            words[difference.weight],
+        ]
         for difference in differing
     ]
     return ["### Environment", "", *table(("What", "Base", "New", "Weight"), rows)]
@@ -240,7 +307,10 @@ def _settings(comparison: Comparison) -> list[str]:
         [
             code(f"{changed_setting.module}.{changed_setting.name}"),
             code(changed_setting.default),
-            *("default" if side is None else code(side) for side in (changed_setting.base, changed_setting.new)),
+            *(
+                "default" if side is None else code(side)
+                for side in (changed_setting.base, changed_setting.new)
+            ),
         ]
         for changed_setting in differing[:MOST_ROWS]
     ]
@@ -251,7 +321,6 @@ SCHEMA, VERSION = "compileboard.comparison", 1
 
 
 def write_comparison(screen: ComparisonScreen, format: str, written_us: int) -> Iterator[bytes]:
-    """Yield a comparison in one of FORMATS, in pieces."""
     comparison = screen.comparison
     if format == "json":
         yield _write_json(comparison, written_us)
@@ -268,8 +337,10 @@ def write_comparison(screen: ComparisonScreen, format: str, written_us: int) -> 
 
 
 def file_name(comparison: Comparison, format: str) -> str:
-    """Name the file that a browser saves."""
-    sides = (re.sub(r"[^A-Za-z0-9.]+", "-", side.asked)[:30].strip("-") for side in (comparison.base, comparison.new))
+    sides = (
+        re.sub(r"[^A-Za-z0-9.]+", "-", side.asked)[:30].strip("-")
+        for side in (comparison.base, comparison.new)
+    )
     return f"compare-{'-to-'.join(sides)}.{format}"
 
 
@@ -284,7 +355,6 @@ def _write_json(comparison: Comparison, written_us: int) -> bytes:
 
 
 def _write_csv(comparison: Comparison) -> Iterator[bytes]:
-    """Yield a line a model and metric; what is left out has lines of its own, with the reason."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(COLUMNS)

@@ -1,7 +1,8 @@
-"""The CSV report: one table of a run as RFC 4180 says, safe to open in a spreadsheet.
+"""The CSV report: one table of a run in RFC 4180 format, safe to open in a spreadsheet.
 
-Its columns are the same for every run; what this version has no column for is JSON in `other_metrics`. A list is a JSON
-array, so that it can be read back, and an empty one is `[]`: an empty cell is what was not recorded.
+The columns are the same for every run; values without a column are JSON in `other_metrics`. A list
+is a JSON array, `[]` if empty: an empty cell means not
+recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,17 @@ from compileboard.collectors.store.rollups.results import ResultRow
 DEFAULT_TABLE = "compilations"
 # Full-width too: some spreadsheets read them as the plain ones.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_GUARD = ("cache_entry", "category", "source", "reason", "expected", "actual", "suggestion", "source_line", "line")
+_GUARD = (
+    "cache_entry",
+    "category",
+    "source",
+    "reason",
+    "expected",
+    "actual",
+    "suggestion",
+    "source_line",
+    "line",
+)
 _CHUNK_CHARACTERS = 64 * 1024
 
 
@@ -46,7 +57,12 @@ _RECORD = [
 COLUMNS: dict[str, Sequence[str]] = {
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
-    "recompiles": (*_names(RecompileRow, "guards"), "guard_count", *(f"guard_{name}" for name in _GUARD), "guards"),
+    "recompiles": (
+        *_names(RecompileRow, "guards"),
+        "guard_count",
+        *(f"guard_{name}" for name in _GUARD),
+        "guards",
+    ),
     "results": (*_names(ResultRow, "judge"), "gpu"),
     "artifacts": (*_names(ArtifactRow), "meaning"),
     "spans_by_name": list_names(NameTotal),
@@ -57,13 +73,15 @@ COLUMNS: dict[str, Sequence[str]] = {
 
 
 def cell(value: Any) -> Any:
-    """Write one cell: text that a spreadsheet would run as a formula gets a leading apostrophe, numbers never do."""
+    """Format one cell: text that a spreadsheet would run as a formula gets a leading apostrophe,
+    numbers never do.
+    """
     text = flatten_value(value)
     return f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
 
 
 def flatten_value(value: Any) -> Any:
-    """Return a number as it is, a text as it is and anything else, an empty list too, as JSON; "" is nothing."""
+    """Return numbers and texts as they are, None as "", and anything else as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -72,11 +90,12 @@ def flatten_value(value: Any) -> Any:
 
 
 def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Make a row as flat as its table's columns are."""
     if table == "compilations":
         phases = row.pop("phases_us")
         row |= {f"phase_{phase}_us": time_us for phase, time_us in phases.items()}
-        row["other_metrics"] = {name: row[name] for name in row if name not in COLUMNS[table]} or None
+        row["other_metrics"] = {
+            name: row[name] for name in row if name not in COLUMNS[table]
+        } or None
     elif table == "recompiles":
         guards = row["guards"]
         newest = guards[0] if guards else {}
@@ -84,8 +103,9 @@ def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def write_csv(connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool) -> Iterator[bytes]:
-    """Yield one table in pieces of some size, its heading first."""
+def write_csv(
+    connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool
+) -> Iterator[bytes]:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
     columns = COLUMNS[table]

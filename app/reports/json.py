@@ -1,4 +1,4 @@
-"""The JSON report: all that is known of a run, under the API's own names, written row by row."""
+"""The JSON report: all data of a run under the API's names, written row by row."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def dump(value: Any) -> bytes:
-    """Write one value."""
     return dump_json(value, orjson.OPT_NON_STR_KEYS)
 
 
 def write_json(
-    connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    source: bool,
+    written_us: int,
+    stale_after_s: int,
 ) -> Iterator[bytes]:
-    """Yield the report in pieces of some size, a row a line."""
     pieces: list[bytes] = []
     size = 0
     for piece in _write(connection, detail, source, written_us, stale_after_s):
@@ -45,7 +47,11 @@ def write_json(
 
 
 def _write(
-    connection: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    source: bool,
+    written_us: int,
+    stale_after_s: int,
 ) -> Iterator[bytes]:
     run = get_plain(describe_facts(detail, RecorderClock(written_us, stale_after_s)))
     head = {

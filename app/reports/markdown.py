@@ -1,4 +1,4 @@
-"""Other people's words, code and numbers as Markdown that stays text."""
+"""Text, code and numbers from runs as Markdown that cannot become markup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
 
 
 def prose(text: str | None, longest: int = _LONGEST) -> str:
-    """Write other people's words on one line, as words: no markup, no link, nobody mentioned."""
+    """Return text on one line as plain words: no markup, link or mention."""
     flat = _flat(text, longest)
     if not flat:
         return f"_{NOT_RECORDED}_"
@@ -25,7 +25,7 @@ def prose(text: str | None, longest: int = _LONGEST) -> str:
 
 
 def code(text: str | None, longest: int = _LONGEST) -> str:
-    """Write other people's code on one line, in as many backticks as it takes; a pipe is escaped for tables."""
+    """Return code on one line in enough backticks; pipes are escaped for tables."""
     flat = _flat(text, longest)
     if not flat:
         return f"_{NOT_RECORDED}_"
@@ -41,7 +41,7 @@ def _flat(text: str | None, longest: int) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Write a table; a heading that ends in ">" is of a column of numbers."""
+    """Return a table; a heading that ends in ">" marks a column of numbers."""
     heads = [column.removesuffix(">") for column in columns]
     lines = [heads, ["--:" if column.endswith(">") else ":--" for column in columns], *rows]
     return [f"| {' | '.join(line)} |" for line in lines]

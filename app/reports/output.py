@@ -1,4 +1,4 @@
-"""Where a report goes: a file that appears whole or not at all, or stdout."""
+"""Output of a report to stdout, or to a file written atomically."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Iterable
 
 from compileboard.exit_codes import DONE, REFUSED
 
-# What a pipe holds: some kernels count a longer write as done although its reader went away in the middle.
+# What a pipe holds: some kernels count a longer write as done although its reader went away in the
+# middle.
 _PIECE_BYTES = 64 * 1024
 
 
 def write_output(output: str, pieces: Iterable[bytes]) -> int:
-    """Write to a file, or for - to stdout; return the exit code.
+    """Write to a file, or to stdout for "-", and return the exit code.
 
-    Raises: BrokenPipeError if nobody reads stdout any more.
+    Raises BrokenPipeError if stdout has no reader.
     """
     try:
         if output == "-":
@@ -31,7 +32,6 @@ def write_output(output: str, pieces: Iterable[bytes]) -> int:
 
 
 def describe_write_error(target: str, error: OSError) -> str:
-    """Describe why nothing can be written there, and what to do."""
     hint = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
     return f"cannot write {target}: {error.strerror or error}{hint}"
 
@@ -44,9 +44,9 @@ def _write_stdout(pieces: Iterable[bytes]) -> None:
 
 
 def write_file(path: str, pieces: Iterable[bytes]) -> None:
-    """Write a file that appears whole or not at all; a device or a pipe is written as it is.
+    """Write a file atomically; a device or pipe is written directly.
 
-    Raises: OSError if it cannot be written; then nothing is left behind.
+    Raises OSError if it cannot be written; no partial file is left.
     """
     target = os.path.realpath(path)  # a link stays, and what it names is replaced
     if os.path.isdir(target):
@@ -55,7 +55,9 @@ def write_file(path: str, pieces: Iterable[bytes]) -> None:
         with open(target, "wb") as device:
             device.writelines(pieces)
         return
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target))
+    handle, temporary = tempfile.mkstemp(
+        prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target)
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
@@ -75,6 +77,5 @@ def _mode_of(target: str) -> int:
 
 
 def fail(message: str, code: int = REFUSED) -> int:
-    """Print one clear sentence on stderr and return the exit code."""
     sys.stderr.write(f"compileboard: {message}\n")
     return code

@@ -1,4 +1,4 @@
-"""What a report's page is made of: templates with their filters, inlined files and the policy that fits them."""
+"""The parts of an HTML report: templates, inlined files, and a matching Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.
 BENCH_STYLES = ("css/results.css",)
 TREND_STYLES = ("css/trends.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
-# Each a script of its own, which sees no name of another. Charts of one axis, which zoom together, need one more.
+# Each a script of its own, which sees no name of another. Charts of one axis, which zoom together,
+# need one more.
 MODULES = ("js/charts.mjs", "js/print.mjs")
 LINKED_MODULES = (*MODULES, "js/trends.mjs")
 
 
 @lru_cache(maxsize=1)
 def make_environment() -> Environment:
-    """Make the templates' environment: autoescape on, the pages' own filters, no request."""
     environment = Environment(
         loader=FileSystemLoader(str(resource_folder("templates"))),
         autoescape=True,
@@ -35,16 +35,17 @@ def make_environment() -> Environment:
     )
     environment.filters.update(TEMPLATE_FILTERS)
     environment.globals.update(TEMPLATE_NAMES)
-    # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029 among them.
+    # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029
+    # among them.
     environment.policies["json.dumps_kwargs"] = {}
     return environment
 
 
 @lru_cache(maxsize=16)
 def read_static(names: Sequence[str]) -> Markup:
-    """Read files of ours to write into a page as they are.
+    """Return static files for inlining into a page.
 
-    Raises: ValueError if one of them could end the element it is put into.
+    Raises ValueError if one of them could close the element that it is put into.
     """
     folder = resource_folder("static")
     text = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
@@ -56,17 +57,14 @@ def read_static(names: Sequence[str]) -> Markup:
 
 @lru_cache(maxsize=1)
 def read_plotly() -> bytes:
-    """Read the script that draws charts, as it is written into a report."""
     return read_static((PLOTLY,)).encode()
 
 
 def hash_script(text: str) -> str:
-    """Name an inlined script by its content, as Content-Security-Policy does."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup], ...]:
-    """List type and text of the scripts that a report needs: the one for paper, and those that draw charts."""
     names = LINKED_MODULES if linked else MODULES if charted else ("js/print.mjs",)
     modules = tuple(("module", read_static((name,))) for name in names)
     return (("text/javascript", read_static((PLOTLY,))), *modules) if charted else modules
@@ -74,7 +72,11 @@ def list_scripts(charted: bool, linked: bool = False) -> tuple[tuple[str, Markup
 
 @lru_cache(maxsize=4)
 def make_policy(charted: bool, linked: bool = False) -> str:
-    """Write the policy that allows these scripts, inline style and nothing from anywhere."""
     scripts = " ".join(hash_script(text) for _type, text in list_scripts(charted, linked))
-    parts = ("default-src 'none'", f"script-src {scripts}", "style-src 'unsafe-inline'", "img-src data:")
+    parts = (
+        "default-src 'none'",
+        f"script-src {scripts}",
+        "style-src 'unsafe-inline'",
+        "img-src data:",
+    )
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))

@@ -1,4 +1,4 @@
-"""Reports as Parquet: the type of each column, written in batches."""
+"""Reports as Parquet: column types, written in batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 # Columns in µs since the epoch; every other one in µs is a length of time.
-MOMENTS = frozenset(("start_us", "started_us", "time_us", "start_time_us", "end_time_us", "longest_begin_us"))
+MOMENTS = frozenset(
+    ("start_us", "started_us", "time_us", "start_time_us", "end_time_us", "longest_begin_us")
+)
 _ROWS: dict[str, Any] = {
     "compilations": Compilation,
     "graph_breaks": GraphBreakRow,
@@ -68,7 +70,6 @@ COMPARISON_TYPES: Mapping[str, str] = {
 
 @lru_cache(maxsize=16)
 def find_types(table: str) -> Mapping[str, str]:
-    """Return the types of a run's table: int, float, bool, moment or list."""
     types = _read_hints(_ROWS[table])
     if table == "compilations":
         types |= {
@@ -78,14 +79,18 @@ def find_types(table: str) -> Mapping[str, str]:
         }
         types |= {name: "int" for name in COLUMNS[table] if name.startswith("phase_")}
     elif table == "recompiles":
-        types |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {"guard_count": "int"}
+        types |= {f"guard_{name}": kind for name, kind in _read_hints(FailedGuard).items()} | {
+            "guard_count": "int"
+        }
     elif table == "spans_by_name":
         types["open_count"] = "int"
-    return {name: "moment" if kind == "int" and name in MOMENTS else kind for name, kind in types.items()}
+    return {
+        name: "moment" if kind == "int" and name in MOMENTS else kind
+        for name, kind in types.items()
+    }
 
 
 def _read_hints(kind: Any) -> dict[str, str]:
-    """Read the types of a dataclass's fields, `int | None` as int."""
     types_by_name = {}
     for name, hint in typing.get_type_hints(kind).items():
         named = set(typing.get_args(hint)) - {types.NoneType} if _is_union(hint) else {hint}
@@ -107,30 +112,35 @@ _MOST_WHOLE = 2**53  # beyond it a float is no more every whole number
 
 
 def is_available() -> bool:
-    """Return whether pyarrow is installed, without loading it."""
     return importlib.util.find_spec("pyarrow") is not None
 
 
 def check_available() -> None:
-    """Refuse Parquet where it cannot be written.
-
-    Raises: FilterError if pyarrow is not installed.
-    """
+    """Raises FilterError if pyarrow is not installed."""
     if not is_available():
-        raise FilterError("format: parquet needs pyarrow, which is not installed; pip install 'compileboard[parquet]'")
+        raise FilterError(
+            "format: parquet needs pyarrow, which is not installed; pip install "
+            "'compileboard[parquet]'"
+        )
 
 
 def write_run_parquet(
     connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool, written_us: int
 ) -> Iterator[bytes]:
-    """Yield one table of a run in pieces."""
-    rows = (flatten_row(table, row) for row in read_rows(connection, detail.run.id, BY_NAME[table], source))
-    what = {"report": "run", "table": table, "run_id": detail.run.id, "source_lines": source and detail.keep_source}
+    rows = (
+        flatten_row(table, row)
+        for row in read_rows(connection, detail.run.id, BY_NAME[table], source)
+    )
+    what = {
+        "report": "run",
+        "table": table,
+        "run_id": detail.run.id,
+        "source_lines": source and detail.keep_source,
+    }
     return write_parquet(COLUMNS[table], find_types(table), rows, what, written_us)
 
 
 def write_comparison_parquet(comparison: Comparison, written_us: int) -> Iterator[bytes]:
-    """Yield a comparison in pieces: a row a model and metric."""
     from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED
     from compileboard.app.analysis.comparison.rows import list_lines
 
@@ -139,28 +149,40 @@ def write_comparison_parquet(comparison: Comparison, written_us: int) -> Iterato
 
 
 def write_suite_parquet(suite: SuiteScreen, table: str, written_us: int) -> Iterator[bytes]:
-    """Yield one table of a suite over a period in pieces."""
     from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
-    what: dict[str, Any] = {"report": "suite", "table": table, "set": suite.chosen.fields, "branch": suite.branch}
+    what: dict[str, Any] = {
+        "report": "suite",
+        "table": table,
+        "set": suite.chosen.fields,
+        "branch": suite.branch,
+    }
     what |= {"since_us": suite.period.since_us, "until_us": suite.period.until_us}
     return write_parquet(kind.columns, kind.types, kind.list(suite), what, written_us)
 
 
 def write_parquet(
-    columns: Sequence[str], types: Mapping[str, str], rows: Iterable[Row], what: Mapping[str, Any], written_us: int
+    columns: Sequence[str],
+    types: Mapping[str, str],
+    rows: Iterable[Row],
+    what: Mapping[str, Any],
+    written_us: int,
 ) -> Iterator[bytes]:
-    """Return the pieces of a table; a column without a type is text.
+    """Return the chunks of a table; a column without a type is text.
 
-    Raises: FilterError at once if pyarrow is not installed.
+    Raises FilterError immediately if pyarrow is not installed.
     """
     check_available()
     return _write(columns, types, iter(rows), what, written_us)
 
 
 def _write(
-    columns: Sequence[str], types: Mapping[str, str], rows: Iterator[Row], what: Mapping[str, Any], written_us: int
+    columns: Sequence[str],
+    types: Mapping[str, str],
+    rows: Iterator[Row],
+    what: Mapping[str, Any],
+    written_us: int,
 ) -> Iterator[bytes]:
     import pyarrow
     from pyarrow import parquet
@@ -176,7 +198,9 @@ def _write(
     metadata = {"what": json.dumps(what), "written_by": f"CompileBoard {__version__}"}
     metadata["written_at"] = format_iso_time(written_us)
     fields = [(name, kinds[types.get(name, "text")]) for name in (*columns, REST)]
-    schema = pyarrow.schema(fields, metadata={f"compileboard.{name}": text for name, text in metadata.items()})
+    schema = pyarrow.schema(
+        fields, metadata={f"compileboard.{name}": text for name, text in metadata.items()}
+    )
     sink = _Sink()
     with parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
         while batch := [_fit(columns, types, row) for row in islice(rows, _BATCH)]:
@@ -186,7 +210,6 @@ def _write(
 
 
 def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str, Any]:
-    """Make a row whose values have their columns' types; the others are written together."""
     fitted: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name in columns:
@@ -196,10 +219,16 @@ def _fit(columns: Sequence[str], types: Mapping[str, str], row: Row) -> dict[str
             fitted[name] = None
         elif kind == "text":
             fitted[name] = _write_text(value)
-        elif kind == "list" and isinstance(value, list | tuple) and all(isinstance(element, str) for element in value):
+        elif (
+            kind == "list"
+            and isinstance(value, list | tuple)
+            and all(isinstance(element, str) for element in value)
+        ):
             fitted[name] = [_encode(element) for element in value]
         elif _fits(kind, value):
-            fitted[name] = float(value) if kind == "float" else bool(value) if kind == "bool" else value
+            fitted[name] = (
+                float(value) if kind == "float" else bool(value) if kind == "bool" else value
+            )
         else:
             rest[name] = value
     return fitted | {REST: json.dumps(rest) if rest else None}
@@ -210,7 +239,6 @@ def _write_text(value: Any) -> str:
 
 
 def _encode(text: str) -> str:
-    """Replace halves of surrogate pairs, which have no UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -225,8 +253,6 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 class _Sink:
-    """A buffer for what a writer writes until it is read: a report is sent in pieces."""
-
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
@@ -242,7 +268,7 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """Nothing to flush: there is nothing behind the buffer."""
+        """Do nothing: the buffer is in memory."""
 
     def close(self) -> None:
         self.closed = True
@@ -257,7 +283,6 @@ class _Sink:
         return False
 
     def take(self) -> bytes:
-        """Return what was written since the last time."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         return data

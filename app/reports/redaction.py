@@ -1,4 +1,4 @@
-"""Remove the user's source lines from what queries return: whole fields, and the lines inside torch's texts."""
+"""Remove user source lines from query results: whole fields, and lines inside torch's texts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Row = TypeVar("Row")
 
 # Fields that hold source and nothing else; frames of a stack carry theirs under "code" or "loc".
 _WHOLE = frozenset(("source_line", "code", "loc"))
-# Mappings and dataclasses whose `source` is a line of the model; elsewhere that is an expression of a guard.
+# Mappings and dataclasses whose `source` is a line of the model; elsewhere that is an expression of
+# a guard.
 _EXPORTS = frozenset(("export", "failure"))
 
 
 def without_source(row: Row) -> Row:
-    """Copy a dataclass with its source lines taken out; everything else stays."""
     if isinstance(row, CauseRow):
         row = row.hide_source()  # type: ignore[assignment]
     changes = {}
@@ -32,14 +32,15 @@ def without_source(row: Row) -> Row:
 
 
 def clean_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Copy a plain row with its source lines taken out."""
     return {name: _clean(name, value) for name, value in row.items()}
 
 
 def _clean(name: str, value: Any) -> Any:
     if value is None or name in _WHOLE:
         return None
-    if isinstance(value, int | float | CompileRow):  # names and numbers alone, and a report has hundreds
+    if isinstance(
+        value, int | float | CompileRow
+    ):  # names and numbers alone, and a report has hundreds
         return value
     if name in _EXPORTS and isinstance(value, dict):
         value = value | {"source": None}

@@ -1,4 +1,4 @@
-"""A suite over a period as HTML, Markdown, CSV, JSON or Parquet."""
+"""A report on a suite over a period."""
 
 from __future__ import annotations
 
@@ -53,17 +53,19 @@ TILES = (
     "graph_breaks_per_model",
     "recompiles_per_model",
 )
-FAILURE_WORDS = {"new": ("new", "bad"), "resolved": ("resolved", "good"), "still": ("still fails", "quiet")}
+FAILURE_WORDS = {
+    "new": ("new", "bad"),
+    "resolved": ("resolved", "good"),
+    "still": ("still fails", "quiet"),
+}
 
 
 def policy_of(suite: SuiteScreen) -> str:
-    """Return the Content-Security-Policy that this report needs."""
     charted = bool(_build_lines(suite))
     return make_policy(charted, charted)
 
 
 def write_html(suite: SuiteScreen, written_us: int) -> bytes:
-    """Write a suite over a period as one HTML file."""
     drawn = _build_lines(suite)
     charts = [
         chart_metric(metric, [line], suite.axis, chart_id=f"trend-{number}", words=number == 0)
@@ -95,13 +97,24 @@ def write_html(suite: SuiteScreen, written_us: int) -> bytes:
         "version": __version__,
         "live": False,
     }
-    return make_environment().get_template("reports/suite/index.html").render(**values).encode("utf-8", "replace")
+    return (
+        make_environment()
+        .get_template("reports/suite/index.html")
+        .render(**values)
+        .encode("utf-8", "replace")
+    )
 
 
 def _build_lines(suite: SuiteScreen) -> list[tuple[Metric, TrendLine]]:
-    """Build the lines of the metrics that a run of the period has, as /trends does."""
-    drawn = [(metric, build_suite_line(metric, suite.summaries, suite.chosen.suite)) for metric in SUMMARY_METRICS]
-    return [(metric, line) for metric, line in drawn if any(point.value is not None for point in line.points)]
+    drawn = [
+        (metric, build_suite_line(metric, suite.summaries, suite.chosen.suite))
+        for metric in SUMMARY_METRICS
+    ]
+    return [
+        (metric, line)
+        for metric, line in drawn
+        if any(point.value is not None for point in line.points)
+    ]
 
 
 def _list_tiles(suite: SuiteScreen) -> list[tuple[str, str, str, None]]:
@@ -110,21 +123,25 @@ def _list_tiles(suite: SuiteScreen) -> list[tuple[str, str, str, None]]:
         metric, delta = headline.delta.metric, headline.delta
         if metric.name in TILES:
             was = (
-                f"{delta.text}, {delta.word}" if delta.text else delta.word if suite.base else "nothing to compare with"
+                f"{delta.text}, {delta.word}"
+                if delta.text
+                else delta.word
+                if suite.base
+                else "nothing to compare with"
             )
-            tiles.append((metric.label, format_number(metric, headline.new, suite.definition), was, None))
+            tiles.append(
+                (metric.label, format_number(metric, headline.new, suite.definition), was, None)
+            )
     return tiles
 
 
 def list_moved(comparison: Comparison) -> list[tuple[str, TableSelection]]:
-    """List the groups of metrics that both sides measured, each with the models that changed, the worst first."""
     known = {metric_sum.metric.name for metric_sum in comparison.sums}
     groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
     return [(label, choose(comparison, key, DEFAULT_ORDER, True)) for key, label in groups]
 
 
 def render_markdown(suite: SuiteScreen, written_us: int) -> str:
-    """Write a suite over a period as Markdown that GitHub shows as it should."""
     parts = [_head(suite), _headlines(suite), _incidents(suite), _failures(suite)]
     compared = suite.comparison
     if compared:
@@ -132,7 +149,14 @@ def render_markdown(suite: SuiteScreen, written_us: int) -> str:
         parts += [distinct_lines("Graph breaks", compared.breaks)]
         parts += [distinct_lines("Causes of recompiles", compared.causes)]
     parts += [_environment(suite), _commits(suite)]
-    parts += [[f"_CompileBoard {__version__} at {format_time(written_us)} UTC; a change is new relative to base_"]]
+    parts += [
+        [
+            (
+                f"_CompileBoard {__version__} at {format_time(written_us)} UTC; a change is new "
+                "relative to base_"
+            )
+        ]
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -140,15 +164,23 @@ def _head(suite: SuiteScreen) -> list[str]:
     branch = f", branch {prose(suite.branch)}" if suite.branch else ""
     count = format_plural(suite.run_count, "run")
     lines = [f"## {prose(suite.chosen.suite)}, {suite.period.text}", ""]
-    lines += [f"**{prose(suite.verdict.sentence, 300)}.** {prose(suite.verdict.context, 300)}".rstrip(), ""]
-    lines += [f"{prose(suite.title)}{branch}. {count} in this period (UTC), by {suite.definition.label}."]
+    lines += [
+        f"**{prose(suite.verdict.sentence, 300)}.** {prose(suite.verdict.context, 300)}".rstrip(),
+        "",
+    ]
+    lines += [
+        f"{prose(suite.title)}{branch}. {count} in this period (UTC), by {suite.definition.label}."
+    ]
     for note in suite.notes:
         lines += ["", f"{prose(note, 1000)}."]
     if suite.comparison is None:
         return [
             *lines,
             "",
-            "No other run, of this period or before it, measured one of these models: no change can be told.",
+            (
+                "No other run, of this period or before it, measured one of these models: no "
+                "change can be told."
+            ),
         ]
     for reason in (*suite.comparison.refused, *suite.comparison.warnings):
         lines += ["", f"**Read with care: {prose(reason)}**"]
@@ -159,16 +191,26 @@ def _headlines(suite: SuiteScreen) -> list[str]:
     sides = [f"- **New**, the last run that timed models: {_run(suite.find_run(suite.new.run_id))}"]
     if suite.base is None:
         rows = [
-            [headline.delta.metric.label, format_number(headline.delta.metric, headline.new, suite.definition)]
+            [
+                headline.delta.metric.label,
+                format_number(headline.delta.metric, headline.new, suite.definition),
+            ]
             for headline in suite.headlines
         ]
         return ["### At the end", "", *sides, "", *table(("Number", "At the end>"), rows)]
-    where = "the last run before this period" if suite.is_base_before else "the first run of this period"
+    where = (
+        "the last run before this period"
+        if suite.is_base_before
+        else "the first run of this period"
+    )
     sides.insert(0, f"- **Base**, {where}: {_run(suite.find_run(suite.base.run_id))}")
     rows = [
         [
             headline.delta.metric.label,
-            *(format_number(headline.delta.metric, value, suite.definition) for value in (headline.base, headline.new)),
+            *(
+                format_number(headline.delta.metric, value, suite.definition)
+                for value in (headline.base, headline.new)
+            ),
             headline.delta.text or "–",
             headline.delta.word,
             str(headline.delta.model_count),
@@ -195,13 +237,18 @@ def _incidents(suite: SuiteScreen) -> list[str]:
     rows = [
         [
             prose(incident.title, 300),
-            INCIDENT_LABELS[incident.state][0] + (f", {incident.status} by {incident.owner}" if incident.owner else ""),
+            INCIDENT_LABELS[incident.state][0]
+            + (f", {incident.status} by {incident.owner}" if incident.owner else ""),
             f"{code(incident.first_bad.short_commit)} " * bool(incident.first_bad.short_commit)
             + format_time(incident.first_us)[:16],
         ]
         for incident in suite.incidents[: REPORT_ROWS["incidents"]]
     ]
-    return [f"### Incidents{_cut(suite.incidents, 'incidents')}", "", *table(("Incident", "State", "Since"), rows)]
+    return [
+        f"### Incidents{_cut(suite.incidents, 'incidents')}",
+        "",
+        *table(("Incident", "State", "Since"), rows),
+    ]
 
 
 def _failures(suite: SuiteScreen) -> list[str]:
@@ -232,7 +279,11 @@ def _environment(suite: SuiteScreen) -> list[str]:
     if not rows:
         return []
     title = f"### Changes of the environment{_cut(rows, 'changes')}"
-    return [title, "", *table(("First run with it", "What", "Before", "Now"), rows[: REPORT_ROWS["changes"]])]
+    return [
+        title,
+        "",
+        *table(("First run with it", "What", "Before", "Now"), rows[: REPORT_ROWS["changes"]]),
+    ]
 
 
 def _commits(suite: SuiteScreen) -> list[str]:
@@ -248,14 +299,17 @@ def _commits(suite: SuiteScreen) -> list[str]:
         for commit in reversed(suite.commits)
     ]
     title = f"### Commits{_cut(rows, 'commits')}"
-    return [title, "", *table(("First measured", "Commit", "Subject", "Runs>"), rows[: REPORT_ROWS["commits"]])]
+    return [
+        title,
+        "",
+        *table(("First measured", "Commit", "Subject", "Runs>"), rows[: REPORT_ROWS["commits"]]),
+    ]
 
 
 SCHEMA, VERSION = "compileboard.suite", 1
 
 
 def write_suite(suite: SuiteScreen, format: str, written_us: int, table: str) -> Iterator[bytes]:
-    """Yield a suite over a period in one of FORMATS, in pieces; `table` is csv's and parquet's."""
     if format == "json":
         yield _write_json(suite, written_us)
     elif format == "csv":
@@ -271,15 +325,16 @@ def write_suite(suite: SuiteScreen, format: str, written_us: int, table: str) ->
 
 
 def name_part(text: str) -> str:
-    """Make a part of a file's name of other people's words; what had to change brings a hash, so none fall together."""
+    """Make a file name part from text; if characters had to change, a hash keeps names distinct."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:60]
     if plain == text:
         return plain
-    return "-".join(filter(None, (plain, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6])))
+    return "-".join(
+        filter(None, (plain, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]))
+    )
 
 
 def file_name(suite: SuiteScreen, format: str, table: str) -> str:
-    """Name the file that a browser saves: suite, first day and last."""
     first, last = suite.period.days
     part = f"-{table}" if format in TABULAR else ""
     return f"{name_part(suite.chosen.suite)}-{first}-{last}{part}.{format}"

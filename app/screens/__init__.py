@@ -1,1 +1,3 @@
-"""One frozen dataclass a screen: pages, API, reports, commands and the static site render the same object."""
+"""One frozen dataclass per screen, which pages, API, reports, commands and the static site
+render.
+"""

@@ -1,4 +1,4 @@
-"""What a model is outside torch.compile: exported programs and packages, and several ranks; the newest of each."""
+"""Results outside torch.compile: exported programs, packages and distributed runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of
 
 
 def choose_model(command: str | None, suite: str, model: str) -> str | None:
-    """Return bench's words that choose a model; none of one whose file no recorded command names."""
     words = _split(command or "")
-    file = next((value for word, value in pairwise(words) if word == "--only" and ":" in value), None)
+    file = next(
+        (value for word, value in pairwise(words) if word == "--only" and ":" in value), None
+    )
     if file is not None:
         return f"--only {shlex.quote(file)}"
     return f"--suite {suite} --only {shlex.quote(model)}" if suite in _BUILT_BY_NAME else None
@@ -42,7 +43,7 @@ def _split(command: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ExportFailure:
-    """Where an export failed; what is not known is null."""
+    """Where an export failed; unknown values are null."""
 
     stage: Annotated[str | None, "`export`, `compile`, `load` or `run`."]
     error: Annotated[str | None, "The exception's class."]
@@ -54,7 +55,7 @@ class ExportFailure:
 
 @dataclass(frozen=True)
 class DraftFailure:
-    """What a draft export took for granted."""
+    """An assumption that a draft export made."""
 
     kind: Annotated[str | None, "Kind of failure: `DATA_DEPENDENT_ERROR`."]
     message: Annotated[str | None, "What it is."]
@@ -72,7 +73,7 @@ class DraftReport:
 
 @dataclass(frozen=True)
 class BatchCheck:
-    """What a package does with another batch than it was exported with."""
+    """The result of a package with a batch size other than it was exported with."""
 
     batch_size: Annotated[Count | None, "The other batch size."]
     checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
@@ -97,7 +98,9 @@ class ExportedResult:
     speedup_low: Annotated[float | None, "Lower end of its 95% interval."]
     speedup_high: Annotated[float | None, "Upper end of its 95% interval."]
     export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
-    compilation_latency_s: Annotated[float | None, "Time until what was made can be called. Seconds."]
+    compilation_latency_s: Annotated[
+        float | None, "Time until what was made can be called. Seconds."
+    ]
     load_latency_s: Annotated[float | None, "Load time. Seconds."]
     second_process_latency_s: Annotated[float | None, "First call in a second process. Seconds."]
     package_bytes: Annotated[float | None, "Size of the package."]
@@ -109,7 +112,6 @@ class ExportedResult:
 
     @property
     def label(self) -> str:
-        """Name the experiment."""
         return describe_experiment(self.experiment)
 
 
@@ -129,11 +131,17 @@ class RankResult:
 
 @dataclass(frozen=True)
 class DistributedResult:
-    """The newest result of a model on several ranks, in one way and of one number of ranks."""
+    """The newest result of a model on several ranks, by parallelism and number of ranks."""
 
     model: Annotated[str, "The model's name."]
     way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
-    line: Annotated[str, "The way, and what tells its configuration from the model's others in it, but for the ranks."]
+    line: Annotated[
+        str,
+        (
+            "The way, and what tells its configuration from the model's others in it, but for the "
+            "ranks."
+        ),
+    ]
     world_size: Annotated[Count, "Ranks."]
     configuration: Annotated[str, "The configuration."]
     run_id: Annotated[str, "The run that it is of."]
@@ -144,15 +152,22 @@ class DistributedResult:
     message: Annotated[str | None, "The exception's own line."]
     latency_ms: Annotated[float | None, "Latency of the slowest rank. Milliseconds."]
     one_process_latency_ms: Annotated[float | None, "Latency of one process. Milliseconds."]
-    scaling_efficiency: Annotated[float | None, "Samples a second of all ranks ÷ ranks × those of one process."]
-    gradient_error: Annotated[float | None, "Largest relative error of gradients against one process."]
+    scaling_efficiency: Annotated[
+        float | None, "Samples a second of all ranks ÷ ranks × those of one process."
+    ]
+    gradient_error: Annotated[
+        float | None, "Largest relative error of gradients against one process."
+    ]
     bucket_count: Annotated[Count | None, "Buckets of gradients."]
-    eager_modules: Annotated[Sequence[str], "Modules that run eagerly within DDP: dynamo compiled no frame of them."]
+    eager_modules: Annotated[
+        Sequence[str], "Modules that run eagerly within DDP: dynamo compiled no frame of them."
+    ]
     ranks: Annotated[Sequence[RankResult], "Each rank."]
 
 
-def build_exports(open_run: OpenRun, series: Iterable[ModelSeries], suite: str) -> list[ExportedResult]:
-    """Build the newest result of each way to export a model, in the order of the experiments."""
+def build_exports(
+    open_run: OpenRun, series: Iterable[ModelSeries], suite: str
+) -> list[ExportedResult]:
     chosen = [
         (result, one_series)
         for one_series in series
@@ -161,18 +176,24 @@ def build_exports(open_run: OpenRun, series: Iterable[ModelSeries], suite: str) 
         if (result := _find_newest(one_series, name)) is not None
     ]
     chosen.sort(key=lambda pair: (EXPORTED.index(pair[0].experiment), -pair[0].time_us))
-    return [_make_export(open_run, result, one_series.label) for result, one_series in chosen[:MOST_RESULTS]]
+    return [
+        _make_export(open_run, result, one_series.label)
+        for result, one_series in chosen[:MOST_RESULTS]
+    ]
 
 
-def build_distributed(open_run: OpenRun, series: Iterable[ModelSeries], suite: str) -> list[DistributedResult]:
-    """Build the newest result of each way and number of ranks, by way and ranks."""
+def build_distributed(
+    open_run: OpenRun, series: Iterable[ModelSeries], suite: str
+) -> list[DistributedResult]:
     several = [
         one_series
         for one_series in series
         if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
     ]
     results = [_make_distributed(open_run, one_series) for one_series in several[:MOST_RESULTS]]
-    return sorted(_name_lines(results), key=lambda result: (result.way, result.line, result.world_size))
+    return sorted(
+        _name_lines(results), key=lambda result: (result.way, result.line, result.world_size)
+    )
 
 
 def _name_lines(results: Sequence[DistributedResult]) -> Iterator[DistributedResult]:
@@ -180,7 +201,9 @@ def _name_lines(results: Sequence[DistributedResult]) -> Iterator[DistributedRes
     for result, own in zip(results, parts):
         others = [line for other, line in zip(results, parts) if other.way == result.way]
         apart = [part for part in own if any(part not in line for line in others)]
-        yield replace(result, line=f"{result.way}: {SEPARATOR.join(apart)}" if apart else result.way)
+        yield replace(
+            result, line=f"{result.way}: {SEPARATOR.join(apart)}" if apart else result.way
+        )
 
 
 def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | None:
@@ -193,7 +216,14 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
     export = _mapping(facts.get("export"))
     state = describe_result(result) if result.status != "skipped" else describe_status(result)
     numbers = (
-        *("speedup", "speedup_low", "speedup_high", "export_latency_s", "compilation_latency_s", "load_latency_s"),
+        *(
+            "speedup",
+            "speedup_low",
+            "speedup_high",
+            "export_latency_s",
+            "compilation_latency_s",
+            "load_latency_s",
+        ),
         *("second_process_latency_s", "package_bytes", "output_error"),
     )
     failed = result.status == "failed"
@@ -210,7 +240,9 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
         node_count=_count(export.get("node_count")),
         failure=_make_failure(export, result.message) if failed else None,
         draft=_make_draft(export["draft"]) if isinstance(export.get("draft"), dict) else None,
-        batch_check=_make_check(facts["batch_check"]) if isinstance(facts.get("batch_check"), dict) else None,
+        batch_check=_make_check(facts["batch_check"])
+        if isinstance(facts.get("batch_check"), dict)
+        else None,
     )
 
 
@@ -226,7 +258,9 @@ def _make_draft(draft: Mapping[str, Any]) -> DraftReport:
         for failure in _mappings(draft.get("failures"))
     ]
     sound = draft.get("is_sound")
-    return DraftReport(sound if isinstance(sound, bool) else None, failures, _number(draft.get("seconds")))
+    return DraftReport(
+        sound if isinstance(sound, bool) else None, failures, _number(draft.get("seconds"))
+    )
 
 
 def _make_check(check: Mapping[str, Any]) -> BatchCheck:
@@ -239,7 +273,6 @@ def _make_check(check: Mapping[str, Any]) -> BatchCheck:
 
 
 def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResult:
-    """Make it of the newest timing and the newest accuracy check; what both say is the timing's."""
     timed, judged = _find_newest(series, "performance"), _find_newest(series, "accuracy")
     result = timed or judged or series.points[-1].parts[0]
     checked = judged if judged is not None and judged is not result else None
@@ -250,7 +283,9 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
         answer = describe_result(checked)
     state = describe_result(result)
     ranks = [
-        _make_rank(rank, row) for row in _mappings(facts.get("ranks")) if (rank := _count(row.get("rank"))) is not None
+        _make_rank(rank, row)
+        for row in _mappings(facts.get("ranks"))
+        if (rank := _count(row.get("rank"))) is not None
     ]
     return DistributedResult(
         model=result.model,
@@ -275,9 +310,12 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
 
 
 def _list_ways(how: Mapping[str, Any], backend: str) -> list[str]:
-    """Return how a model runs on its ranks; of one that ended before it could tell, what its backend's label has."""
     ways = list(dict.fromkeys(text for name in ("kind", "mode") if (text := _text(how.get(name)))))
-    named = [part.split("=") for part in split_backend(backend) if part == "fsdp2" or part.startswith("ddp=")]
+    named = [
+        part.split("=")
+        for part in split_backend(backend)
+        if part == "fsdp2" or part.startswith("ddp=")
+    ]
     return ways or (named[0] if named else [])
 
 
@@ -285,7 +323,9 @@ def _make_rank(rank: int, row: Mapping[str, Any]) -> RankResult:
     latency_ms, eager_latency_ms, peak_gb = (
         _number(row.get(name)) for name in ("latency_ms", "eager_latency_ms", "peak_gb")
     )
-    counts = {name: _count(row.get(name)) for name in ("graphs", "graph_breaks", "splits", "collectives")}
+    counts = {
+        name: _count(row.get(name)) for name in ("graphs", "graph_breaks", "splits", "collectives")
+    }
     return RankResult(rank, latency_ms, eager_latency_ms, peak_gb, **counts)
 
 
@@ -311,7 +351,9 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    )
     return float(value) if is_number else None
 
 

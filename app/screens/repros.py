@@ -1,4 +1,4 @@
-"""Repros: failures across runs, the repros of a run, and one with its programs, inputs and results."""
+"""Repros: failures across runs, the repros of a run, and one repro."""
 
 from __future__ import annotations
 
@@ -43,31 +43,32 @@ SAME = 20  # repros of the same failure on a page
 
 @dataclass(frozen=True)
 class FailureListScreen:
-    """One page of failures across runs."""
-
     page: Page[DistinctFailure]
     choices: ReproChoices
     order: str
 
 
 def build_failure_list(
-    board: sqlite3.Connection, selected: FailureFilter, sort: str | None, cursor: str | None, limit: int
+    board: sqlite3.Connection,
+    selected: FailureFilter,
+    sort: str | None,
+    cursor: str | None,
+    limit: int,
 ) -> FailureListScreen:
-    """Build one page of the list of failures.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
     page = repros.list_failures(board, selected, sort=sort, cursor=cursor, limit=limit)
     return FailureListScreen(page, repros.list_choices(board), sort or repros.DEFAULT_ORDER)
 
 
-COMPARED = {"error": "Error", "eager_error": "Eager's error", "limit": "Limit", "verdict": "Verdict"}
+COMPARED = {
+    "error": "Error",
+    "eager_error": "Eager's error",
+    "limit": "Limit",
+    "verdict": "Verdict",
+}
 
 
 @dataclass(frozen=True)
 class ReproScreen:
-    """One repro with all that is known of it."""
-
     repro: StoredRepro
     row: ReproRow
     run: RunRow
@@ -78,73 +79,66 @@ class ReproScreen:
 
     @property
     def title(self) -> str:
-        """Return what failed."""
         return title_repro(self.repro.manifest)
 
     @cached_property
     def program(self) -> ProgramText:
-        """Return the program laid out."""
         return view_program(self.repro.program)
 
     @cached_property
     def dynamo_program(self) -> ProgramText | None:
-        """Return dynamo's graph laid out, where there is one beside the program."""
-        return None if self.repro.dynamo_program is None else view_program(self.repro.dynamo_program)
+        return (
+            None if self.repro.dynamo_program is None else view_program(self.repro.dynamo_program)
+        )
 
     @property
     def minimal(self) -> ReproResult | None:
-        """Return the result with the smallest minimal program."""
         return find_minimal(self.results)
 
     @cached_property
     def minimal_program(self) -> ProgramText | None:
-        """Return the minimal program laid out."""
         return view_program(self.minimal.program) if self.minimal and self.minimal.program else None
 
     @cached_property
     def inputs(self) -> list[InputText]:
-        """List the program's inputs."""
         return list_inputs(self.repro.manifest, self.repro.storage_bytes)
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """Return the newest answer of `analyze` where it failed, else the newest."""
         answers = (read_analysis(result) for result in self.results if result.command == "analyze")
         return _choose([answer for answer in answers if answer])
 
     @property
     def compared(self) -> list[tuple[str, object]]:
-        """List what a comparison measured, under its names on screen."""
         accuracy = self.repro.manifest.accuracy
         wrong = accuracy.get("wrong")
         names = ", ".join(map(str, wrong)) if isinstance(wrong, list) else wrong
         facts = [(label, accuracy.get(name)) for name, label in COMPARED.items()]
-        return [(label, value) for label, value in (*facts, ("Wrong values", names)) if value is not None]
+        return [
+            (label, value)
+            for label, value in (*facts, ("Wrong values", names))
+            if value is not None
+        ]
 
     @property
     def divergences(self) -> list[OperationText]:
-        """List the operations that `analyze` judged."""
         return list_divergences(self.analysis) if self.analysis else []
 
     @cached_property
     def bisection(self) -> Bisection | None:
-        """Return the newest answer of `bisect` where it failed, else the newest."""
         answers = (read_bisection(result) for result in self.results if result.command == "bisect")
         return _choose([answer for answer in answers if answer])
 
     @property
     def analysis_sentence(self) -> str:
-        """Return what `analyze` answered."""
         return summarize_analysis(self.analysis) if self.analysis else ""
 
     @property
     def bisection_sentence(self) -> str:
-        """Return what `bisect` answered."""
         return summarize_bisection(self.bisection) if self.bisection else ""
 
     @property
     def bisection_facts(self) -> list[tuple[str, object]]:
-        """List what a bisection names, under its names on screen."""
         bisection = self.bisection
         if bisection is None:
             return []
@@ -154,7 +148,6 @@ class ReproScreen:
 
     @property
     def answer(self) -> str:
-        """Return the best that is known of what is wrong, as a sentence."""
         if self.analysis and self.analysis.operation:
             return summarize_analysis(self.analysis)
         if self.bisection and self.bisection.subsystem:
@@ -167,21 +160,21 @@ class ReproScreen:
 
 
 def _choose(answers: Sequence[Answer]) -> Answer | None:
-    """Return the newest answer from where the graph failed, else the newest: another machine's pass hides nothing."""
-    return next((answer for answer in answers if answer.status != NOT_REPRODUCED), answers[0] if answers else None)
+    """Return the newest answer where the graph failed, else the newest, so that a pass on another
+    machine hides nothing.
+    """
+    return next(
+        (answer for answer in answers if answer.status != NOT_REPRODUCED),
+        answers[0] if answers else None,
+    )
 
 
 def find_minimal(results: Sequence[ReproResult]) -> ReproResult | None:
-    """Return the result with the smallest minimal program."""
     minimal = [result for result in results if result.program and result.node_count is not None]
     return min(minimal, key=lambda result: result.node_count or 0, default=None)
 
 
 def build_repro(store: Store, repro_id: str, cursor: str | None = None) -> ReproScreen | None:
-    """Read one repro; None where there is none.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     reader = store.board
     try:
         repro = load_repro(reader, repro_id)

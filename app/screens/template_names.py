@@ -1,4 +1,4 @@
-"""Words and filters that templates of pages and of reports look up, by the name they have there."""
+"""Functions and filters for the templates of pages and reports."""
 
 from __future__ import annotations
 

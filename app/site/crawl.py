@@ -1,4 +1,4 @@
-"""The real pages of the dashboard, asked for without a server, all in one transaction."""
+"""Fetch the dashboard's pages without a server, in one transaction."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ _FLASKS = frozenset(("g", "request", "session", "config"))
 
 @dataclass(frozen=True)
 class SiteCopy:
-    """What a copied page tells of itself, as `site_copy` in the templates.
-
-    Units: written_us is since the epoch.
-    """
-
     database: str
     written_us: int
 
 
-def make_copying_app(store: Store, settings: Settings, written_us: int, *, source: bool = True) -> Flask:
-    """Make the dashboard over one open store; its pages know that they are a copy, with or without source."""
+def make_copying_app(
+    store: Store, settings: Settings, written_us: int, *, source: bool = True
+) -> Flask:
     address = parse_address(settings.db)
     name = os.path.basename(address.folder or address.board)
     # The folder that a database lies in is the exporting machine's alone.
-    own = {"host": "127.0.0.1", "allow_host": "", "trusted_proxies": 0, "identity_header": "", "reading": "open"}
+    own = {
+        "host": "127.0.0.1",
+        "allow_host": "",
+        "trusted_proxies": 0,
+        "identity_header": "",
+        "reading": "open",
+    }
     app = create_app(replace(settings, db=name, uploads="no", **own))  # type: ignore[arg-type]
     app.jinja_env.globals["site_copy"] = SiteCopy(name, written_us)
 
@@ -64,25 +66,22 @@ def make_copying_app(store: Store, settings: Settings, written_us: int, *, sourc
 
 
 def _redact(_app: Flask, template: Template, context: dict[str, Any]) -> None:
-    """Remove source lines from all that a page is made of, as the reports' option does."""
-    context.update(clean_row({name: value for name, value in context.items() if name not in _FLASKS}))
+    context.update(
+        clean_row({name: value for name, value in context.items() if name not in _FLASKS})
+    )
 
 
 def bind(app: Flask) -> MapAdapter:
-    """Return what finds the page of an address."""
     return app.url_map.bind("localhost")
 
 
 def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
-    """Ask for an address; return the status and the body."""
     answer = client.get(address, headers={"Host": "localhost"})
     return answer.status_code, answer.get_data()
 
 
 @dataclass
 class Crawled:
-    """The crawled pages: the file of each address, the kinds of pages, and what is not there."""
-
     files: dict[str, str] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)  # linked to and not in the copy
@@ -91,11 +90,15 @@ class Crawled:
 
 
 def crawl(
-    client: FlaskClient, chooser: PageSelector, stage: Stage, most_pages: int, print_line: Callable[[str], None] | None
+    client: FlaskClient,
+    chooser: PageSelector,
+    stage: Stage,
+    most_pages: int,
+    print_line: Callable[[str], None] | None,
 ) -> Crawled:
-    """Fetch pages from the overview on, each into its file, until there are no more or `most_pages` are there.
+    """Fetch pages starting at the overview, each into its file, up to `most_pages`.
 
-    Raises: OSError if a file cannot be written.
+    Raises OSError if a file cannot be written.
     """
     crawled = Crawled()
     waiting: list[tuple[int, int, SelectedPage]] = []
@@ -126,7 +129,11 @@ def crawl(
         status, body = fetch(client, choice.address)
         if status != 200:
             # A link to what is not recorded leads nowhere on the dashboard as well.
-            (crawled.failed.update({choice.address: status}) if status >= 500 else crawled.left_out.add(choice.address))
+            (
+                crawled.failed.update({choice.address: status})
+                if status >= 500
+                else crawled.left_out.add(choice.address)
+            )
             continue
         file = name_file(choice.address)
         stage.write(file, body)
@@ -139,7 +146,8 @@ def crawl(
     return crawled
 
 
-# Pages that lead to comparisons of everything with everything; from any other, a comparison is worth a page.
+# Pages that lead to comparisons of everything with everything; from any other, a comparison is
+# worth a page.
 _JUDGING = frozenset(("run.show", "compare.index"))
 
 
@@ -151,18 +159,20 @@ _LISTS = (
     ("overview", "/overview", "sums over all runs, as the overview has them"),
     ("runs", "/runs?limit=1000", "the newest runs, up to 1000"),
     ("models", "/models?limit=1000", "the newest result of each model, up to 1000"),
-    ("incidents", "/incidents?state=any&status=any&limit=1000", "incidents with their changes, up to 1000"),
+    (
+        "incidents",
+        "/incidents?state=any&status=any&limit=1000",
+        "incidents with their changes, up to 1000",
+    ),
     ("graph_breaks", "/graph_breaks?limit=1000", "distinct graph breaks, up to 1000"),
     ("recompiles", "/recompiles?limit=1000", "causes of recompiles, up to 1000"),
     ("repros", "/repros?limit=1000", "failures that left a graph, up to 1000"),
 )
 
 
-def write_data(client: FlaskClient, engine: Engine, stage: Stage, *, source: bool) -> list[tuple[str, str, str]]:
-    """Write the files; return the name, the file and the meaning of each.
-
-    Raises: OSError if a file cannot be written.
-    """
+def write_data(
+    client: FlaskClient, engine: Engine, stage: Stage, *, source: bool
+) -> list[tuple[str, str, str]]:
     written = []
     for name, address, meaning in (*_LISTS, *_list_sets(engine)):
         status, body = fetch(client, _API + address)
@@ -174,7 +184,6 @@ def write_data(client: FlaskClient, engine: Engine, stage: Stage, *, source: boo
 
 
 def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
-    """Yield summary and trend of each suite and way of measuring it."""
     for model_set in list_sets(engine)[:_MOST_SETS]:
         query = urlencode(address_set(model_set))
         # The name of a page with this query, without what is around it.

@@ -1,7 +1,8 @@
-"""Export the dashboard as a static site: pages, data, and scripts that run from a disk.
+"""Export the dashboard as a static site: pages, data, and scripts that run from file://.
 
-The modules are ours and small: they import names from their neighbours on a line of their own and export functions and
-constants where they are declared. Chromium and Firefox load no module from file://, whatever the page says.
+Chromium and Firefox load no module from file://, so our modules are bundled as plain scripts. They
+must import names from their neighbours on a separate line and export functions and constants where
+they are declared.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from compileboard.app.queries.newest import RecorderClock
 from compileboard.app.resources import __version__, resource_folder
 from compileboard.app.screens.fleet.runs import DEFAULT_ORDER, RunsFilters, build_runs
 from compileboard.app.settings import Settings
-from compileboard.app.site.crawl import FOLDER, Crawled, bind, crawl, fetch, make_copying_app, write_data
+from compileboard.app.site.crawl import (
+    FOLDER,
+    Crawled,
+    bind,
+    crawl,
+    fetch,
+    make_copying_app,
+    write_data,
+)
 from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
 from compileboard.app.site.links import SitePage, name_file, rewrite
 from compileboard.app.site.selection import PageSelector
@@ -35,17 +44,21 @@ _EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", r
 
 
 class ScriptError(ValueError):
-    """Which module cannot be made a plain script, and why."""
+    """A module cannot be bundled; the message says why."""
 
 
 def bundle(folder: Path, name: str) -> str:
-    """Write a module and what it imports as one script that leaves no name behind.
+    """Return a module and its imports as one script that defines no global name.
 
-    Raises: ScriptError if a module imports or exports in a way that this does not read.
+    Raises ScriptError for an import or export in an unsupported form.
     """
     parts: dict[str, str] = {}
     _add(folder, name, parts)
-    return '"use strict";\n(() => {\n' + "".join(parts.values()) + f"return {_variable(name)};\n}})();\n"
+    return (
+        '"use strict";\n(() => {\n'
+        + "".join(parts.values())
+        + f"return {_variable(name)};\n}})();\n"
+    )
 
 
 def _add(folder: Path, name: str, parts: dict[str, str]) -> None:
@@ -60,11 +73,23 @@ def _add(folder: Path, name: str, parts: dict[str, str]) -> None:
         return f"const {{{line[1].replace(' as ', ': ')}}} = {_variable(other)};\n"
 
     exported = _EXPORT.findall(text)
-    body = re.sub(r"^export (?=(?:async|function|const|let|class) )", "", _IMPORT.sub(take, text), flags=re.MULTILINE)
-    left = re.search(r"^\s*(?:import|export)\b.*|\bimport\(.*|\bimport\.meta\b.*", body, re.MULTILINE)
+    body = re.sub(
+        r"^export (?=(?:async|function|const|let|class) )",
+        "",
+        _IMPORT.sub(take, text),
+        flags=re.MULTILINE,
+    )
+    left = re.search(
+        r"^\s*(?:import|export)\b.*|\bimport\(.*|\bimport\.meta\b.*", body, re.MULTILINE
+    )
     if left:
-        raise ScriptError(f"{name}: {left[0].strip()!r} is not an import or export that a plain script can have")
-    parts[name] = f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
+        raise ScriptError(
+            f"{name}: {left[0].strip()!r} is not an import or export that a plain script can have"
+        )
+    parts[name] = (
+        f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} "
+        f"}};\n}})();\n"
+    )
 
 
 def _variable(name: str) -> str:
@@ -80,11 +105,6 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """The options of an export.
-
-    Units: now_us is since the epoch.
-    """
-
     folder: str
     runs: int
     pages: int
@@ -95,8 +115,6 @@ class ExportOptions:
 
 @dataclass
 class ExportReport:
-    """What was written, for the terminal and for the page about the copy."""
-
     run_count: int
     total_run_count: int
     source: bool
@@ -109,7 +127,6 @@ class ExportReport:
     size_bytes: int = 0
 
     def describe(self, folder: str) -> list[str]:
-        """Return in sentences what was written and what was not."""
         sentences = [
             f"{len(self.pages)} pages of {self.run_count} of {self.total_run_count} runs, "
             f"{self.size_bytes / 1e6:.1f} MB, written to {folder}"
@@ -120,17 +137,21 @@ class ExportReport:
             what = ", ".join(f"{kind}: {count}" for kind, count in self.beyond.most_common())
             sentences.append(f"left out: {sum(self.beyond.values())} pages beyond --pages ({what})")
         sentences += [
-            f"failed: {address} answered {status}; links to it are text" for address, status in self.failed.items()
+            f"failed: {address} answered {status}; links to it are text"
+            for address, status in self.failed.items()
         ]
         return sentences
 
 
 def export_site(
-    store: Store, settings: Settings, options: ExportOptions, print_line: Callable[[str], None] | None
+    store: Store,
+    settings: Settings,
+    options: ExportOptions,
+    print_line: Callable[[str], None] | None,
 ) -> ExportReport:
-    """Write the whole copy, all of it of one moment of the database.
+    """Write a copy of the dashboard from one snapshot of the database.
 
-    Raises: FolderError if the folder cannot take it. OSError if a file cannot be written.
+    Raises FolderError if the folder cannot be used, OSError if a file cannot be written.
     """
     folder = Path(options.folder)
     app = make_copying_app(store, settings, options.now_us, source=options.source)
@@ -139,16 +160,22 @@ def export_site(
     screen = build_runs(engine, filters, RecorderClock(options.now_us, settings.stale_after_s))
     runs = [listed.run for listed in screen.runs]
     newest = list({(run.suite, run.name): run.id for run in reversed(runs)}.values())
-    chooser = PageSelector(bind(app), {run.id for run in runs}, newest, options.payloads, options.source)
+    chooser = PageSelector(
+        bind(app), {run.id for run in runs}, newest, options.payloads, options.source
+    )
     written = ExportReport(len(runs), screen.run_count or 0, options.source)
-    app.add_url_rule(ABOUT, "site.about", lambda: render_template("site/about.html", written=written))
+    app.add_url_rule(
+        ABOUT, "site.about", lambda: render_template("site/about.html", written=written)
+    )
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
     read_written(folder)  # a marker that cannot be used is said before the work
     with staging(folder) as stage:
         client = app.test_client()
         crawled = crawl(client, chooser, stage, options.pages, print_line)
         if "/" not in crawled.files:
-            raise FolderError("the overview could not be made, so nothing was written; `serve` shows why")
+            raise FolderError(
+                "the overview could not be made, so nothing was written; `serve` shows why"
+            )
         names = _finish(client, engine, stage, crawled, chooser, written, print_line)
         written.stale_count = publish(folder, stage, names)
     if print_line:
@@ -165,7 +192,6 @@ def _finish(
     written: ExportReport,
     print_line: Callable[[str], None] | None,
 ) -> set[str]:
-    """Rewrite the pages in place and write what is beside them; return the names of all files."""
     written.beyond, written.failed = crawled.beyond, crawled.failed
     written.left_out_count = len(crawled.left_out - {ABOUT})
     written.data = write_data(client, engine, stage, source=written.source)
@@ -179,23 +205,33 @@ def _finish(
         if print_line and number % 50 == 0:
             print_line(f"{number} of {len(files)} pages written")
     names = {*crawled.files.values(), *(file for _name, file, _meaning in written.data)}
-    beside = files | {f"/{file}": file for file in names if file.startswith("data/")} | {"/data/index.json": INDEX}
-    names |= _write_beside(client, stage, written, SitePage(ABOUT, files[ABOUT], beside, chooser.simplify, assets))
+    beside = (
+        files
+        | {f"/{file}": file for file in names if file.startswith("data/")}
+        | {"/data/index.json": INDEX}
+    )
+    names |= _write_beside(
+        client, stage, written, SitePage(ABOUT, files[ABOUT], beside, chooser.simplify, assets)
+    )
     names |= _copy_assets(stage, assets)
     written.size_bytes = sum((stage.path / name).stat().st_size for name in names)
     return names
 
 
-def _write_beside(client: FlaskClient, stage: Stage, written: ExportReport, about: SitePage) -> set[str]:
-    """Write the page about the copy, the page for what is missing, the index for scripts, and what hosts look for."""
+def _write_beside(
+    client: FlaskClient, stage: Stage, written: ExportReport, about: SitePage
+) -> set[str]:
     index = {
         "compileboard": __version__,
         "runs": written.run_count,
         "runs_in_the_database": written.total_run_count,
         "pages": [
-            {"address": address, "title": title, "file": file} for address, (title, file) in written.pages.items()
+            {"address": address, "title": title, "file": file}
+            for address, (title, file) in written.pages.items()
         ],
-        "data": [{"name": name, "file": file, "meaning": meaning} for name, file, meaning in written.data],
+        "data": [
+            {"name": name, "file": file, "meaning": meaning} for name, file, meaning in written.data
+        ],
     }
     _status, missing = fetch(client, MISSING)
     bodies = {
@@ -210,7 +246,6 @@ def _write_beside(client: FlaskClient, stage: Stage, written: ExportReport, abou
 
 
 def _copy_assets(stage: Stage, assets: set[str]) -> set[str]:
-    """Copy the static files that pages name, with what those name and the licences."""
     folder, names = resource_folder("static"), set()
     for name in sorted({*assets, *_LICENCES}):
         if name.endswith(".mjs"):

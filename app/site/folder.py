@@ -1,4 +1,6 @@
-"""The folder of a static copy: what is written appears together, and nobody else's file is touched."""
+"""The folder of a static copy: files appear together, and files of other origin are never
+touched.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,17 @@ _IGNORED = frozenset((MARKER, STAGE, ".git"))
 
 
 class FolderError(Exception):
-    """Why a folder cannot take a copy, and what to do."""
+    """The folder cannot be used for a copy; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The folder that a copy is made in before it appears."""
+    """The temporary folder in which a copy is written before it is published."""
 
     path: Path
 
     def write(self, name: str, body: bytes) -> None:
-        """Write one file, with the folders above it.
-
-        Raises: OSError if it cannot be written.
-        """
+        """Write one file and its parent folders. Raises OSError if it cannot be written."""
         file = self.path / name
         try:
             file.write_bytes(body)
@@ -44,14 +43,17 @@ class Stage:
 
 @contextmanager
 def staging(folder: Path) -> Iterator[Stage]:
-    """Lend a place to make a copy in, on the same disk; it is gone afterwards, and so is a folder that was made for it.
+    """Yield a temporary folder on the same disk and remove it afterwards, as well as a target
+    folder created for it.
 
-    Raises: FolderError if the folder has files that no copy wrote, or another export writes it. OSError if it cannot
-    be written.
+    Raises FolderError if the folder has files that no copy wrote or another export uses it, OSError
+    if it is not writable.
     """
     made = not folder.exists()
     if not made and not folder.is_dir():
-        raise FolderError(f"{folder} is a file; --site needs a folder, which may be missing or empty")
+        raise FolderError(
+            f"{folder} is a file; --site needs a folder, which may be missing or empty"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         _check_folder(folder)
@@ -68,13 +70,16 @@ def staging(folder: Path) -> Iterator[Stage]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder against a second export; the lock is of the process and ends with it, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # the folder itself: no file is left to publish
+    descriptor = os.open(
+        folder, os.O_RDONLY | os.O_DIRECTORY
+    )  # the folder itself: no file is left to publish
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise FolderError(f"another export is writing {folder}; wait for it, or give --site another folder") from None
+        raise FolderError(
+            f"another export is writing {folder}; wait for it, or give --site another folder"
+        ) from None
     except OSError:
         pass  # NFS locks no folders: there it is as safe as without
     try:
@@ -84,22 +89,19 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder that is not empty and was never written by this command.
-
-    Raises: FolderError.
-    """
     others = sorted(path.name for path in folder.iterdir() if path.name not in _IGNORED)
     if others and not (folder / MARKER).is_file():
         raise FolderError(
-            f"{folder} has files that no copy wrote ({', '.join(others[:3])}{', …' if len(others) > 3 else ''}); "
+            f"{folder} has files that no copy wrote "
+            f"({', '.join(others[:3])}{', …' if len(others) > 3 else ''}); "
             "give --site a folder that is empty, missing or holds an earlier copy"
         )
 
 
 def read_written(folder: Path) -> set[str]:
-    """List what earlier copies wrote, as their marker says.
+    """Return the files that earlier copies wrote, from their marker file.
 
-    Raises: FolderError if the marker is not one that this command writes.
+    Raises FolderError if the marker is not valid.
     """
     marker = folder / MARKER
     if not marker.exists():
@@ -110,25 +112,33 @@ def read_written(folder: Path) -> set[str]:
             return set(names)
     except (ValueError, KeyError, TypeError):
         pass
-    raise FolderError(f"{marker} does not list files as this command writes it; remove the folder or choose another")
+    raise FolderError(
+        f"{marker} does not list files as this command writes it; remove the folder or choose "
+        "another"
+    )
 
 
 def publish(folder: Path, stage: Stage, names: set[str]) -> int:
-    """Move a finished copy into its folder, take away what only earlier copies had; return how many files went.
+    """Move a finished copy into its folder, remove files that only earlier copies had, and return
+    the number removed.
 
-    Raises: FolderError if a file is in the way that no copy wrote, or something cannot be moved.
+    Raises FolderError if a file of other origin is in the way, or something cannot be moved.
     """
     before = read_written(folder)
     foreign = [name for name in sorted(names - before) if os.path.lexists(folder / name)]
     if foreign:
         raise FolderError(
-            f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give --site another folder"
+            f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give "
+            "--site another folder"
         )
-    # Listed before they are there: whatever ends this now, the next copy knows that they are its own.
+    # Listed before they are there: whatever ends this now, the next copy knows that they are its
+    # own.
     _mark(folder, before | names, complete=False)
     moved, stale = 0, sorted(before - names)
     try:
-        for name in sorted(names, key=lambda name: (name.endswith(".html"), name == "index.html", name)):
+        for name in sorted(
+            names, key=lambda name: (name.endswith(".html"), name == "index.html", name)
+        ):
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage.path / name, target)
@@ -137,7 +147,8 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
             _remove(folder, name)
     except OSError as error:
         raise FolderError(
-            f"cannot write {folder}: {error.strerror or error}; {moved} of {len(names)} files of the new copy are in "
+            f"cannot write {folder}: {error.strerror or error}; {moved} of {len(names)} files "
+            "of the new copy are in "
             "place, the others are missing or of the copy before: run the command again"
         ) from error
     _mark(folder, names, complete=True)
@@ -146,7 +157,9 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
 
 def _is_inside(name: str) -> bool:
     path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\\" not in name
+    return (
+        not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\\" not in name
+    )
 
 
 def _remove(folder: Path, name: str) -> None:

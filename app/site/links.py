@@ -1,8 +1,8 @@
 """Links of a static site: the file of an address, and addresses rewritten in HTML.
 
-A name is the same in every export, is a name on every file system, and no two addresses share one, upper and lower case
-alike: what is not plainly such a name becomes a readable beginning and a hash of all of it. Addresses hold other
-people's text: names of models, of suites, of branches.
+File names are the same in every export, valid on every file system, and unique even
+case-insensitively. Addresses contain names of models, suites and branches; whatever is not such a
+name becomes a readable prefix and a hash.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _PLAIN = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,58}[a-z0-9_-])?")
 _RUN_ID = re.compile(r"[0-9A-Z]{26}")  # a ULID stays readable; the same in small letters does not
 _SMALL_RUN_ID = re.compile(r"[0-9a-z]{26}")
 # Names that Windows gives to devices, with any ending.
-_DEVICES = frozenset(("con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10))))
+_DEVICES = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10)))
+)
 _MOST_CHARACTERS = 180  # of a whole name: Windows ends at 260 with the folder above
 _HASH = 16
 
 
 def normalize(address: str) -> str:
-    """Write an address so that two that mean the same are the same; the part behind # goes."""
+    """Return the canonical form of an address, without its fragment."""
     # Not urlsplit: to it a name behind a second slash is a host, and one with a bracket an error.
     path, _mark, asked = address.partition("#")[0].partition("?")
     path = "/" + quote(unquote(path), safe="/:@!$&'()*+,;=~-._").lstrip("/")
@@ -38,12 +40,14 @@ def normalize(address: str) -> str:
 
 
 def name_file(address: str) -> str:
-    """Name the file of a normalised address, relative to the site's folder."""
+    """Return the file of a normalized address, relative to the site's folder."""
     path, _mark, query = address.partition("?")
     segments = [unquote(part) for part in path.split("/")[1:]] if path != "/" else []
     names = [_name(segment, first=position == 0) for position, segment in enumerate(segments)]
     if query:
-        names.append(_shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query))
+        names.append(
+            _shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query)
+        )
     name = "/".join((*names, PAGE))
     if len(name) > _MOST_CHARACTERS:
         kind = names[0] if len(names[0]) < 40 else "long"
@@ -52,7 +56,6 @@ def name_file(address: str) -> str:
 
 
 def relate(source: str, target: str) -> str:
-    """Write the address of a file as a page in `source` links to it."""
     return quote(posixpath.relpath(target, posixpath.dirname(source) or "."), safe="/~=+,@")
 
 
@@ -60,13 +63,17 @@ def _name(segment: str, *, first: bool) -> str:
     if _RUN_ID.fullmatch(segment):
         return segment
     plain = _PLAIN.fullmatch(segment) and not _SMALL_RUN_ID.fullmatch(segment)
-    if plain and segment != PAGE and segment.partition(".")[0] not in _DEVICES and not (first and segment in BESIDE):
+    if (
+        plain
+        and segment != PAGE
+        and segment.partition(".")[0] not in _DEVICES
+        and not (first and segment in BESIDE)
+    ):
         return segment
     return _shorten("/", segment, segment)
 
 
 def _shorten(kind: str, shown: str, whole: str) -> str:
-    """Make a name of a readable part and a hash; `kind` keeps what is hashed for different reasons apart."""
     readable = re.sub(r"[^a-z0-9]+", "-", shown.lower()[:200]).strip("-")[:40].strip("-") or "x"
     digest = hashlib.sha256(f"{kind}{whole}".encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
     return f"{readable}~{digest}"
@@ -90,8 +97,6 @@ _CLASS = re.compile(r'\sclass="([^"]*)"')
 
 @dataclass
 class SitePage:
-    """What rewriting one page needs: its address and file, and which file each address has."""
-
     address: str
     file: str
     files: Mapping[str, str]  # normalised address: file
@@ -99,7 +104,9 @@ class SitePage:
     assets: set[str] = field(default_factory=set)  # filled: names below static/
 
     def find(self, address: str) -> str | None:
-        """Return the file of an address, without entities, as this page links to it; None where the copy has none."""
+        """Return the link from this page to an unescaped address, None if the copy does not have
+        it.
+        """
         normalized, fragment = normalize(address), address.partition("#")[2]
         target = self.files.get(normalized)
         if target is None:
@@ -114,14 +121,14 @@ class SitePage:
 
 
 def list_links(text: str) -> list[str]:
-    """List the addresses of this dashboard that a page links to, as they stand in it, each once."""
     matches = (_HREF.search(match[1]) for match in _LINK.finditer(text))
     links = (html.unescape(match[1]) for match in matches if match)
-    return [link for link in dict.fromkeys(links) if link.startswith("/") and not link.startswith("//")]
+    return [
+        link for link in dict.fromkeys(links) if link.startswith("/") and not link.startswith("//")
+    ]
 
 
 def rewrite(text: str, page: SitePage) -> str:
-    """Rewrite a page so that it works below any address, and from a disk."""
     text = _ELSEWHERE.sub("", _FORM.sub("", text))
     text = _LINK.sub(lambda match: _rewrite_link(match, page), text)
     files = _list_data_files(text, page)
@@ -129,7 +136,11 @@ def rewrite(text: str, page: SitePage) -> str:
     if files or _DATA.search(text):
         # "<" could end the script; everything else is JSON.
         data = json.dumps(files, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-        text = text.replace("</body>", f'<script type="application/json" id="site-files">{data}</script>\n</body>', 1)
+        text = text.replace(
+            "</body>",
+            f'<script type="application/json" id="site-files">{data}</script>\n</body>',
+            1,
+        )
     return text
 
 
@@ -156,13 +167,13 @@ def _rewrite_asset(tag: re.Match[str], page: SitePage) -> str:
     page.assets.add(name)
     rest = tag[4]
     if name.endswith(".mjs"):
-        # Browsers load no module from a disk; app.site.scripts makes one script of it and what it imports.
+        # Browsers load no module from a disk; app.site.scripts makes one script of it and what it
+        # imports.
         name, rest = f"{name.removesuffix('.mjs')}.js", rest.replace(' type="module"', " defer")
     return f"{tag[1]}{relate(page.file, f'static/{name}')}{mark}{query}{tag[3]}{rest}"
 
 
 def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
-    """Map the addresses in a page's data, where a chart's points lead, to files; page.mjs follows them."""
     targets: dict[str, str] = {}
     prefixes = [html.unescape(match) for match in _PREFIX.findall(text)]
     for address in page.files if prefixes else ():
@@ -173,6 +184,10 @@ def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
             address = json.loads(f'"{match}"')
             targets[address] = address
         for runs in _RUNS.findall(data):
-            targets |= {f"/runs/{run_id}": f"/runs/{run_id}" for run_id in json.loads(runs) if isinstance(run_id, str)}
+            targets |= {
+                f"/runs/{run_id}": f"/runs/{run_id}"
+                for run_id in json.loads(runs)
+                if isinstance(run_id, str)
+            }
     links = {address: page.find(address) for address in targets}
     return {address: link for address, link in links.items() if link is not None}

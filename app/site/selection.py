@@ -1,7 +1,7 @@
-"""Which addresses of the dashboard a static copy has: those that say something without a server, the important first.
+"""The addresses that a static copy includes, the important ones first.
 
-Pages are found by the links of other pages, so that a page of tomorrow is in the copy without a line here. What needs
-one is a page with filters or orders in its address: there are more of those than files.
+Pages are found by following links, so new pages need no change here, except those with filters or
+orders in their address.
 """
 
 from __future__ import annotations
@@ -97,14 +97,11 @@ _WORDS = {
 
 
 def name_kind(endpoint: str) -> str:
-    """Name the pages of an endpoint as people call them."""
     return _WORDS.get(endpoint, "other lists" if endpoint.endswith(".index") else "other pages")
 
 
 @dataclass(frozen=True)
 class SelectedPage:
-    """A page that belongs into the copy: its address and kind, and how early it must be written."""
-
     address: str
     endpoint: str
     rank: int
@@ -112,8 +109,6 @@ class SelectedPage:
 
 @dataclass
 class PageSelector:
-    """Decide about addresses; `runs` are the runs with pages, `newest` the newest run of each suite."""
-
     adapter: MapAdapter
     runs: Collection[str]
     newest: Collection[str]
@@ -121,7 +116,9 @@ class PageSelector:
     source: bool = True
 
     def choose(self, address: str, source: str = "") -> SelectedPage | None:
-        """Return the page at a normalised address, None if the copy does without; `source` is where the link was."""
+        """Return the page at a normalized address, None if it is not copied; `source` is the page
+        that links to it.
+        """
         path, _mark, query = address.partition("?")
         try:
             endpoint, arguments = self.adapter.match(path, method="GET")
@@ -129,7 +126,9 @@ class PageSelector:
             return None
         if endpoint.partition(".")[0] in _SERVER_PARTS or endpoint in _SERVER_PAGES:
             return None
-        if (endpoint in _PAYLOADS and not self.payloads) or (endpoint in _ALL_SOURCE and not self.source):
+        if (endpoint in _PAYLOADS and not self.payloads) or (
+            endpoint in _ALL_SOURCE and not self.source
+        ):
             return None
         if "run_id" in arguments and arguments["run_id"] not in self.runs:
             return None
@@ -138,14 +137,19 @@ class PageSelector:
             return None
         if endpoint == "compare.index" and not self._takes_comparison(dict(pairs), source):
             return None
-        if endpoint == "trends.index" and len({key for key, _ in pairs} & {"model", "function", "break"}) > 1:
+        if (
+            endpoint == "trends.index"
+            and len({key for key, _ in pairs} & {"model", "function", "break"}) > 1
+        ):
             return None
         other = _PAYLOAD if endpoint in _PAYLOADS else _RUN_PART if "run_id" in arguments else 0
         # A page with a query is one of many; the plain one comes first.
         return SelectedPage(address, endpoint, _RANKS.get(endpoint, other) * 2 + bool(query))
 
     def simplify(self, address: str) -> str | None:
-        """Return an address that stands for this one: of a model measured in a run, its page of the newest run."""
+        """Return the page of the newest run for the page of a model in a run, None for other
+        addresses.
+        """
         path, _mark, query = address.partition("?")
         if not path.startswith("/models/"):
             return None
@@ -153,10 +157,11 @@ class PageSelector:
         return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def _takes_comparison(self, asked: dict[str, str], source: str) -> bool:
-        """Select the newest run of each suite against the one before it, and what a page that judges names itself."""
         if not asked:
             return True
-        if "base" in asked and source == "compare.index":  # a proposed pair, no metric of one and not its sides swapped
+        if (
+            "base" in asked and source == "compare.index"
+        ):  # a proposed pair, no metric of one and not its sides swapped
             return "metric" not in asked and asked.get("new") in self.newest
         if "base" in asked:
             return source != "run.show" and "new" in asked

@@ -1,1 +1,1 @@
-"""Thin blueprints: filters → queries → analysis → template."""
+"""Flask blueprints: read filters, build a screen, render a template."""

@@ -1,7 +1,7 @@
-"""Who asks, and what each may do: tokens, logins of browsers, people that a reverse proxy names.
+"""Authentication and permissions: API tokens, browser sessions, and users named by a reverse proxy.
 
-A view says which scope it needs with `@needs("write")`; without it GET and HEAD need `read`, all else `write`.
-`app.web.security` calls `identify_client` and `check_scope` before every request, of pages and of the API.
+A view declares its scope with `@needs("write")`; by default GET and HEAD need `read`, everything
+else `write`. `app.web.security` calls `identify_client` and `check_scope` before every request.
 """
 
 from __future__ import annotations
@@ -48,7 +48,14 @@ IDLE_US = 24 * 3_600 * 1_000_000
 NOTE_EVERY_US = 60 * 1_000_000
 MOST_NOTED = 10_000
 PROXY_SECRET_HEADER = "X-CompileBoard-Proxy"  # noqa: S105  a header's name
-PROXY_MARKS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+PROXY_MARKS = (
+    "Forwarded",
+    "Via",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Real-Ip",
+)
 NO_NAMES = ("", "(null)")  # what proxies write where nobody is logged in
 LEAST_SECRET_LENGTH = 16
 _SECRET_IN_ADDRESS = re.compile(r"cb_[0-9a-f]{10}_[0-9a-f]")
@@ -58,7 +65,9 @@ _OPEN = "open"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks: a token, a browser's session, a person that a proxy names, or anyone, who has no name."""
+    """The sender of a request: a token, a browser session, a user named by a proxy, or an anonymous
+    client.
+    """
 
     name: str | None
     scopes: frozenset[str]
@@ -67,11 +76,10 @@ class Identity:
 
     @property
     def is_sent_by_browsers(self) -> bool:
-        """Return True where a browser, or a proxy behind it, adds what identifies it to any site's request."""
+        """True if a browser or proxy attaches the credentials to cross-site requests as well."""
         return self.origin in ("session", "proxy")
 
     def may(self, *scopes: str) -> bool:
-        """Return True where one of these scopes is there."""
         return not self.scopes.isdisjoint(scopes)
 
 
@@ -80,8 +88,6 @@ NOBODY = Identity(None, frozenset())
 
 
 def needs(*scopes: str) -> Callable[[View], View]:
-    """Mark a view with the scopes of which a client needs one."""
-
     def mark(view: View) -> View:
         view.needed_scopes = scopes  # type: ignore[attr-defined]
         return view
@@ -90,31 +96,30 @@ def needs(*scopes: str) -> Callable[[View], View]:
 
 
 def open_to_all(view: View) -> View:
-    """Mark a view that answers without a login even where reading needs one."""
+    """Decorate a view that needs no login even where reading does."""
     return needs(_OPEN)(view)
 
 
 def get_identity() -> Identity:
-    """Return who sent this request; nobody outside of one, as in a report that a command writes."""
     return g.get("identity", NOBODY) if has_request_context() else NOBODY
 
 
 def may(*scopes: str) -> bool:
-    """Return whether this request's sender has one of these scopes."""
     return get_identity().may(*scopes)
 
 
 def get_sender() -> RunSender:
-    """Return who owns the runs that this request sends: a token, its login, a person whom a proxy names."""
     identity = get_identity()
     kind = "login" if identity.origin == "proxy" else "token"
-    return RunSender(None if identity.name is None else f"{kind}:{identity.name}", identity.may("write"))
+    return RunSender(
+        None if identity.name is None else f"{kind}:{identity.name}", identity.may("write")
+    )
 
 
 def choose_author(given: str) -> str:
-    """Return who signs a comment: who is logged in, else the name that was typed.
+    """Return the author of a comment: the login's name, else the given name.
 
-    Raises: ValueError if a name other than that of the login was given.
+    Raises ValueError if `given` differs from the login's name.
     """
     name = get_identity().name
     if name is not None and given not in ("", name):
@@ -123,12 +128,10 @@ def choose_author(given: str) -> str:
 
 
 def describe_author(given: str) -> str | None:
-    """Return what the audit log adds of who did something: a name that was typed, none of one that it has."""
     return None if get_identity().name else f"by {given}"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -138,22 +141,34 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local(settings: Settings) -> bool:
-    """Return whether the server is this machine's alone: no other address, no other name, no proxy in front."""
-    return is_loopback(settings.host) and not settings.allow_host.strip(" ,") and not settings.trusted_proxies
+    return (
+        is_loopback(settings.host)
+        and not settings.allow_host.strip(" ,")
+        and not settings.trusted_proxies
+    )
 
 
 def describe_protection(settings: Settings) -> str:
-    """Return who may read and who may write."""
     if settings.read_only == "yes":
-        return f"reading: {'tokens' if settings.reading == 'tokens' else 'open'}; writing: never (--read-only)"
-    people = f", people whom the proxy names in {settings.identity_header}" if settings.identity_header else ""
+        return (
+            f"reading: {'tokens' if settings.reading == 'tokens' else 'open'}; writing: never "
+            "(--read-only)"
+        )
+    people = (
+        f", people whom the proxy names in {settings.identity_header}"
+        if settings.identity_header
+        else ""
+    )
     reading = f"tokens{people}" if settings.reading == "tokens" else "open"
-    writing = "whoever uses this machine" if is_local(settings) and reading == "open" else f"tokens{people}"
+    writing = (
+        "whoever uses this machine"
+        if is_local(settings) and reading == "open"
+        else f"tokens{people}"
+    )
     return f"reading: {reading}; writing: {writing}"
 
 
 def describe_lack() -> str:
-    """Return why this request's sender may not change anything, and what to do."""
     identity = get_identity()
     if is_read_only():
         return READ_ONLY
@@ -163,15 +178,17 @@ def describe_lack() -> str:
 
 
 def read_roles(text: str) -> dict[str, frozenset[str]]:
-    """Return the scopes of people, by the name that the proxy gives them; `*` is anyone else.
+    """Return scopes by user name as set by the proxy; `*` stands for everyone else.
 
-    Raises: SettingError.
+    Raises SettingError.
     """
     roles: dict[str, frozenset[str]] = {}
     for part in text.split(","):
         name, equals, scope = part.strip().rpartition("=")
         if not equals or not name:
-            raise SettingError(f"--identity-scopes: {part.strip()[:80]!r} is not NAME=SCOPE, as ann=admin,*=read")
+            raise SettingError(
+                f"--identity-scopes: {part.strip()[:80]!r} is not NAME=SCOPE, as ann=admin,*=read"
+            )
         try:
             roles[name] = frozenset() if scope == "none" else expand_scopes(read_scopes(scope))
         except TokenError as error:
@@ -180,37 +197,50 @@ def read_roles(text: str) -> dict[str, frozenset[str]]:
 
 
 def read_proxy_secret(settings: Settings) -> bytes | None:
-    """Return the secret of the proxy that names people, None where none is set.
+    """Return the secret that authenticates the proxy, None if none is set.
 
-    Raises: SettingError if anyone but a proxy could name people.
+    Raises SettingError if a client other than the proxy could name users.
     """
     if not settings.identity_header:
         return None
     if not settings.trusted_proxies:
-        raise SettingError("--identity-header needs --trusted-proxies 1 (how many reverse proxies are in front)")
+        raise SettingError(
+            "--identity-header needs --trusted-proxies 1 (how many reverse proxies are in front)"
+        )
     if not settings.identity_secret_file:
         if is_loopback(settings.host):
             return None
         raise SettingError(
-            f"--identity-header with --host {settings.host}: anyone could send that header. Listen on 127.0.0.1, or "
-            f"give --identity-secret-file FILE and let the proxy send its text as {PROXY_SECRET_HEADER}"
+            f"--identity-header with --host {settings.host}: anyone could send that header. "
+            "Listen on 127.0.0.1, or "
+            "give --identity-secret-file FILE and let the proxy send its text as "
+            f"{PROXY_SECRET_HEADER}"
         )
     try:
         secret = Path(settings.identity_secret_file).read_bytes().strip()
     except OSError as error:
-        raise SettingError(f"--identity-secret-file {settings.identity_secret_file}: {error.strerror}") from None
+        raise SettingError(
+            f"--identity-secret-file {settings.identity_secret_file}: {error.strerror}"
+        ) from None
     if len(secret) < LEAST_SECRET_LENGTH:
-        raise SettingError(f"--identity-secret-file: expected at least {LEAST_SECRET_LENGTH} characters")
+        raise SettingError(
+            f"--identity-secret-file: expected at least {LEAST_SECRET_LENGTH} characters"
+        )
     return secret
 
 
 def identify_client() -> None:
-    """Find out who asks; refuse what is forged, expired or revoked rather than take it for anyone's.
-
-    Raises: StoreError as get_reader does.
+    """Authenticate the request; forged, expired and revoked credentials are refused instead of
+    treated as anonymous.
     """
     if _SECRET_IN_ADDRESS.search(request.full_path):
-        abort(400, "Logs keep addresses, so no token may stand in one: revoke it, and send a new one as a header.")
+        abort(
+            400,
+            (
+                "Logs keep addresses, so no token may stand in one: revoke it, and send a new one "
+                "as a header."
+            ),
+        )
     if _OPEN in list_needed_scopes():
         g.identity = _get_anyone()
         return
@@ -229,11 +259,10 @@ def identify_client() -> None:
 
 
 class UnknownToken(Unauthorized):
-    """There is no token of a secret."""
+    """No token has this secret."""
 
 
 def _check_bearer(secret: str) -> StoredToken:
-    """Return the token of a secret that a program sent; answer 429 to an address that tried too many."""
     wrong_tokens: login_records.WrongTokens = current_app.config["WRONG_TOKENS"]
     address = request.remote_addr or ""
     wait_s = wrong_tokens.get_wait_s(address)
@@ -244,31 +273,46 @@ def _check_bearer(secret: str) -> StoredToken:
         wait_s = wrong_tokens.add(address, secret)
         if not wait_s:
             raise
-    raise TooManyRequests(f"Too many wrong tokens came from {address}. Try again in {wait_s} s.", retry_after=wait_s)
+    raise TooManyRequests(
+        f"Too many wrong tokens came from {address}. Try again in {wait_s} s.", retry_after=wait_s
+    )
 
 
 def get_valid_token(secret: str) -> StoredToken:
-    """Return the token of a secret; answer 401 in words if it has none that is in force."""
+    """Return the token of a secret; abort with 401 if it is unknown, expired or revoked."""
     match = SECRET.fullmatch(secret)
     token = get_token(get_reader(), match[1]) if match else None
     # The same work whether there is such a token or not; the hashes are of equal length.
-    is_right = hmac.compare_digest(hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET)
+    is_right = hmac.compare_digest(
+        hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET
+    )
     if token is None or not is_right:
         raise UnknownToken("There is no such token here: it is mistyped, or of another server.")
     end = token.describe_end(time.time_ns() // 1000)
     if end is not None:
-        abort(401, f"The token {token.name} is {end}. Make a new one: compileboard token create NAME --scope …")
+        abort(
+            401,
+            (
+                f"The token {token.name} is {end}. Make a new one: compileboard token create NAME "
+                "--scope …"
+            ),
+        )
     return token
 
 
 def _read_proxy_identity() -> Identity | None:
-    """Return whom the proxy let in; answer 403 where somebody else claims to be one."""
     settings = get_settings()
     name = request.headers.get(settings.identity_header) if settings.identity_header else None
     if name is None:
         return None
     if not _is_from_proxy():
-        abort(403, f"{settings.identity_header} names a person, and this request is not from the trusted proxy.")
+        abort(
+            403,
+            (
+                f"{settings.identity_header} names a person, and this request is not from the "
+                "trusted proxy."
+            ),
+        )
     if name.strip() in NO_NAMES:
         return None
     try:
@@ -276,7 +320,13 @@ def _read_proxy_identity() -> Identity | None:
     except UnicodeDecodeError:
         name = ""
     if not name or "," in name or not name.isprintable() or len(name) > 100:
-        abort(403, f"{settings.identity_header}: expected one name of 1 to 100 printable characters, without commas.")
+        abort(
+            403,
+            (
+                f"{settings.identity_header}: expected one name of 1 to 100 printable characters, "
+                "without commas."
+            ),
+        )
     roles: dict[str, frozenset[str]] = current_app.config["IDENTITY_ROLES"]
     return Identity(name, roles.get(name, roles.get("*", frozenset())), "proxy")
 
@@ -284,13 +334,14 @@ def _read_proxy_identity() -> Identity | None:
 def _is_from_proxy() -> bool:
     secret: bytes | None = current_app.config["PROXY_SECRET"]
     if secret is not None:
-        return hmac.compare_digest(request.headers.get(PROXY_SECRET_HEADER, "").encode("latin-1"), secret)
+        return hmac.compare_digest(
+            request.headers.get(PROXY_SECRET_HEADER, "").encode("latin-1"), secret
+        )
     before = request.environ.get("werkzeug.proxy_fix.orig", {})
     return is_loopback(before.get("REMOTE_ADDR") or "")
 
 
 def read_session() -> Identity | None:
-    """Return whom a browser is logged in as."""
     cookie, now_us = request.cookies.get(cookie_name()), time.time_ns() // 1000
     if not cookie or len(cookie) > 100:
         return None
@@ -315,30 +366,34 @@ def _get_anyone() -> Identity:
 
 
 def cookie_name() -> str:
-    """Return the name of the cookie; servers at two ports of this machine share their cookies."""
-    return "__Host-compileboard" if is_secure_cookie() else f"compileboard-{request.environ['SERVER_PORT']}"
+    return (
+        "__Host-compileboard"
+        if is_secure_cookie()
+        else f"compileboard-{request.environ['SERVER_PORT']}"
+    )
 
 
 def is_secure_cookie() -> bool:
-    """Return whether the cookie goes over https alone: everywhere but on this machine itself."""
     return not is_local(get_settings())
 
 
 def list_scopes(view: Callable[..., Any] | None, method: str) -> tuple[str, ...]:
-    """List the scopes of which a view needs one."""
-    needed: tuple[str, ...] = getattr(view, "needed_scopes", ("read",) if method in READ_METHODS else ("write",))
+    needed: tuple[str, ...] = getattr(
+        view, "needed_scopes", ("read",) if method in READ_METHODS else ("write",)
+    )
     return needed
 
 
 def list_needed_scopes() -> tuple[str, ...]:
-    """List the scopes of which this request needs one."""
     if request.endpoint == "static":
         return (_OPEN,)
     return list_scopes(current_app.view_functions.get(request.endpoint or ""), request.method)
 
 
 def check_scope() -> BaseResponse | None:
-    """Refuse who has none of the scopes that this address needs; a browser that wants a page is led to the login."""
+    """Refuse a request without any of the needed scopes; a browser asking for a page is redirected
+    to the login.
+    """
     needed = list_needed_scopes()
     if _OPEN in needed:  # a login is no change
         return None
@@ -352,13 +407,20 @@ def check_scope() -> BaseResponse | None:
     if request.method in READ_METHODS and "text/html" in request.headers.get("Accept", ""):
         path = request.full_path.rstrip("?")
         return redirect(f"/login?{urlencode({'next': path})}", 303)
-    abort(401, f"This needs a token with the scope {' or '.join(needed)}: send Authorization: Bearer cb_…, or log in.")
+    abort(
+        401,
+        (
+            f"This needs a token with the scope {' or '.join(needed)}: send Authorization: Bearer "
+            "cb_…, or log in."
+        ),
+    )
 
 
 def note_identity(response: Response) -> Response:
-    """Save once a minute that a token is in use; where the database is busy, a later request does.
+    """Save the last use of a token at most once a minute; if the database is busy, a later request
+    does it.
 
-    A server that only reads remembers it of logins alone.
+    A read-only server keeps it in memory, for sessions only.
     """
     identity = get_identity()
     if identity.token_id is None or (is_read_only() and "session_hash" not in g):
@@ -374,20 +436,25 @@ def note_identity(response: Response) -> Response:
         login_records.note_session_in_memory(g.session_hash, now_us)
         return response
     path = get_board_path()
-    with suppress(StoreError, sqlite3.Error), closing(open_writer(path, busy_timeout_ms=50, create=False)) as writer:
+    with (
+        suppress(StoreError, sqlite3.Error),
+        closing(open_writer(path, busy_timeout_ms=50, create=False)) as writer,
+    ):
         note_use(writer, identity.token_id, request.remote_addr, g.get("session_hash"), now_us)
     return response
 
 
 def init_app(app: Flask) -> None:
-    """Read how a proxy proves itself, and tell templates who asks.
+    """Read the proxy's settings and register template functions.
 
-    Raises: SettingError if a setting would let anyone name people.
+    Raises SettingError if a setting would let any client name users.
     """
     settings: Settings = app.config["COMPILEBOARD"]
     app.config["PROXY_SECRET"] = read_proxy_secret(settings)
     app.config["IDENTITY_ROLES"] = read_roles(settings.identity_scopes)
     app.config["TOKEN_USES"] = {}
     login_records.init_app(app)
-    app.jinja_env.globals.update(may=may, identity=get_identity, describe_lack=describe_lack, is_read_only=is_read_only)
+    app.jinja_env.globals.update(
+        may=may, identity=get_identity, describe_lack=describe_lack, is_read_only=is_read_only
+    )
     app.after_request(note_identity)

@@ -1,6 +1,7 @@
-"""Static files: a hash of the content in the address, so that a browser may keep them for a year, and gzip.
+"""Static files: a content hash in the address allows caching for a year; gzip.
 
-A file is compressed once: by `serve` before its workers are forked, which then share it, else by the first request.
+`serve` compresses each file once before its workers are forked; otherwise the first
+request does.
 """
 
 from __future__ import annotations
@@ -25,27 +26,28 @@ def _content_hash(path: Path, _changed_ns: int) -> str:
 
 @lru_cache(maxsize=256)
 def _compress(path: Path, _changed_ns: int) -> bytes | None:
-    """Return a file compressed; None where it is not worth it."""
     body = path.read_bytes()
     is_worth_it = path.suffix in _COMPRESSED_SUFFIXES and len(body) >= _WORTH_COMPRESSING_BYTES
     return gzip.compress(body, 9, mtime=0) if is_worth_it else None
 
 
 def compress_assets(app: Flask) -> None:
-    """Compress every static file of the application."""
     for path in Path(app.static_folder or "").rglob("*"):
         if path.suffix in _COMPRESSED_SUFFIXES:
             _compress(path, path.stat().st_mtime_ns)
 
 
 def _send_compressed(response: Response, folder: Path) -> None:
-    """Replace a file by its compressed form where the client takes that."""
     path = Path(safe_join(str(folder), (request.view_args or {})["filename"]) or folder)
     if path.suffix not in _COMPRESSED_SUFFIXES:
         return
     response.vary.add("Accept-Encoding")
     is_taken = request.accept_encodings["gzip"] > 0 and "Range" not in request.headers
-    body = _compress(path, path.stat().st_mtime_ns) if response.status_code == 200 and is_taken else None
+    body = (
+        _compress(path, path.stat().st_mtime_ns)
+        if response.status_code == 200 and is_taken
+        else None
+    )
     if body is None:
         return
     etag, _ = response.get_etag()
@@ -60,7 +62,6 @@ def _send_compressed(response: Response, folder: Path) -> None:
 
 
 def init_app(app: Flask) -> None:
-    """Add asset('css/app.css') to the templates; compress static answers and add their caching headers."""
     folder = Path(app.static_folder or "")
 
     def asset(name: str) -> str:

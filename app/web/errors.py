@@ -1,4 +1,4 @@
-"""One shape for every failure: JSON where programs read, a page elsewhere. Neither needs the database."""
+"""Error responses: JSON for programs, a page for browsers. Neither needs the database."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ TITLES = {
 
 
 def wants_json() -> bool:
-    """Return whether the address is one that programs read."""
-    return request.path.startswith("/api/") or request.path in ("/api", "/healthz", "/readyz", "/metrics")
+    return request.path.startswith("/api/") or request.path in (
+        "/api",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    )
 
 
 def render_error(
@@ -56,13 +60,20 @@ def render_error(
     fields: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> Response:
-    """Make the failure's response in the shape its reader expects; `title` stands in for the status's own."""
     if wants_json():
-        body = {"ok": False, "error": message, "errors": errors or [message], "status": status, **(fields or {})}
+        body = {
+            "ok": False,
+            "error": message,
+            "errors": errors or [message],
+            "status": status,
+            **(fields or {}),
+        }
         response: Response = jsonify(body)
     else:
         title = title or TITLES.get(status, "That did not work")
-        text = render_template("error.html", status=status, title=title, message=message, errors=errors or [])
+        text = render_template(
+            "error.html", status=status, title=title, message=message, errors=errors or []
+        )
         response = make_response(text)
     response.status_code = status
     if status == 401:
@@ -71,17 +82,20 @@ def render_error(
 
 
 def handle_http(error: HTTPException) -> Response:
-    """Answer what abort() and the router raise."""
     status = error.code or 500
     message = error.description or error.name
     if status == 404 and (error.response is None and message.startswith("The requested URL")):
         message = f"There is no page at {request.path}."
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         message = (
-            f"{request.method} is not possible at {request.path}; it takes {', '.join(sorted(error.valid_methods))}."
+            f"{request.method} is not possible at {request.path}; it takes "
+            f"{', '.join(sorted(error.valid_methods))}."
         )
     if status == 500:
-        message = "The server failed while making this page. Its log has the details; the recorded data is untouched."
+        message = (
+            "The server failed while making this page. Its log has the details; the recorded "
+            "data is untouched."
+        )
     response = render_error(status, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(error.valid_methods)
@@ -91,18 +105,21 @@ def handle_http(error: HTTPException) -> Response:
 
 
 def handle_store(error: StoreError) -> Response:
-    """Answer a database that cannot be used; the store's own message says what to do."""
     if isinstance(error, RunFileUnavailable):
         return render_error(503, str(error), title="This run's file is not available")
-    is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(error, StoreReadOnly)
-    response = render_error(500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error))
+    is_broken = isinstance(error, (NotAStore, StoreNotReadable)) and not isinstance(
+        error, StoreReadOnly
+    )
+    response = render_error(
+        500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error)
+    )
     if isinstance(error, (StoreBusy, StoreFull, EngineAway)):
         response.headers["Retry-After"] = str(RETRY_S)
     return response
 
 
 def handle_sqlite(error: sqlite3.Error) -> Response:
-    """Answer what SQLite says after the database was opened; what no person can act on is our own mistake."""
+    """Handle an SQLite error after opening; errors the user cannot fix are reported as internal."""
     explained = explain(error, get_board_path())
     if isinstance(explained, StoreRefused):
         raise error
@@ -110,19 +127,17 @@ def handle_sqlite(error: sqlite3.Error) -> Response:
 
 
 def handle_undecodable(error: UnicodeDecodeError) -> Response:
-    """Answer a schema that is so damaged that sqlite3 cannot even say so."""
+    """Handle a schema so damaged that sqlite3 cannot decode its error message."""
     if not error.object.startswith(b"malformed database schema"):
         raise error
     return handle_store(explain(error, get_board_path()))
 
 
 def handle_filter(error: FilterError) -> Response:
-    """Answer a filter, a sort or a cursor that cannot be used."""
     return render_error(400, str(error))
 
 
 def handle_refusal(refused: UploadRejected) -> Response:
-    """Answer an upload that is not taken."""
     fields = refused.fields if isinstance(refused, PushRefused) else {}
     response = render_error(refused.status, refused.message, fields=fields)
     if isinstance(refused, PushRefused):
@@ -133,7 +148,6 @@ def handle_refusal(refused: UploadRejected) -> Response:
 
 
 def init_app(app: Flask) -> None:
-    """Register the handlers."""
     app.register_error_handler(HTTPException, handle_http)
     app.register_error_handler(StoreError, handle_store)
     app.register_error_handler(sqlite3.Error, handle_sqlite)

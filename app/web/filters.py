@@ -1,4 +1,6 @@
-"""What templates know: filters, words for states, links that keep a list's filters, and the filters that are set."""
+"""Template filters and globals: state labels, links that keep a list's filters, and active
+filters.
+"""
 
 from __future__ import annotations
 
@@ -67,15 +69,12 @@ FILTER_LABELS = {
 
 @dataclass(frozen=True)
 class FilterChip:
-    """A filter that is set; `address` is this page without it."""
-
     label: str
     value: str
     address: str
 
 
 def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterChip]:
-    """List the filters that this page's address sets; `names` has, by parameter, the options as a select shows them."""
     shown = {
         key: {option[0]: option[1] for option in options if not isinstance(option, str)}
         for key, options in (names or {}).items()
@@ -90,55 +89,69 @@ def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterC
 
 
 def _name(key: str, value: str, shown: Mapping[str, Mapping[Any, Any]]) -> str:
-    return describe_backend(value) if key == "backend" else str(shown.get(key, {}).get(value, value))
+    return (
+        describe_backend(value) if key == "backend" else str(shown.get(key, {}).get(value, value))
+    )
 
 
 def url_without_filters() -> str:
-    """Make this page's address without its filters; its tab and order stay."""
     return url_with(**dict.fromkeys(FILTER_LABELS, ""))
 
 
 def url_with(**changes: object) -> str:
-    """Make this page's address with some of its query changed; None or "" takes a key out, and so does any cursor.
+    """Return the current address with changed query parameters; None or "" removes one.
 
-    The cursor goes because a changed filter or order starts at the first page; give cursor= to keep one.
+    The cursor is removed too, because a changed filter or order starts at the first page; pass
+    `cursor=` to keep it.
     """
-    query: dict[str, Any] = {k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"}
+    query: dict[str, Any] = {
+        k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"
+    }
     query.update(changes)
     remaining = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
     here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
-    # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path ("run_id").
+    # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path
+    # ("run_id").
     return f"{here}?{urlencode(remaining, doseq=True)}" if remaining else here
 
 
 def run_url(run_id: str) -> str:
-    """Make the address of a run's page."""
     return f"{url_for('runs.index')}/{quote(run_id, safe='')}"
 
 
 def board_option(run_id: str | None = None) -> str:
-    """Return the option that names this board in a command: its file on the machine that it is on, else its address.
+    """Return the command line option for this database: `--db FILE` on its own machine, else
+    `--server URL`.
 
-    The machine that pushed a run has no file of it.
+    A run pushed from another machine gets the URL, because that machine does not have the file.
     """
     settings = get_settings()
     has_address = has_request_context() and current_app.jinja_env.globals["site_copy"] is None
-    if has_address and (not is_local(settings) or (run_id is not None and is_pushed(get_reader(), run_id))):
+    if has_address and (
+        not is_local(settings) or (run_id is not None and is_pushed(get_reader(), run_id))
+    ):
         return f"--server {shlex.quote(request.url_root.rstrip('/'))}"
     return f"--db {shlex.quote(get_board_path())}"
 
 
 def is_local_path(text: str) -> bool:
-    """Return whether a text that came with a request is a path of this site."""
-    return text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
+    return (
+        text.startswith("/")
+        and not text.startswith("//")
+        and "\\" not in text
+        and text.isprintable()
+    )
 
 
 def init_app(app: Flask) -> None:
-    """Register the templates' filters and globals."""
     app.jinja_env.filters.update(TEMPLATE_FILTERS)
-    app.jinja_env.undefined = StrictUndefined  # a misspelt name is a failing test, not a hole in a page
+    app.jinja_env.undefined = (
+        StrictUndefined  # a misspelt name is a failing test, not a hole in a page
+    )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.jinja_env.globals.update(TEMPLATE_NAMES, has_charts=False, live=False)  # what a page does not set
+    app.jinja_env.globals.update(
+        TEMPLATE_NAMES, has_charts=False, live=False
+    )  # what a page does not set
     app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
     app.jinja_env.globals.update(
         url_with=url_with,

@@ -1,4 +1,4 @@
-"""/healthz: whether pages can be read. /readyz: whether all of the server works, for load balancers."""
+"""Health checks: /healthz tests the database, /readyz the whole server for load balancers."""
 
 from __future__ import annotations
 
@@ -50,15 +50,20 @@ blueprint = Blueprint("health", __name__)
 @blueprint.get("/healthz")
 @open_to_all
 def index() -> Response:
-    """Answer that the database can be read, with its version and its number of runs."""
     health = get_health(get_reader())
-    return jsonify({"ok": True, "version": __version__, "schema": health.schema_version, "runs": health.run_count})
+    return jsonify(
+        {
+            "ok": True,
+            "version": __version__,
+            "schema": health.schema_version,
+            "runs": health.run_count,
+        }
+    )
 
 
 @blueprint.get("/readyz")
 @open_to_all
 def ready() -> Response:
-    """Answer 200 where all of the server works: its database, its disk, its follower, its ClickHouse; else 503."""
     settings = get_settings()
     path = get_board_path()
     checks = {"read": _check_read()}
@@ -73,7 +78,10 @@ def ready() -> Response:
     answer: dict[str, object] = {"ready": is_ready, "checks": checks}
     lost_count = _count_lost_files() if checks["read"] == OK else 0
     if lost_count:  # other runs can be read: no load balancer is to leave this server out
-        lost = f"{format_plural(lost_count, 'sealed run')} without a file: compileboard verify names them"
+        lost = (
+            f"{format_plural(lost_count, 'sealed run')} without a file: compileboard verify "
+            "names them"
+        )
         answer["warnings"] = {"run_files": lost}
     response = jsonify(answer)
     response.status_code = 200 if is_ready else 503
@@ -123,7 +131,10 @@ def _check_disk(path: str) -> str:
 def _check_follower(path: str) -> str:
     renewed_s = read_renewed(path, FOLLOW)
     if renewed_s is None or not is_taken(path, FOLLOW):
-        return "no process updates incidents; its server starts one within 10 s, or compileboard follow"
+        return (
+            "no process updates incidents; its server starts one within 10 s, or compileboard "
+            "follow"
+        )
     silent_s = time.time() - renewed_s
     if silent_s > SLOWEST_PASS_S:
         return f"incidents were last looked at {format_duration(silent_s * 1e6)} ago"
@@ -131,5 +142,10 @@ def _check_follower(path: str) -> str:
 
 
 def _describe(error: Exception) -> str:
-    explained = explain(error, "") if isinstance(error, sqlite3.Error | UnicodeDecodeError) else error
-    return next((reason for kind, reason in _REASONS if isinstance(explained, kind)), "cannot be used: see the log")
+    explained = (
+        explain(error, "") if isinstance(error, sqlite3.Error | UnicodeDecodeError) else error
+    )
+    return next(
+        (reason for kind, reason in _REASONS if isinstance(explained, kind)),
+        "cannot be used: see the log",
+    )

@@ -18,24 +18,30 @@ from compileboard.app.web.access import (
     read_session,
 )
 from compileboard.app.web.filters import is_local_path
-from compileboard.app.web.login_records import add_login_failure, begin_session, end_session, get_login_wait_s
+from compileboard.app.web.login_records import (
+    add_login_failure,
+    begin_session,
+    end_session,
+    get_login_wait_s,
+)
 from compileboard.collectors.store.dashboard.tokens import expand_scopes
 
 blueprint = Blueprint("login", __name__)
-NO_HTTPS = "This address is not encrypted, so it takes no login. Open it over https; a proxy sends X-Forwarded-Proto."
+NO_HTTPS = (
+    "This address is not encrypted, so it takes no login. Open it over https; a proxy sends "
+    "X-Forwarded-Proto."
+)
 
 
 @blueprint.get("/login")
 @open_to_all
 def index() -> str:
-    """Show the form."""
     return _render("" if _is_safe_address() else NO_HTTPS)
 
 
 @blueprint.post("/login")
 @open_to_all
 def log_in() -> Response:
-    """Take a token, and answer with the cookie of a new login; that of an earlier one ends."""
     address = request.remote_addr or ""
     if not _is_safe_address():
         abort(403, NO_HTTPS)
@@ -51,7 +57,8 @@ def log_in() -> Response:
         return make_response(_render(error.description or ""), 401)
     if "read" not in expand_scopes(token.scopes.split(",")):
         return make_response(
-            _render(f"The token {token.name} may not read pages: it has the scope {token.scopes}."), 403
+            _render(f"The token {token.name} may not read pages: it has the scope {token.scopes}."),
+            403,
         )
     g.actor = token.name
     cookie = begin_session(token.id, request.cookies.get(cookie_name(), ""), SESSION_US)
@@ -63,7 +70,6 @@ def log_in() -> Response:
 @blueprint.post("/logout")
 @open_to_all
 def log_out() -> Response:
-    """End this browser's login."""
     identity = read_session()
     if identity is not None:
         g.actor = identity.name
@@ -81,18 +87,27 @@ def _refuse_attempt(wait_s: int) -> Response:
 
 def _set_cookie(response: Response, value: str, max_age_s: int) -> None:
     response.set_cookie(
-        cookie_name(), value, max_age=max_age_s, secure=is_secure_cookie(), httponly=True, samesite="Lax", path="/"
+        cookie_name(),
+        value,
+        max_age=max_age_s,
+        secure=is_secure_cookie(),
+        httponly=True,
+        samesite="Lax",
+        path="/",
     )
 
 
 def _is_safe_address() -> bool:
-    """Return whether a token may be typed in: over https, or on this machine."""
     return request.is_secure or (urlsplit(f"//{request.host}").hostname or "") in LOOPBACK_NAMES
 
 
 def _read_next() -> str:
     path = request.values.get("next", "")
-    return path if is_local_path(path) and not path.startswith(("/login", "/logout")) else url_for("overview.index")
+    return (
+        path
+        if is_local_path(path) and not path.startswith(("/login", "/logout"))
+        else url_for("overview.index")
+    )
 
 
 def _render(problem: str) -> str:

@@ -1,7 +1,7 @@
-"""What is remembered of logins: sessions of browsers, and attempts that failed.
+"""Browser sessions and failed logins.
 
-Both are in the board, for all workers of all servers. A server that only reads has them in memory that its workers
-share, and forgets them when it ends.
+They are stored in the database, shared by all servers. A read-only server keeps them in its
+workers' shared memory until it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from contextlib import closing
 from flask import Flask, current_app
 
 from compileboard.app.db import close_store, get_board_path, get_reader, is_read_only, writing
-from compileboard.app.queries.dashboard.tokens import BrowserSession, LoginFailure, get_session, list_login_failures
+from compileboard.app.queries.dashboard.tokens import (
+    BrowserSession,
+    LoginFailure,
+    get_session,
+    list_login_failures,
+)
 from compileboard.app.shared_table import SharedRecord, SharedTable
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.dashboard.tokens import (
@@ -37,22 +42,18 @@ _ALL = b"failures"
 
 
 class LoginMemory:
-    """Sessions and failed attempts of a server that only reads; make it before its workers are forked."""
-
     def __init__(self) -> None:
         self._sessions = SharedTable("sessions", value_bytes=_SESSION.size, set_count=SESSION_SETS)
         size_bytes = _FAILURE.size * MOST_FAILURES
         self._failures = SharedTable("login-failures", value_bytes=size_bytes, records_a_set=1)
 
     def open_session(self, token_id: str, *, expires_us: int, now_us: int) -> str:
-        """Log a browser in; return its cookie's value."""
         cookie = secrets.token_urlsafe(32)
         record = SharedRecord(now_us, _SESSION.pack(expires_us, token_id.encode()))
         self._sessions.update(hash_secret(cookie), lambda _before: record)
         return cookie
 
     def get_session(self, session_hash: bytes) -> BrowserSession | None:
-        """Return a login by the hash of its cookie."""
         record = self._sessions.update(session_hash, lambda before: before)
         if record is None:
             return None
@@ -60,19 +61,21 @@ class LoginMemory:
         return BrowserSession(token_id.decode(), expires_us, record.touched)
 
     def note_use(self, session_hash: bytes, now_us: int) -> None:
-        """Save when a login was used last; one that was ended meanwhile stays so."""
-        self._sessions.update(session_hash, lambda before: before and SharedRecord(now_us, before.value))
+        """Save when a session was last used; an ended session stays ended."""
+        self._sessions.update(
+            session_hash, lambda before: before and SharedRecord(now_us, before.value)
+        )
 
     def close_session(self, cookie: str) -> None:
-        """Log a browser out."""
         self._sessions.update(hash_secret(cookie), lambda _before: None)
 
     def list_failures(self, now_us: int) -> list[LoginFailure]:
-        """List failed attempts of the window; of addresses their digests."""
         return _read_failures(self._failures.update(_ALL, lambda before: before), now_us)
 
     def add_failure(self, address: str) -> int:
-        """Count a failed attempt, unless it is one too many; return the seconds to wait then, else 0."""
+        """Count a failed login; if there are too many, count nothing and return the seconds to
+        wait, else 0.
+        """
         wait_s, digest = 0, digest_address(address)
 
         def change(before: SharedRecord | None) -> SharedRecord | None:
@@ -82,16 +85,20 @@ class LoginMemory:
             wait_s = get_wait_s(failures, digest, now_us)
             if wait_s:
                 return before
-            return SharedRecord(now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:]))
+            return SharedRecord(
+                now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:])
+            )
 
         self._failures.update(_ALL, change)
         return wait_s
 
 
 class WrongTokens:
-    """Wrong bearer tokens by address, for the workers of one server; make it before these are forked.
+    """Wrong bearer tokens by address, shared by a server's workers. Create it before they are
+    forked.
 
-    A wrong token that comes again is no further guess: a box with an old one does not shut out others behind its proxy.
+    Repeating the same wrong token is not another guess, so a client with an old token does not lock
+    out others behind its proxy.
     """
 
     def __init__(self) -> None:
@@ -100,12 +107,18 @@ class WrongTokens:
         )
 
     def get_wait_s(self, address: str) -> int:
-        """Return the seconds after which tokens of an address are looked at again, 0 for at once."""
-        now_us, record = time.time_ns() // 1000, self._failures.update(address.encode(), lambda before: before)
-        return _round_up_s(_measure_wait_us(_read_failures(record, now_us), MOST_OF_ADDRESS, now_us))
+        now_us, record = (
+            time.time_ns() // 1000,
+            self._failures.update(address.encode(), lambda before: before),
+        )
+        return _round_up_s(
+            _measure_wait_us(_read_failures(record, now_us), MOST_OF_ADDRESS, now_us)
+        )
 
     def add(self, address: str, secret: str) -> int:
-        """Count a wrong token, unless it is one too many; return the seconds to wait then, else 0."""
+        """Count a wrong token; if there are too many, count nothing and return the seconds to wait,
+        else 0.
+        """
         wait_s, token = 0, digest_address(secret)
 
         def change(before: SharedRecord | None) -> SharedRecord | None:
@@ -122,27 +135,35 @@ class WrongTokens:
 
 
 def _pack_failures(failures: Sequence[LoginFailure]) -> bytes:
-    return b"".join(_FAILURE.pack(failure.failed_us, bytes.fromhex(failure.address)) for failure in failures)
+    return b"".join(
+        _FAILURE.pack(failure.failed_us, bytes.fromhex(failure.address)) for failure in failures
+    )
 
 
 def _read_failures(record: SharedRecord | None, now_us: int) -> list[LoginFailure]:
     rows = _FAILURE.iter_unpack(record.value) if record else ()
-    return [LoginFailure(digest.hex(), time_us) for time_us, digest in rows if now_us - WINDOW_US < time_us <= now_us]
+    return [
+        LoginFailure(digest.hex(), time_us)
+        for time_us, digest in rows
+        if now_us - WINDOW_US < time_us <= now_us
+    ]
 
 
 def digest_address(address: str) -> str:
-    """Return what stands for an address in memory."""
     return hashlib.blake2b(address.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def get_wait_s(failures: Sequence[LoginFailure], address: str, now_us: int) -> int:
-    """Return the seconds after which an address may try again, 0 for at once.
+    """Return the seconds until an address may try again, 0 for now.
 
-    `failures` are those of the window, oldest first: none after `now_us`, so that a clock that is set back blocks no
-    one for longer.
+    `failures` are those of the window, oldest first and none after `now_us`, so that
+    setting the clock back does not extend a lock.
     """
     own = [failure for failure in failures if failure.address == address]
-    waits_us = (_measure_wait_us(own, MOST_OF_ADDRESS, now_us), _measure_wait_us(failures, MOST_FAILURES, now_us))
+    waits_us = (
+        _measure_wait_us(own, MOST_OF_ADDRESS, now_us),
+        _measure_wait_us(failures, MOST_FAILURES, now_us),
+    )
     return _round_up_s(max(waits_us))
 
 
@@ -155,20 +176,19 @@ def _round_up_s(wait_us: int) -> int:
 
 
 def get_login_wait_s(address: str) -> int:
-    """Return the seconds after which a client may try to log in, 0 for at once.
-
-    Raises: StoreError as get_reader does.
-    """
     now_us, address = time.time_ns() // 1000, address[:MOST_ADDRESS_LENGTH]
     if is_read_only():
         return get_wait_s(_get_memory().list_failures(now_us), digest_address(address), now_us)
-    return get_wait_s(list_login_failures(get_reader(), now_us - WINDOW_US, now_us), address, now_us)
+    return get_wait_s(
+        list_login_failures(get_reader(), now_us - WINDOW_US, now_us), address, now_us
+    )
 
 
 def add_login_failure(address: str) -> int:
-    """Count a failed login, unless others that failed meanwhile leave no room; return the seconds to wait then, else 0.
+    """Count a failed login, unless concurrent failures used up the limit; return the seconds to
+    wait then, else 0.
 
-    Raises: StoreError if the board cannot be written.
+    Raises StoreError if the database cannot be written.
     """
     address = address[:MOST_ADDRESS_LENGTH]
     if is_read_only():
@@ -176,8 +196,12 @@ def add_login_failure(address: str) -> int:
     close_store()  # else what is written could not be folded into the database
     with closing(open_writer(get_board_path(), create=False)) as writer:
         with write_transaction(writer):
-            now_us = time.time_ns() // 1000  # within the lock: no failure that is there is of a later time
-            wait_s = get_wait_s(list_login_failures(writer, now_us - WINDOW_US, now_us), address, now_us)
+            now_us = (
+                time.time_ns() // 1000
+            )  # within the lock: no failure that is there is of a later time
+            wait_s = get_wait_s(
+                list_login_failures(writer, now_us - WINDOW_US, now_us), address, now_us
+            )
             if not wait_s:
                 save_login_failure(writer, address, now_us=now_us, window_us=WINDOW_US)
         checkpoint(writer)
@@ -185,17 +209,17 @@ def add_login_failure(address: str) -> int:
 
 
 def find_session(session_hash: bytes) -> BrowserSession | None:
-    """Return a login by the hash of its cookie.
-
-    Raises: StoreError as get_reader does.
-    """
-    return _get_memory().get_session(session_hash) if is_read_only() else get_session(get_reader(), session_hash)
+    return (
+        _get_memory().get_session(session_hash)
+        if is_read_only()
+        else get_session(get_reader(), session_hash)
+    )
 
 
 def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
-    """Log a browser in, in place of its earlier login; return its cookie's value.
+    """Start a session in place of the browser's earlier one and return its cookie's value.
 
-    Raises: StoreError if the board cannot be written.
+    Raises StoreError if the database cannot be written.
     """
     now_us = time.time_ns() // 1000
     if is_read_only():
@@ -208,10 +232,7 @@ def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
 
 
 def end_session(token_id: str, cookie: str) -> None:
-    """Log a browser out.
-
-    Raises: StoreError if the board cannot be written.
-    """
+    """End a session. Raises StoreError if the database cannot be written."""
     if is_read_only():
         _get_memory().close_session(cookie)
         return
@@ -220,7 +241,6 @@ def end_session(token_id: str, cookie: str) -> None:
 
 
 def note_session_in_memory(session_hash: bytes, now_us: int) -> None:
-    """Save when a login was used last, on a server that only reads."""
     _get_memory().note_use(session_hash, now_us)
 
 
@@ -230,6 +250,5 @@ def _get_memory() -> LoginMemory:
 
 
 def init_app(app: Flask) -> None:
-    """Make the memory, before workers are forked."""
     app.config["LOGIN_MEMORY"] = LoginMemory()
     app.config["WRONG_TOKENS"] = WrongTokens()

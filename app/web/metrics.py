@@ -1,7 +1,7 @@
-"""/metrics for Prometheus: this server's own figures, the database's, and the newest value of each series.
+"""/metrics for Prometheus: server and database figures, and the newest value of each series.
 
-Requests are counted over all workers of this server; what is of the database is the same on every server of it. The
-number of series is bounded: the newest MOST_MODELS models and MOST_NAMES names of runs.
+Requests are counted over all workers of this server; database figures are the same on every server.
+The number of series is bounded by the newest MOST_MODELS models and MOST_NAMES run names.
 """
 
 from __future__ import annotations
@@ -42,16 +42,12 @@ blueprint = Blueprint("metrics", __name__)
 
 
 class Sample(NamedTuple):
-    """One value with its labels; `suffix` is that of a histogram's part."""
-
     value: float
     labels: Mapping[str, object] = {}
     suffix: str = ""
 
 
 class MetricFamily(NamedTuple):
-    """A metric with its samples, as Prometheus' text has it."""
-
     name: str
     kind: str  # counter | gauge | histogram
     help: str
@@ -60,7 +56,6 @@ class MetricFamily(NamedTuple):
 
 @blueprint.get("/metrics")
 def index() -> Response:
-    """Answer with the metrics, in Prometheus' text format."""
     families = [*list_request_metrics(current_app.config["REQUEST_COUNTS"]), *list_store_metrics()]
     has_engine = parse_address(get_settings().db).clickhouse is not None
     publication = get_publication_state(get_reader()) if has_engine else None
@@ -75,19 +70,21 @@ def index() -> Response:
 
 
 def format_metrics(families: Iterable[MetricFamily]) -> str:
-    """Write metrics in Prometheus' text format; other people's text stays within its quotes."""
     lines: list[str] = []
     for family in families:
         name = f"compileboard_{family.name}"
         lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
         for sample in family.samples:
-            labels = ",".join(f'{key}="{str(value).translate(_ESCAPES)}"' for key, value in sample.labels.items())
-            lines.append(f"{name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {sample.value!r}")
+            labels = ",".join(
+                f'{key}="{str(value).translate(_ESCAPES)}"' for key, value in sample.labels.items()
+            )
+            lines.append(
+                f"{name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {sample.value!r}"
+            )
     return "\n".join(lines).encode("utf-8", "replace").decode() + "\n"
 
 
 def list_request_metrics(counts: RequestCounts) -> list[MetricFamily]:
-    """List what the workers of this server counted."""
     routes = list(counts.read())
     statuses = [
         Sample(count, {"method": route.method, "route": route.route, "status": status or "other"})
@@ -104,20 +101,27 @@ def list_request_metrics(counts: RequestCounts) -> list[MetricFamily]:
     return [
         MetricFamily("http_requests_total", "counter", "Requests, by route and status.", statuses),
         MetricFamily(
-            "http_request_duration_seconds", "histogram", "Seconds until an answer began, by route.", durations
+            "http_request_duration_seconds",
+            "histogram",
+            "Seconds until an answer began, by route.",
+            durations,
         ),
     ]
 
 
 def list_store_metrics() -> list[MetricFamily]:
-    """List what is of the database and of the processes beside it."""
     path, clock = get_board_path(), get_clock()
     figures = get_figures(get_reader(), clock.alive_since_us)
-    states = [upload.state for upload in ImportQueue(path).list_newest(1000) if upload.state not in ENDED]
+    states = [
+        upload.state for upload in ImportQueue(path).list_newest(1000) if upload.state not in ENDED
+    ]
     trash = sum(map(_size_of, trash_path(path, "").parent.glob("*.db")))
     renewed_s = read_renewed(path, FOLLOW)
     info = Sample(1, {"version": __version__})
-    imports = [Sample(states.count(state), {"state": state}) for state in ("receiving", "waiting", "running")]
+    imports = [
+        Sample(states.count(state), {"state": state})
+        for state in ("receiving", "waiting", "running")
+    ]
     streams = [
         Sample(figures.open_stream_count, {"state": "open"}),
         Sample(figures.ended_stream_count, {"state": "ended"}),
@@ -125,25 +129,49 @@ def list_store_metrics() -> list[MetricFamily]:
     database = os.path.realpath(path)
     return [
         MetricFamily("info", "gauge", "Version of CompileBoard.", [info]),
-        _gauge("database_used_bytes", "Bytes of the database that hold something.", figures.used_bytes),
-        _gauge("database_free_bytes", "Bytes of the database that new rows fill first.", figures.free_bytes),
-        _gauge("database_wal_bytes", "Bytes of the write-ahead log.", _size_of(Path(f"{database}-wal"))),
+        _gauge(
+            "database_used_bytes", "Bytes of the database that hold something.", figures.used_bytes
+        ),
+        _gauge(
+            "database_free_bytes",
+            "Bytes of the database that new rows fill first.",
+            figures.free_bytes,
+        ),
+        _gauge(
+            "database_wal_bytes", "Bytes of the write-ahead log.", _size_of(Path(f"{database}-wal"))
+        ),
         _gauge("database_trash_bytes", "Bytes of deleted runs.", trash),
         _gauge(
-            "disk_free_bytes", "Free bytes of the database's disk.", shutil.disk_usage(os.path.dirname(database)).free
+            "disk_free_bytes",
+            "Free bytes of the database's disk.",
+            shutil.disk_usage(os.path.dirname(database)).free,
         ),
         _gauge("runs", "Runs.", figures.run_count),
         _gauge("runs_running", "Runs whose recorder is alive.", figures.running_count),
         _gauge("runs_pruned", "Runs whose detail was pruned.", figures.pruned_count),
-        _gauge("incidents_open", "Open incidents that are not ignored.", count_incidents(get_reader()).open_count),
+        _gauge(
+            "incidents_open",
+            "Open incidents that are not ignored.",
+            count_incidents(get_reader()).open_count,
+        ),
         _gauge("follower_up", "1 where a process updates incidents.", int(is_taken(path, FOLLOW))),
-        _gauge("follower_last_pass_timestamp_seconds", "When incidents were last looked at.", renewed_s or 0),
-        _gauge("follower_pending_commits", "Commits to runs that incidents do not know yet.", figures.pending_count),
+        _gauge(
+            "follower_last_pass_timestamp_seconds",
+            "When incidents were last looked at.",
+            renewed_s or 0,
+        ),
+        _gauge(
+            "follower_pending_commits",
+            "Commits to runs that incidents do not know yet.",
+            figures.pending_count,
+        ),
         MetricFamily("imports", "gauge", "Uploads that are not imported yet.", imports),
         MetricFamily("streams", "gauge", "Streams that boxes push.", streams),
         _gauge("streams_stored_bytes", "Bytes received of these streams.", figures.stream_bytes),
         _gauge("streams_events", "Events received of these streams.", figures.stream_event_count),
-        _gauge("streams_lost_events", "Events that boxes had no room for.", figures.lost_event_count),
+        _gauge(
+            "streams_lost_events", "Events that boxes had no room for.", figures.lost_event_count
+        ),
     ]
 
 
@@ -161,18 +189,34 @@ def _size_of(path: Path) -> int:
 _OF_MODEL: tuple[tuple[str, str, Callable[[ResultRow], float | None]], ...] = (
     ("model_speedup_ratio", "Eager latency ÷ compiled latency.", lambda row: row.speedup),
     ("model_compile_seconds", "First compile.", lambda row: row.compilation_latency_s),
-    ("model_latency_seconds", "Compiled latency, median.", lambda row: _scale(row.abs_latency_ms, 1e-3)),
-    ("model_peak_memory_bytes", "Peak memory, compiled.", lambda row: _scale(row.dynamo_peak_mem_gb, _GB)),
+    (
+        "model_latency_seconds",
+        "Compiled latency, median.",
+        lambda row: _scale(row.abs_latency_ms, 1e-3),
+    ),
+    (
+        "model_peak_memory_bytes",
+        "Peak memory, compiled.",
+        lambda row: _scale(row.dynamo_peak_mem_gb, _GB),
+    ),
     ("model_graph_breaks", "Graph breaks.", lambda row: row.graph_breaks),
     ("model_recompiles", "Recompiles.", lambda row: row.recompiles),
-    ("model_failed", "1 where the newest result is a failure.", lambda row: int(row.status == "failed")),
+    (
+        "model_failed",
+        "1 where the newest result is a failure.",
+        lambda row: int(row.status == "failed"),
+    ),
     ("model_timestamp_seconds", "When it was measured.", lambda row: row.time_us / 1e6),
 )
 _OF_RUN: tuple[tuple[str, str, Callable[[NewestRun], float]], ...] = (
     ("run_compiles", "Compiles.", lambda run: run.compile_count),
     ("run_graph_breaks", "Graph breaks.", lambda run: run.graph_break_count),
     ("run_recompiles", "Recompiles.", lambda run: run.recompile_count),
-    ("run_failures", "Failed compiles, and what compiled code raised.", lambda run: run.failure_count),
+    (
+        "run_failures",
+        "Failed compiles, and what compiled code raised.",
+        lambda run: run.failure_count,
+    ),
     ("run_compile_seconds", "Compile time.", lambda run: run.compile_us / 1e6),
     ("run_timestamp_seconds", "When it started.", lambda run: run.started_us / 1e6),
 )
@@ -182,20 +226,34 @@ def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _list_publication(state: PublicationState, is_engine_up: int, lost_count: int) -> list[MetricFamily]:
-    """List how far the tables in ClickHouse are."""
+def _list_publication(
+    state: PublicationState, is_engine_up: int, lost_count: int
+) -> list[MetricFamily]:
     passed_s = (state.passed_us or 0) / 1e6
     return [
         _gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
-        _gauge("runs_unpublished", "Runs whose newest state ClickHouse has not.", state.waiting_count),
-        _gauge("publication_failed", "1 where the newest pass left something out.", int(state.error is not None)),
-        _gauge("run_files_lost", "Sealed runs whose file is missing, damaged or unreadable.", lost_count),
-        _gauge("publication_last_pass_timestamp_seconds", "When last nothing waited for ClickHouse.", passed_s),
+        _gauge(
+            "runs_unpublished", "Runs whose newest state ClickHouse has not.", state.waiting_count
+        ),
+        _gauge(
+            "publication_failed",
+            "1 where the newest pass left something out.",
+            int(state.error is not None),
+        ),
+        _gauge(
+            "run_files_lost",
+            "Sealed runs whose file is missing, damaged or unreadable.",
+            lost_count,
+        ),
+        _gauge(
+            "publication_last_pass_timestamp_seconds",
+            "When last nothing waited for ClickHouse.",
+            passed_s,
+        ),
     ]
 
 
 def _list_newest(publication: PublicationState | None) -> list[MetricFamily]:
-    """List the newest values; they are worked out again when a run has changed."""
     pub = get_publications(get_reader()) if publication is None else publication.version
     key = (get_settings().db, pub)
     cached: tuple[object, list[MetricFamily]] | None = current_app.config.get("NEWEST_METRICS")
@@ -210,18 +268,39 @@ def _list_models() -> Iterator[MetricFamily]:
     newest = sorted(rows, key=lambda row: (-row.time_us, row.id))[:MOST_MODELS]
     labelled = [(row, _label_model(row)) for row in newest]
     for name, help_text, take in _OF_MODEL:
-        samples = [Sample(value, labels) for row, labels in labelled if (value := take(row)) is not None]
+        samples = [
+            Sample(value, labels) for row, labels in labelled if (value := take(row)) is not None
+        ]
         yield MetricFamily(name, "gauge", help_text, samples)
-    yield _gauge("models_omitted", "Models beyond the newest, which have no metrics.", len(rows) - len(newest))
+    yield _gauge(
+        "models_omitted",
+        "Models beyond the newest, which have no metrics.",
+        len(rows) - len(newest),
+    )
 
 
 def _label_model(row: ResultRow) -> dict[str, object]:
-    names = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "batch_size", "world_size")
+    names = (
+        "suite",
+        "model",
+        "mode",
+        "dtype",
+        "device",
+        "hardware",
+        "backend",
+        "batch_size",
+        "world_size",
+    )
     labels = {name: "" if (value := getattr(row, name)) is None else value for name in names}
     return {**labels, "dynamic": int(row.dynamic), "experiment": row.experiments[0]}
 
 
 def _list_runs() -> Iterator[MetricFamily]:
-    runs = [(run, {"suite": run.suite or "", "name": run.name}) for run in list_newest_runs(get_engine(), MOST_NAMES)]
+    runs = [
+        (run, {"suite": run.suite or "", "name": run.name})
+        for run in list_newest_runs(get_engine(), MOST_NAMES)
+    ]
     for name, help_text, take in _OF_RUN:
-        yield MetricFamily(name, "gauge", help_text, [Sample(take(run), labels) for run, labels in runs])
+        yield MetricFamily(
+            name, "gauge", help_text, [Sample(take(run), labels) for run, labels in runs]
+        )

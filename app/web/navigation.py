@@ -1,4 +1,4 @@
-"""Entries of the top bar, the tabs below it, and where the search box of a page leads."""
+"""Entries of the top bar, the tabs below it, and the target of the search field."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Benchmarks", (("Models", "models.index"), ("Trends", "trends.index"))),
     (
         "Breaks & recompiles",
-        (("Graph breaks", "graph_breaks.index"), ("Recompiles", "recompiles.index"), ("Repros", "repros.index")),
+        (
+            ("Graph breaks", "graph_breaks.index"),
+            ("Recompiles", "recompiles.index"),
+            ("Repros", "repros.index"),
+        ),
     ),
 )
 MOST_UNAVAILABLE = 3  # runs with a lost file that one page names
@@ -42,8 +46,6 @@ LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index"))
 
 @dataclass(frozen=True)
 class NavigationTab:
-    """A page below an entry of the top bar."""
-
     label: str
     address: str
     is_current: bool
@@ -51,8 +53,6 @@ class NavigationTab:
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """An entry of the top bar; `count` is of what is open there, None where that is not counted."""
-
     label: str
     tabs: tuple[NavigationTab, ...]
     is_current: bool
@@ -60,38 +60,35 @@ class NavigationEntry:
 
     @property
     def address(self) -> str:
-        """Return the address of its first page."""
         return self.tabs[0].address
 
     @property
     def aria_current(self) -> str:
-        """Return how a screen reader says that we are here: at its first page, or below it."""
         return "page" if self.tabs[0].is_current else "true"
 
     @property
     def has_tabs(self) -> bool:
-        """Return True where a row of tabs leads on: not on the pages of one run, which have their own."""
         return len(self.tabs) > 1 and any(tab.is_current for tab in self.tabs)
 
 
 @dataclass(frozen=True)
 class SearchBox:
-    """Where the search box of the bar leads."""
-
     address: str
     label: str
 
 
 def list_entries() -> list[NavigationEntry]:
-    """List the entries of the top bar that have pages here."""
     in_run = "run_id" in (request.view_args or {})
     here = "runs" if in_run else request.blueprint
     entries = []
     for label, pages in ENTRIES:
         tabs = tuple(
-            NavigationTab(name, url_for(endpoint), not in_run and endpoint.partition(".")[0] == here)
+            NavigationTab(
+                name, url_for(endpoint), not in_run and endpoint.partition(".")[0] == here
+            )
             for name, endpoint in pages
-            if endpoint in current_app.view_functions and not (_is_static_site() and endpoint in LOCAL_PAGES)
+            if endpoint in current_app.view_functions
+            and not (_is_static_site() and endpoint in LOCAL_PAGES)
         )
         if tabs:
             is_current = here in {endpoint.partition(".")[0] for _name, endpoint in pages}
@@ -101,7 +98,6 @@ def list_entries() -> list[NavigationEntry]:
 
 
 def choose_search_box() -> SearchBox | None:
-    """Return where the bar's box searches: the run that the page is of, else all runs; None on a static site."""
     if _is_static_site() or "search.index" not in current_app.view_functions:
         return None
     run_id = (request.view_args or {}).get("run_id")
@@ -111,7 +107,6 @@ def choose_search_box() -> SearchBox | None:
 
 
 def count_open_incidents() -> int | None:
-    """Return how many incidents are open; None on a page that reads no database, or where it cannot be read."""
     if "store" not in g or not may("read"):
         return None
     try:
@@ -121,7 +116,6 @@ def count_open_incidents() -> int | None:
 
 
 def describe_publication() -> str | None:
-    """Describe why pages across runs may be behind; None where they are not, or nothing may be read."""
     if "store" not in g or not may("read") or _is_static_site():
         return None
     if parse_address(get_settings().db).clickhouse is None:
@@ -134,14 +128,20 @@ def describe_publication() -> str | None:
 
 
 def describe_unavailable() -> list[str]:
-    """Describe the runs whose detail this page was to show and has not: their files are lost."""
     store = g.get("store")
     if store is None or not may("read"):
         return []
     listed = list(store.unavailable.items())
-    lines = [f"The detail of run {run_id} is left out: {error}" for run_id, error in listed[:MOST_UNAVAILABLE]]
+    lines = [
+        f"The detail of run {run_id} is left out: {error}"
+        for run_id, error in listed[:MOST_UNAVAILABLE]
+    ]
     more_count = len(listed) - len(lines)
-    return [*lines, f"So is that of {format_plural(more_count, 'other run')}."] if more_count else lines
+    return (
+        [*lines, f"So is that of {format_plural(more_count, 'other run')}."]
+        if more_count
+        else lines
+    )
 
 
 def _is_static_site() -> bool:
@@ -149,7 +149,6 @@ def _is_static_site() -> bool:
 
 
 def init_app(app: Flask) -> None:
-    """Register the bar's entries and search box for templates."""
     app.jinja_env.globals.update(
         navigation=list_entries,
         search_box=choose_search_box,

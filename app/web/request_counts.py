@@ -1,7 +1,7 @@
-"""Counts of requests that all workers of a server share: by route and status, and how long they took.
+"""Request counts by route and status, with latencies, shared by all workers of a server.
 
-They stand in memory that is shared before the workers are forked. Each worker adds to a part of its own, so that no
-count is lost between two of them; a part whose worker died is the next one's, which goes on adding. A reader sums up.
+They are in shared memory created before the workers are forked. Each worker adds to its own part,
+so that no increment is lost; a new worker takes over the part of a dead one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,30 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 STATUSES = (
-    *(200, 201, 202, 204, 206, 301, 302, 303, 304, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 415, 422, 426),
+    *(
+        200,
+        201,
+        202,
+        204,
+        206,
+        301,
+        302,
+        303,
+        304,
+        400,
+        401,
+        403,
+        404,
+        405,
+        408,
+        409,
+        410,
+        411,
+        413,
+        415,
+        422,
+        426,
+    ),
     *(429, 460, 500, 503, 507, 0),  # 0: any other
 )
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -30,7 +53,9 @@ _NUMBERS_A_ROUTE = _AFTER_BUCKETS + 1  # and the seconds
 
 @dataclass(frozen=True)
 class RouteCounts:
-    """What the workers counted of one route; `bucket_counts` has one more than BUCKETS_S, each for itself."""
+    """Counts of one route; `bucket_counts` is not cumulative and has one more element than
+    BUCKETS_S.
+    """
 
     method: str
     route: str
@@ -40,7 +65,7 @@ class RouteCounts:
 
 
 class RequestCounts:
-    """The counts of one server; make it before its workers are forked."""
+    """Request counts of one server. Create it before the workers are forked."""
 
     def __init__(self, routes: Iterable[tuple[str, str]], workers: int) -> None:
         names = [NO_ROUTE, *sorted(set(routes) - {NO_ROUTE})]
@@ -56,7 +81,6 @@ class RequestCounts:
         weakref.finalize(self, os.close, self._file)
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
         offset = self._offsets.get((method, route), 0)
         status_number = STATUSES.index(status) if status in STATUSES else _AFTER_STATUSES - 1
         with self._lock:
@@ -64,7 +88,9 @@ class RequestCounts:
                 self._take_part()
             start = self._start + offset * _BYTES
             self._increase("q", start + status_number * _BYTES, 1)
-            self._increase("q", start + (_AFTER_STATUSES + bisect_left(BUCKETS_S, seconds)) * _BYTES, 1)
+            self._increase(
+                "q", start + (_AFTER_STATUSES + bisect_left(BUCKETS_S, seconds)) * _BYTES, 1
+            )
             self._increase("d", start + _AFTER_BUCKETS * _BYTES, seconds)
 
     def _increase(self, kind: str, offset: int, amount: float) -> None:
@@ -72,7 +98,6 @@ class RequestCounts:
         struct.pack_into(kind, self._memory, offset, value + amount)
 
     def _take_part(self) -> None:
-        """Take the first part that no living process has; its lock goes with this process."""
         self._pid = os.getpid()
         for number in range(self._part_count):
             self._start = number * self._part_bytes
@@ -83,7 +108,6 @@ class RequestCounts:
                 continue
 
     def read(self) -> Iterator[RouteCounts]:
-        """Yield what all workers counted, of each route that was asked for."""
         layout = struct.Struct(f"{_AFTER_BUCKETS}qd")
         for (method, route), offset in self._offsets.items():
             parts = [

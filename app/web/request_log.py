@@ -1,7 +1,7 @@
-"""Every request: its id, its counts, and with --log-format a line of its own on stderr.
+"""Request IDs, request counts and, with --log-format, one log line per request on stderr.
 
-A line has the route and the path, who asked, the status and the time until the answer began. It has no query, no body,
-no header: searches and tokens stay out of logs.
+A line has the route, path, client, status and time to the response. It has no query, body or
+header, so that searches and tokens stay out of logs.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ MOST_PATH = 300
 
 
 def begin() -> None:
-    """Note when a request began, and its id: a trusted proxy's own, or a new one."""
     g.began_s = time.monotonic()
     given = request.headers.get(ID_HEADER, "") if get_settings().trusted_proxies else ""
     g.request_id = given if _OF_PROXY.fullmatch(given) else secrets.token_hex(8)
 
 
 def finish(response: Response) -> Response:
-    """Count a request, and log it."""
     seconds = time.monotonic() - g.began_s
     method, route = describe_route()
     counts: RequestCounts = current_app.config["REQUEST_COUNTS"]
@@ -61,19 +59,15 @@ def finish(response: Response) -> Response:
 
 
 def describe_route() -> tuple[str, str]:
-    """Return the method and the pattern of a request's address; empty where there is no such address."""
     return (request.method, request.url_rule.rule) if request.url_rule is not None else NO_ROUTE
 
 
 class LineHandler(logging.Handler):
-    """Errors of the application and of gunicorn as lines of the same format, tracebacks included."""
-
     def __init__(self, log_format: str) -> None:
         super().__init__()
         self._log_format = log_format
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
         values: dict[str, Any] = {"level": record.levelname.lower(), "message": record.getMessage()}
         if g:
             values["request_id"] = g.get("request_id")
@@ -83,7 +77,6 @@ class LineHandler(logging.Handler):
 
 
 def describe_logging(log_format: str) -> dict[str, Any]:
-    """Return how gunicorn's own messages become lines of the same format, as logging.config has it."""
     handler = {"class": f"{__name__}.{LineHandler.__name__}", "log_format": log_format}
     logger = {"level": "WARNING", "handlers": ["line"], "propagate": False}
     return {
@@ -96,7 +89,6 @@ def describe_logging(log_format: str) -> dict[str, Any]:
 
 
 def init_app(app: Flask) -> None:
-    """Make the counts, before workers are forked, and note every request: first of all parts."""
     settings: Settings = app.config["COMPILEBOARD"]
     app.before_request(begin)
     app.after_request(finish)
@@ -105,7 +97,8 @@ def init_app(app: Flask) -> None:
 
 
 def count_routes(app: Flask) -> None:
-    """Make the counts of all routes, once they are registered."""
     settings: Settings = app.config["COMPILEBOARD"]
-    routes = ((method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ())
+    routes = (
+        (method, rule.rule) for rule in app.url_map.iter_rules() for method in rule.methods or ()
+    )
     app.config["REQUEST_COUNTS"] = RequestCounts(routes, settings.workers)

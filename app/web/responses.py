@@ -1,4 +1,4 @@
-"""What every answer has in common: orjson, ETags and 304, gzip, UTF-8 whatever text was recorded."""
+"""Response handling: orjson, ETags and 304, gzip, and text that UTF-8 cannot encode."""
 
 from __future__ import annotations
 
@@ -12,37 +12,43 @@ from flask.json.provider import JSONProvider
 from compileboard.app.json_text import OPTIONS, dump_json
 from compileboard.app.push.body import BODY_READ
 
-_COMPRESSED_TYPES = ("text/", "application/json", "application/atom+xml", "application/javascript", "image/svg+xml")
+_COMPRESSED_TYPES = (
+    "text/",
+    "application/json",
+    "application/atom+xml",
+    "application/javascript",
+    "image/svg+xml",
+)
 _WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway
 
 
 class OrjsonProvider(JSONProvider):
-    """Serialise dataclasses, numpy and the rest with orjson, for jsonify and for |tojson alike."""
-
     def dumps(self, obj: Any, **kwargs: Any) -> str:
-        """Write JSON text."""
-        return dump_json(obj, OPTIONS | (orjson.OPT_INDENT_2 if kwargs.get("indent") else 0)).decode()
+        return dump_json(
+            obj, OPTIONS | (orjson.OPT_INDENT_2 if kwargs.get("indent") else 0)
+        ).decode()
 
     def loads(self, s: str | bytes, **kwargs: Any) -> Any:
-        """Read JSON text."""
         return orjson.loads(s)
 
 
 class TextResponse(Response):
-    """Answer with text that UTF-8 can write: half a surrogate pair, which recorded JSON may hold, is replaced."""
+    """A response that replaces lone surrogates, which recorded JSON may contain."""
 
     def set_data(self, value: bytes | str) -> None:
-        """Set the body."""
         super().set_data(value.encode("utf-8", "replace") if isinstance(value, str) else value)
 
 
 def finish(response: Response) -> Response:
-    """Add a page's ETag, answer 304 where the reader has the page already, and compress what is worth it."""
     if request.endpoint == "static":
         return response
     if request.method in ("PATCH", "PUT") and BODY_READ not in request.environ:
         response.headers["Connection"] = "close"  # rather than read what a box sends in vain
-    if request.method in ("GET", "HEAD") and response.status_code == 200 and not response.is_streamed:
+    if (
+        request.method in ("GET", "HEAD")
+        and response.status_code == 200
+        and not response.is_streamed
+    ):
         response.headers.setdefault("Cache-Control", "private, no-cache")
         response.add_etag(weak=True)
         response.make_conditional(request)
@@ -69,7 +75,6 @@ def _compress(response: Response) -> Response:
 
 
 def init_app(app: Flask) -> None:
-    """Set the JSON provider and how text is answered, and finish every response."""
     app.response_class = TextResponse
     app.json = OrjsonProvider(app)
     app.jinja_env.policies["json.dumps_function"] = app.json.dumps

@@ -1,8 +1,8 @@
-"""What keeps other sites out: response headers, the Host check and the CSRF check; then who asks (app.web.access).
+"""Response headers, Host check and CSRF check; then authentication (app.web.access).
 
-CSRF by headers as in https://words.filippo.io/csrf/: a browser says where a request comes from. A client that sends
-neither Sec-Fetch-Site nor Origin is not a browser that another site can steer, and passes, unless it sends what only
-browsers have: a cookie, or a login at the proxy in front.
+CSRF by headers as in https://words.filippo.io/csrf/. A client that sends neither Sec-Fetch-Site nor
+Origin is not a browser that another site can control, and passes unless it sends a cookie or a
+login of the proxy in front.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",  # plotly writes style elements; without them its charts fall apart
+        # Plotly writes style elements; without them its charts fall apart
+        "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data:",
         "connect-src 'self'",
         "font-src 'self'",
@@ -48,13 +49,17 @@ HEADERS = {
 
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
-    """List the names a browser may use."""
-    given = {name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()}
-    return LOOPBACK_NAMES | given | ({settings.host.strip("[]")} if is_loopback(settings.host) else set())
+    given = {
+        name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()
+    }
+    return (
+        LOOPBACK_NAMES
+        | given
+        | ({settings.host.strip("[]")} if is_loopback(settings.host) else set())
+    )
 
 
 def is_cross_site(req: Request) -> bool:
-    """Return whether a browser sent this request from another site's page."""
     fetch_site = req.headers.get("Sec-Fetch-Site")
     if fetch_site is not None:
         return fetch_site not in ("same-origin", "none")
@@ -63,17 +68,25 @@ def is_cross_site(req: Request) -> bool:
 
 
 def check_request() -> BaseResponse | None:
-    """Refuse a host name that is not ours (DNS rebinding), other sites' changes, and who lacks the scope."""
     name = _host_name(request.headers.get("Host", ""))
     if name not in allowed_hosts(get_settings()):
-        abort(403, f"The host name {name[:80]!r} is not one this server answers to. Start it with --allow-host NAME.")
+        abort(
+            403,
+            (
+                f"The host name {name[:80]!r} is not one this server answers to. Start it with "
+                "--allow-host NAME."
+            ),
+        )
     identify_client()
     if request.method not in READ_METHODS:
         says_from = "Sec-Fetch-Site" in request.headers or "Origin" in request.headers
         if is_cross_site(request) or (get_identity().is_sent_by_browsers and not says_from):
             abort(
                 403,
-                "This change was asked for by another site's page, so nothing was changed. Use this site's own form.",
+                (
+                    "This change was asked for by another site's page, so nothing was changed. Use "
+                    "this site's own form."
+                ),
             )
     return check_scope()
 
@@ -86,13 +99,14 @@ def _host_name(host: str) -> str:
 
 
 def add_headers(response: Response) -> Response:
-    """Set the security headers of a response; one with its own policy, as a report has, keeps that."""
+    """Set security headers; a response with its own Content-Security-Policy, such as a report,
+    keeps it.
+    """
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     return response
 
 
 def init_app(app: Flask) -> None:
-    """Check every request and mark every response."""
     app.before_request(check_request)
     app.after_request(add_headers)

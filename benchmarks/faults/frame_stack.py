@@ -1,7 +1,7 @@
 """Show CPython's frame-stack cliff without torch: `python -m benchmarks.faults.frame_stack`.
 
-A function with 900 locals calls a small one 900 times, from every depth of a recursion. Needs the standard library
-alone and Python 3.10: run it with any interpreter to see what that one does.
+A function with 900 locals calls a small one 900 times, from every depth of a recursion. Needs the
+standard library alone and Python 3.10: run it with any interpreter to see what that one does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Depth:
 
 
 def small(a: int) -> int:
-    """Return its argument. Its frame is larger than that of `descend`, so the recursion steps over no chunk's end."""
+    """Return its argument. Its frame is larger than that of `descend`, so the recursion steps over
+    no chunk's end.
+    """
     return a or max(a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a)
 
 
@@ -93,12 +95,21 @@ def row(name: str, depths: list[Depth]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure without room and with it; print one table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults.frame_stack", description=__doc__)
-    parser.add_argument("--depths", type=int, default=200, help="how deep the recursion goes (default: 200)")
-    parser.add_argument("--calls", type=int, default=50, help="timed calls at each depth (default: 50)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.faults.frame_stack", description=__doc__
+    )
+    parser.add_argument(
+        "--depths", type=int, default=200, help="how deep the recursion goes (default: 200)"
+    )
+    parser.add_argument(
+        "--calls", type=int, default=50, help="timed calls at each depth (default: 50)"
+    )
     arguments = parser.parse_args(argv)
     threads = " free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
-    print(f"CPython {sys.version.split()[0]}{threads}: {arguments.depths} depths, {arguments.calls} calls each")
+    print(
+        f"CPython {sys.version.split()[0]}{threads}: {arguments.depths} depths, "
+        f"{arguments.calls} calls each"
+    )
     print("               median us  worst us  worst faults  slow  at depths")
 
     def measure() -> list[Depth]:

@@ -1,8 +1,10 @@
-"""Time odd spools and failing steps: `python -m benchmarks.faults.poisoned_spools [--commands list,run]`.
+"""Time odd spools and failing steps: `python -m benchmarks.faults.poisoned_spools [--commands
+list,run]`.
 
-A real run is recorded while its database is locked, so that its spool is left behind. Each kind of damage is done to a
-copy of it, and each command is run beside that copy: it must end as it ends without, and every good record must be in
-the database afterwards. Then a program is started with each step before it failing.
+A real run is recorded while its database is locked, so that its spool is left behind. Each kind of
+damage is done to a copy of it, and each command is run beside that copy: it must end as it ends
+without, and every good record must be in the database afterwards. Then a program is started with
+each step before it failing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from tests.tools.observed import PROGRAMS, Workplace
 from tests.tools.poison import FREE, HOPELESS, poisons
 
 PATIENCE_S = 120
-LOG = 'V1122 00:00:00.000000 1 torch/_logging/structured.py:28] {"artifact": {"name": "a", "encoding": "string"}}\n'
+LOG = (
+    'V1122 00:00:00.000000 1 torch/_logging/structured.py:28] {"artifact": {"name": "a", '
+    '"encoding": "string"}}\n'
+)
 PROGRAM = [sys.executable, "-c", "print('ran'); raise SystemExit(7)"]
 
 
@@ -55,12 +60,21 @@ def command_of(name: str, workplace: Workplace) -> tuple[list[Any], int]:
     if name == "run":
         return ["run", "--quiet", "--db", workplace.database, "--", *PROGRAM], 7
     if name == "import":
-        return ["import", "--db", workplace.database, workplace.write(LOG, "dedicated_log_torch_trace_1.log")], 0
+        return [
+            "import",
+            "--db",
+            workplace.database,
+            workplace.write(LOG, "dedicated_log_torch_trace_1.log"),
+        ], 0
     return [name, "--db", workplace.database], 0
 
 
-def measure_poison(spool: Path, spoil: Callable[[Path], None] | None, command: str) -> tuple[bool, set[Any], float]:
-    """Run one command beside a spoilt copy; return whether it was stopped, what was recorded, and its seconds."""
+def measure_poison(
+    spool: Path, spoil: Callable[[Path], None] | None, command: str
+) -> tuple[bool, set[Any], float]:
+    """Run one command beside a spoilt copy; return whether it was stopped, what was recorded, and
+    its seconds.
+    """
     with tempfile.TemporaryDirectory(prefix="poisoned-") as folder:
         workplace = Workplace(Path(folder), lossy=True)
         copy = workplace.home / "spool" / spool.name
@@ -76,7 +90,11 @@ def measure_poison(spool: Path, spoil: Callable[[Path], None] | None, command: s
         stopped = done.returncode != expected or "Traceback" in done.stderr
         if stopped:
             sys.stderr.write(done.stderr)
-        return stopped, good_records(workplace.database, manifest.run_id), time.monotonic() - began_s
+        return (
+            stopped,
+            good_records(workplace.database, manifest.run_id),
+            time.monotonic() - began_s,
+        )
 
 
 def measure_poisons(spool: Path, commands: list[str]) -> None:
@@ -93,8 +111,17 @@ def measure_poisons(spool: Path, commands: list[str]) -> None:
         lost = 0 if kind in HOPELESS else sum(len(good - run[1]) for run in runs)
         stopped_count, lost_count = stopped_count + stopped, lost_count + lost
         shown = "set aside" if kind in HOPELESS else str(lost)
-        print(f"| {kind} | {stopped} of {len(runs)} | {shown} | {max(run[2] for run in runs):.1f} s |", flush=True)
-    print(f"\n{len(kinds)} kinds, {len(commands)} commands each: {stopped_count} stopped, {lost_count} lines lost\n")
+        print(
+            (
+                f"| {kind} | {stopped} of {len(runs)} | {shown} | "
+                f"{max(run[2] for run in runs):.1f} s |"
+            ),
+            flush=True,
+        )
+    print(
+        f"\n{len(kinds)} kinds, {len(commands)} commands each: {stopped_count} stopped, "
+        f"{lost_count} lines lost\n"
+    )
 
 
 def limit(kind: int, most: int) -> Callable[[], None]:
@@ -110,17 +137,33 @@ def measure_starts() -> None:
             workplace = Workplace(Path(folder), lossy=True)
             options, rest = arrange(workplace)
             done = workplace.collect("run", "--quiet", *options, "--", *PROGRAM, **rest)
-            messages = [line for line in done.stderr.splitlines() if line.startswith("compileboard: ")]
-            same = (done.returncode, done.stdout, done.stderr.count("\n")) == (7, "ran\n", len(messages))
+            messages = [
+                line for line in done.stderr.splitlines() if line.startswith("compileboard: ")
+            ]
+            same = (done.returncode, done.stdout, done.stderr.count("\n")) == (
+                7,
+                "ran\n",
+                len(messages),
+            )
             ended += same
-            print(f"| {step} | {done.returncode} | {done.stdout.strip() or 'none'} | {len(messages)} |", flush=True)
+            print(
+                (
+                    f"| {step} | {done.returncode} | {done.stdout.strip() or 'none'} | "
+                    f"{len(messages)} |"
+                ),
+                flush=True,
+            )
     print(f"\n{ended} of {len(STARTS)} ran with their own output and exit code")
 
 
 def _blocked(module: str) -> Callable[[Workplace], Any]:
     def arrange(workplace: Workplace) -> Any:
-        workplace.write(f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py")
-        path = os.pathsep.join([str(workplace.folder / "blocked"), workplace.environ()["PYTHONPATH"]])
+        workplace.write(
+            f"raise ModuleNotFoundError('none', name={module!r})", f"blocked/{module}.py"
+        )
+        path = os.pathsep.join(
+            [str(workplace.folder / "blocked"), workplace.environ()["PYTHONPATH"]]
+        )
         return [], {"env": {"PYTHONPATH": path}}
 
     return arrange
@@ -166,11 +209,20 @@ STARTS: dict[str, Callable[[Workplace], Any]] = {
     "the home is nobody's": _environment(COMPILEBOARD_HOME="~no-such-user/x"),
     "the folder of spools is a file": _spool_file,
     "spools left behind are damaged": _left_behind,
-    "no file may grow (as on a full disk)": lambda workplace: ([], {"preexec_fn": limit(resource.RLIMIT_FSIZE, 0)}),
-    "no further descriptor": lambda workplace: ([], {"preexec_fn": limit(resource.RLIMIT_NOFILE, 6)}),
+    "no file may grow (as on a full disk)": lambda workplace: (
+        [],
+        {"preexec_fn": limit(resource.RLIMIT_FSIZE, 0)},
+    ),
+    "no further descriptor": lambda workplace: (
+        [],
+        {"preexec_fn": limit(resource.RLIMIT_NOFILE, 6)},
+    ),
     "the database is a folder": _database(lambda path: path.mkdir()),
     "the database is a text": _database(lambda path: path.write_text("no database\n" * 100)),
-    "the database's folder is away": lambda workplace: (["--db", workplace.folder / "no" / "t.db"], {}),
+    "the database's folder is away": lambda workplace: (
+        ["--db", workplace.folder / "no" / "t.db"],
+        {},
+    ),
     "the database has no name": lambda workplace: (["--db", ""], {}),
     "zstandard is not installed": _blocked("zstandard"),
     "sqlite-utils is not installed": _blocked("sqlite_utils"),
@@ -179,17 +231,26 @@ STARTS: dict[str, Callable[[Workplace], Any]] = {
     "git writes what is no text": _program("git", "printf 'caf\\351\\n'"),
     "the driver writes what is no table": _program("nvidia-smi", "head -c 1000000 /dev/zero"),
     "the run's id is none": _environment(COMPILEBOARD_RUN_ID="../../x"),
-    "the name and a tag are not UTF-8": lambda workplace: (["--name", ODD, "--tag", f"{ODD}={ODD}"], {}),
+    "the name and a tag are not UTF-8": lambda workplace: (
+        ["--name", ODD, "--tag", f"{ODD}={ODD}"],
+        {},
+    ),
 }
 
 
 def main() -> None:
     """Measure both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commands", default="list,import,run", help="which commands run beside each spoilt spool")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--commands", default="list,import,run", help="which commands run beside each spoilt spool"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="poisoned-") as folder:
-        measure_poisons(leave_spool(Workplace(Path(folder), lossy=True)), arguments.commands.split(","))
+        measure_poisons(
+            leave_spool(Workplace(Path(folder), lossy=True)), arguments.commands.split(",")
+        )
     measure_starts()
 
 

@@ -1,7 +1,9 @@
-"""Follow every suggested fix to the letter and count what becomes of the programs: `python -m benchmarks.fixes.advice`.
+"""Follow every suggested fix to the letter and count what becomes of the programs: `python -m
+benchmarks.fixes.advice`.
 
-Every program is recorded by our hooks into a database; the fixes of its causes that need no person are applied to the
-program's text, each alone and then all together, and the program is run again beside the one without.
+Every program is recorded by our hooks into a database; the fixes of its causes that need no person
+are applied to the program's text, each alone and then all together, and the program is run again
+beside the one without.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from tests.programs.advised.surveyed_breaks import list_surveyed
 from tests.programs.advised.user_recompiles import USER_PROGRAMS
 from tests.tools.observed import PROGRAMS
 
-HEADINGS = ("advice on", "programs, fixes followed", "crash or wrong result", "no effect", "none left, fewer")
+HEADINGS = (
+    "advice on",
+    "programs, fixes followed",
+    "crash or wrong result",
+    "no effect",
+    "none left, fewer",
+)
 
 
 @dataclass
@@ -45,7 +53,13 @@ class Tally:
         verdicts = self.verdicts
         bad = verdicts["crash"] + verdicts["wrong result"]
         done = f"{verdicts['none left']}, {verdicts['fewer']}"
-        return Row(name, f"{self.program_count}, {sum(verdicts.values())}", str(bad), str(verdicts["no effect"]), done)
+        return Row(
+            name,
+            f"{self.program_count}, {sum(verdicts.values())}",
+            str(bad),
+            str(verdicts["no effect"]),
+            done,
+        )
 
 
 def follow_suggestions(texts: Mapping[str, str], kind: str) -> tuple[Tally, Tally]:
@@ -58,7 +72,9 @@ def follow_suggestions(texts: Mapping[str, str], kind: str) -> tuple[Tally, Tall
             causes = []
         firsts = []
         for cause in causes:
-            ready = [suggested for suggested in cause.fixes if suggested.edits or suggested.settings]
+            ready = [
+                suggested for suggested in cause.fixes if suggested.edits or suggested.settings
+            ]
             firsts += ready[:1]
             alone.person_count += len(cause.fixes) - len(ready)
             alone.unknown_count += not cause.fixes
@@ -84,7 +100,9 @@ def follow_by_hand(fixes: Mapping[str, tuple[str, str]], kind: str) -> Tally:
         elif not count_trouble(new, kind):
             verdict = "none left"
         else:
-            verdict = "fewer" if count_trouble(new, kind) < count_trouble(old, kind) else "no effect"
+            verdict = (
+                "fewer" if count_trouble(new, kind) < count_trouble(old, kind) else "no effect"
+            )
         tally.add(verdict, f"{name}: {new.error or dict(new.gb_ids)}")
     return tally
 
@@ -98,27 +116,42 @@ def main() -> int:
     """Print the table, and what did not work."""
     argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "").parse_args()
     break_fixes, recompile_fixes = list_fixes("graph_break"), list_fixes("recompile")
-    user_breaks = {path.stem: path.read_text() for path in sorted((PROGRAMS / "graph_breaks").glob("[a-z]*.py"))}
+    user_breaks = {
+        path.stem: path.read_text()
+        for path in sorted((PROGRAMS / "graph_breaks").glob("[a-z]*.py"))
+    }
     suggested = {
         ("graph breaks: the pairs", "graph_break"): {fix.before: fix.before for fix in break_fixes},
-        ("graph breaks: the survey", "graph_break"): {name: text for name, (_, text) in list_surveyed().items()},
+        ("graph breaks: the survey", "graph_break"): {
+            name: text for name, (_, text) in list_surveyed().items()
+        },
         ("graph breaks: programs of users", "graph_break"): user_breaks,
         ("recompiles: the pairs", "recompile"): {fix.before: fix.before for fix in recompile_fixes},
-        ("recompiles: programs of users", "recompile"): {program.name: program.text for program in USER_PROGRAMS},
+        ("recompiles: programs of users", "recompile"): {
+            program.name: program.text for program in USER_PROGRAMS
+        },
     }
     by_hand = {
         ("graph breaks: the pairs", "graph_break"): list_pairs(break_fixes),
         ("recompiles: the pairs", "recompile"): list_pairs(recompile_fixes),
         ("recompiles: programs of users", "recompile"): {
-            program.name: (program.text, program.followed) for program in USER_PROGRAMS if program.followed
+            program.name: (program.text, program.followed)
+            for program in USER_PROGRAMS
+            if program.followed
         },
     }
     rows, failures, person_count, unknown_count = [], [], 0, 0
     for (name, kind), texts in suggested.items():
         alone, together = follow_suggestions(texts, kind)
-        rows += [alone.row(f"{name}, applied alone"), together.row(f"{name}, the first of each cause together")]
+        rows += [
+            alone.row(f"{name}, applied alone"),
+            together.row(f"{name}, the first of each cause together"),
+        ]
         failures += alone.failures + together.failures
-        person_count, unknown_count = person_count + alone.person_count, unknown_count + alone.unknown_count
+        person_count, unknown_count = (
+            person_count + alone.person_count,
+            unknown_count + alone.unknown_count,
+        )
     for (name, kind), pairs in by_hand.items():
         tally = follow_by_hand(pairs, kind)
         rows.append(tally.row(f"{name}, made by hand"))

@@ -1,10 +1,12 @@
-"""A server is away for an hour of events and comes back: what arrives, and what the box's memory and disk took.
+"""A server is away for an hour of events and comes back: what arrives, and what the box's memory
+and disk took.
 
     python -m benchmarks.fleet.away [--events 360000] [--outbox-size 128MiB]
 
-The hour is compressed to its number of events, by default 100 a second, each twentieth with a text of 8 KiB. A process
-writes them as a recorder does while the sender tries a server that is not there. Then one comes back at that address.
-The outbox is smaller than what comes, so that texts have to go.
+The hour is compressed to its number of events, by default 100 a second, each twentieth with a text
+of 8 KiB. A process writes them as a recorder does while the sender tries a server that is not
+there. Then one comes back at that address. The outbox is smaller than what comes, so that texts
+have to go.
 """
 
 from __future__ import annotations
@@ -41,15 +43,23 @@ def make_batches(event_count: int, seed: str = "0", process_id: str = "P") -> It
         batch: list[Event] = []
         for number in range(first, min(first + BATCH_EVENTS, event_count)):
             if number % TEXT_EVERY:
-                batch.append(CompileStarted(process_id, number, number, f"0/{number}", function="forward", file="a.py"))
+                batch.append(
+                    CompileStarted(
+                        process_id, number, number, f"0/{number}", function="forward", file="a.py"
+                    )
+                )
             else:
                 text = dice.randbytes(4 << 10).hex()
-                batch.append(ArtifactSeen(process_id, number, number, name="graph", state="kept", text=text))
+                batch.append(
+                    ArtifactSeen(process_id, number, number, name="graph", state="kept", text=text)
+                )
         yield batch
 
 
 def write(root: Path, address: str, event_count: int, most_bytes: int) -> int:
-    """Write the hour, as a process of its own; print its largest memory after a tenth and at its end, and its disk."""
+    """Write the hour, as a process of its own; print its largest memory after a tenth and at its
+    end, and its disk.
+    """
     sink = OutboxSink.open(root, "RUN", Target(address), most_bytes)
     early_bytes = most_used_bytes = 0
     for number, batch in enumerate(make_batches(event_count)):
@@ -70,7 +80,9 @@ def peak_bytes() -> int:
 
 
 def deliver(root: Path) -> tuple[float, int]:
-    """Wait until the sender that waits for the server has sent all; return its seconds and its largest memory."""
+    """Wait until the sender that waits for the server has sent all; return its seconds and its
+    largest memory.
+    """
     began_s, largest_bytes = time.monotonic(), 0
     spawn_sender(root)  # as the next command does, if it gave up
     while any(True for _ in list_waiting(root)):
@@ -84,18 +96,30 @@ def deliver(root: Path) -> tuple[float, int]:
 
 def main() -> int:
     """Write, deliver and print a table; 1 if anything is missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=360_000)
     parser.add_argument("--outbox-size", type=read_size, default=128 << 20)
     parser.add_argument("--write", nargs=2, metavar=("ROOT", "URL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.write:
-        return write(Path(arguments.write[0]), arguments.write[1], arguments.events, arguments.outbox_size)
+        return write(
+            Path(arguments.write[0]), arguments.write[1], arguments.events, arguments.outbox_size
+        )
     with tempfile.TemporaryDirectory() as folder, push_server() as server:
         root = Path(folder) / "outbox"
         server.fault = lambda method, path: "cut"  # away
         sizes = ["--events", str(arguments.events), "--outbox-size", str(arguments.outbox_size)]
-        command = [sys.executable, "-m", "benchmarks.fleet.away", *sizes, "--write", str(root), server.address]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.fleet.away",
+            *sizes,
+            "--write",
+            str(root),
+            server.address,
+        ]
         began_s = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         wrote_s = time.monotonic() - began_s
@@ -107,16 +131,35 @@ def main() -> int:
         event_count = sum(b'"kind":' in line for line in lines)
         is_whole = b'"mark":"end"' in lines[-1]
         rows = [
-            Row("events that arrived", f"{event_count:,}", f"{arguments.events:,} made", reach="all"),
+            Row(
+                "events that arrived", f"{event_count:,}", f"{arguments.events:,} made", reach="all"
+            ),
             Row("events without room, counted", f"{lost_count:,}", reach="0"),
-            Row("texts that arrived, dropped", f"{len(server.texts):,}, {len(set(server.dropped)):,}"),
-            Row("disk at most", f"{disk_bytes / 1e6:.0f} MB", f"{arguments.outbox_size / 1e6:.0f} MB", reach="within"),
-            Row("recorder's memory", f"{late_bytes / 1e6:.0f} MB", f"{early_bytes / 1e6:.0f} MB at a tenth", reach="="),
+            Row(
+                "texts that arrived, dropped",
+                f"{len(server.texts):,}, {len(set(server.dropped)):,}",
+            ),
+            Row(
+                "disk at most",
+                f"{disk_bytes / 1e6:.0f} MB",
+                f"{arguments.outbox_size / 1e6:.0f} MB",
+                reach="within",
+            ),
+            Row(
+                "recorder's memory",
+                f"{late_bytes / 1e6:.0f} MB",
+                f"{early_bytes / 1e6:.0f} MB at a tenth",
+                reach="=",
+            ),
             Row("sender's memory", f"{sender_bytes / 1e6:.0f} MB"),
             Row("written in", f"{wrote_s:.0f} s", f"{arguments.events / wrote_s:,.0f} events/s"),
             Row("delivered in", f"{sent_s:.0f} s", f"{event_count / sent_s:,.0f} events/s"),
         ]
-        print_table("A server away for an hour of events", rows, headings=("what", "measured", "of", "", "reach"))
+        print_table(
+            "A server away for an hour of events",
+            rows,
+            headings=("what", "measured", "of", "", "reach"),
+        )
     return 0 if event_count + lost_count == arguments.events and is_whole else 1
 
 

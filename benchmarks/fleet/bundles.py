@@ -1,8 +1,9 @@
-"""How long others wait while a bundle is stored: `python -m benchmarks.fleet.bundles [--megabytes N]`.
+"""How long others wait while a bundle is stored: `python -m benchmarks.fleet.bundles [--megabytes
+N]`.
 
-A recorded run grows, half by rows of spans and events, half by texts, until its bundle has N MB. The bundle is imported
-into another board, in which a second process writes a note every 20 ms meanwhile. With `--grown` the board has a part
-of the run.
+A recorded run grows, half by rows of spans and events, half by texts, until its bundle has N MB.
+The bundle is imported into another board, in which a second process writes a note every 20 ms
+meanwhile. With `--grown` the board has a part of the run.
 """
 
 from __future__ import annotations
@@ -29,11 +30,17 @@ BYTES_A_ROW = 300  # of spans and events, with their indexes
 
 def add_texts(board: sqlite3.Connection, run_id: str, most_bytes: int) -> None:
     """Copy the run's texts, each time with another last line, until they take so many bytes."""
-    names = [row["name"] for row in board.execute("select name from pragma_table_info('artifacts')")]
+    names = [
+        row["name"] for row in board.execute("select name from pragma_table_info('artifacts')")
+    ]
     own = ", ".join(name for name in names if name != "id")
     others = own.replace("sequence", "sequence + :step").replace("payload_id", ":payload_id")
     texts = board.execute(
-        "select a.id, p.body from artifacts as a join payloads as p on p.id = a.payload_id where run_id = ?", (run_id,)
+        (
+            "select a.id, p.body from artifacts as a join payloads as p on p.id = a.payload_id "
+            "where run_id = ?"
+        ),
+        (run_id,),
     ).fetchall()
     total_bytes = number = 0
     while total_bytes < most_bytes:
@@ -43,8 +50,13 @@ def add_texts(board: sqlite3.Connection, run_id: str, most_bytes: int) -> None:
                 body = unpack_bytes(text["body"]) + f"\n# {number}".encode()
                 packed = pack_large(body)
                 values = (blake2b(body, digest_size=16).digest(), len(body), packed)
-                board.execute("insert or ignore into payloads (digest, size_bytes, body) values (?, ?, ?)", values)
-                (payload_id,) = board.execute("select id from payloads where digest = ?", values[:1]).fetchone()
+                board.execute(
+                    "insert or ignore into payloads (digest, size_bytes, body) values (?, ?, ?)",
+                    values,
+                )
+                (payload_id,) = board.execute(
+                    "select id from payloads where digest = ?", values[:1]
+                ).fetchone()
                 board.execute(
                     f"insert into artifacts ({own}) select {others} from artifacts where id = :id",
                     {"step": number * 10_000_000, "payload_id": payload_id, "id": text["id"]},
@@ -58,7 +70,9 @@ def make_bundle(folder: Path, megabytes: int) -> tuple[str, str]:
     path, bundle = folder / "own.db", folder / "bundle.db"
     explore(path)
     with closing(open_writer(path)) as board:
-        (run_id,) = board.execute("select run_id from lanes group by run_id order by count(*) desc").fetchone()
+        (run_id,) = board.execute(
+            "select run_id from lanes group by run_id order by count(*) desc"
+        ).fetchone()
         add_texts(board, run_id, megabytes * 500_000)
         grow(board, run_id, megabytes * 500_000 // BYTES_A_ROW)
         write_bundle(board, [run_id], str(bundle))
@@ -74,7 +88,11 @@ def measure(folder: Path, bundle: str, run_id: str, is_grown: bool) -> list[Row]
             board.execute("pragma foreign_keys = on")
             board.execute("delete from runs where id = ?", (run_id,))
         (other,) = board.execute("select id from runs where id <> ?", (run_id,)).fetchone()
-        return [time_beside_writer(path, other, "merge_bundle", lambda: list(merge_bundle(board, bundle)))]
+        return [
+            time_beside_writer(
+                path, other, "merge_bundle", lambda: list(merge_bundle(board, bundle))
+            )
+        ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -95,11 +113,16 @@ def main(arguments: list[str] | None = None) -> int:
         rows = measure(Path(folder), bundle, run_id, parsed.grown)
         with closing(sqlite3.connect(bundle)) as file:
             counts = [
-                file.execute(f"select count(*) from {table}").fetchone()[0] for table in ("spans", "events", "payloads")
+                file.execute(f"select count(*) from {table}").fetchone()[0]
+                for table in ("spans", "events", "payloads")
             ]
         size_bytes = os.path.getsize(bundle)
     print_table(
-        f"a bundle of {size_bytes / 1e6:,.0f} MB: {counts[0]:,} spans, {counts[1]:,} events, {counts[2]:,} texts", rows
+        (
+            f"a bundle of {size_bytes / 1e6:,.0f} MB: {counts[0]:,} spans, {counts[1]:,} events, "
+            f"{counts[2]:,} texts"
+        ),
+        rows,
     )
     return 0
 

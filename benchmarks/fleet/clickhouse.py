@@ -1,6 +1,8 @@
-"""Time pages across runs over ClickHouse: `python -m benchmarks.fleet.clickhouse FOLDER [SMALLER] --requests 20`.
+"""Time pages across runs over ClickHouse: `python -m benchmarks.fleet.clickhouse FOLDER [SMALLER]
+--requests 20`.
 
-`python -m benchmarks.fleet.many_runs FOLDER --compilations N` makes such a folder. Requests go through the application
+`python -m benchmarks.fleet.many_runs FOLDER --compilations N` makes such a folder. Requests go
+through the application
 in a process of each folder, without a server; CPU time is of all its threads, ClickHouse's too.
 """
 
@@ -50,7 +52,9 @@ ADDRESSES = (
 )
 
 
-def measure(folder: Path, requests: int, chosen: str) -> Iterator[tuple[str, list[float], list[float]]]:
+def measure(
+    folder: Path, requests: int, chosen: str
+) -> Iterator[tuple[str, list[float], list[float]]]:
     """Yield each page's wall times and CPU times, milliseconds, after two requests to warm up.
 
     Raises: SystemExit if a page is not answered with 200.
@@ -61,8 +65,12 @@ def measure(folder: Path, requests: int, chosen: str) -> Iterator[tuple[str, lis
 
     address = f"clickhouse://{folder.absolute()}"
     store = open_store(address)
-    benched = [row[0] for row in store.board.execute("select id from runs order by started_us desc")]
-    (since,) = store.engine.rows("select toDate(fromUnixTimestamp64Micro(max(started_us))) - 90 as day from runs")[0]
+    benched = [
+        row[0] for row in store.board.execute("select id from runs order by started_us desc")
+    ]
+    (since,) = store.engine.rows(
+        "select toDate(fromUnixTimestamp64Micro(max(started_us))) - 90 as day from runs"
+    )[0]
     frequent = {
         table: [row[0] for row in store.engine.rows(_FREQUENT.format(table=table, key=key))]
         for table, key in (("run_breaks", "distinct_id"), ("run_causes", "cause_id"))
@@ -114,11 +122,17 @@ def make_row(what: str, large: dict[str, list[float]], small: dict[str, list[flo
 
 def main(argv: list[str] | None = None) -> int:
     """Time every page over one folder or two and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet.clickhouse", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fleet.clickhouse", description=__doc__
+    )
     parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("smaller", type=Path, metavar="SMALLER", nargs="?", help="a folder to compare with")
+    parser.add_argument(
+        "smaller", type=Path, metavar="SMALLER", nargs="?", help="a folder to compare with"
+    )
     parser.add_argument("--requests", type=int, default=20)
-    parser.add_argument("--only", default="", help="only pages whose names or addresses contain this")
+    parser.add_argument(
+        "--only", default="", help="only pages whose names or addresses contain this"
+    )
     parser.add_argument("--times", action="store_true", help="print the times of FOLDER as JSON")
     arguments = parser.parse_args(argv)
     if arguments.times:
@@ -127,8 +141,19 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     times = []
     for folder in filter(None, (arguments.folder, arguments.smaller)):
-        of_folder = ["--times", str(folder), "--requests", str(arguments.requests), "--only", arguments.only]
-        times.append(last_json(run_python(["-m", "benchmarks.fleet.clickhouse", *of_folder], clean_environment())))
+        of_folder = [
+            "--times",
+            str(folder),
+            "--requests",
+            str(arguments.requests),
+            "--only",
+            arguments.only,
+        ]
+        times.append(
+            last_json(
+                run_python(["-m", "benchmarks.fleet.clickhouse", *of_folder], clean_environment())
+            )
+        )
     large, small = (*times, None)[:2]
     assert isinstance(large, dict)
     of_small = small if isinstance(small, dict) else {}

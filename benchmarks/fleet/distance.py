@@ -2,7 +2,8 @@
 
     python -m benchmarks.fleet.distance [--texts 400] [--delay 0.1] [--pairs 3]
 
-Each text has 8 KiB. A proxy on loopback lets each request wait for the time that a packet takes there and back.
+Each text has 8 KiB. A proxy on loopback lets each request wait for the time that a packet takes
+there and back.
 """
 
 from __future__ import annotations
@@ -53,19 +54,27 @@ def push_one_by_one(address: str, text_count: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--texts", type=int, default=400)
-    parser.add_argument("--delay", type=float, default=0.1, help="seconds of each request beside the server's own")
+    parser.add_argument(
+        "--delay", type=float, default=0.1, help="seconds of each request beside the server's own"
+    )
     parser.add_argument("--pairs", type=int, default=3)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "board.db"
         migrate(database)
         with serving(database) as server:
-            proxy = FaultyProxy(int(server.address.rpartition(":")[2]), share=0.0, delay_s=args.delay)
+            proxy = FaultyProxy(
+                int(server.address.rpartition(":")[2]), share=0.0, delay_s=args.delay
+            )
             address = f"http://127.0.0.1:{proxy.port}"
             pairs = interleave(
-                args.pairs, lambda: push(address, args.texts), lambda: push_one_by_one(address, args.texts)
+                args.pairs,
+                lambda: push(address, args.texts),
+                lambda: push_one_by_one(address, args.texts),
             )
             proxy.close()
     ours, before = (bootstrap([pair[side] for pair in pairs]) for side in (0, 1))

@@ -1,8 +1,10 @@
-"""Ingest over HTTP, and pages meanwhile: `python -m benchmarks.fleet.ingest --seconds 60 --boxes 8`.
+"""Ingest over HTTP, and pages meanwhile: `python -m benchmarks.fleet.ingest --seconds 60 --boxes
+8`.
 
-Boxes send recorded events as streams over loopback, one request after another each, to the real server with two
-workers; another client opens pages. The boxes share the machine's cores with the server. With `--board` the server has
-runs already: the database that is given is written into, so give a copy. Its runs are not indexed for search.
+Boxes send recorded events as streams over loopback, one request after another each, to the real
+server with two workers; another client opens pages. The boxes share the machine's cores with the
+server. With `--board` the server has runs already: the database that is given is written into, so
+give a copy. Its runs are not indexed for search.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def build_requests(count: int) -> Iterator[list[Request]]:
         ]
 
 
-def push(port: int, waiting: SimpleQueue[list[Request]], until_s: float, measured: Measured) -> None:
+def push(
+    port: int, waiting: SimpleQueue[list[Request]], until_s: float, measured: Measured
+) -> None:
     """Send streams, one after another, until the time is over."""
     box = Box(port, timeout_s=60)
     while time.monotonic() < until_s:
@@ -101,22 +105,30 @@ def browse(url: str, run_id: str, until_s: float, measured: Measured) -> None:
 
 
 def read_cpu_s() -> float:
-    """Return the processor time so far of this process's children and theirs: the server and what it starts."""
+    """Return the processor time so far of this process's children and theirs: the server and what
+    it starts.
+    """
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             values = (folder / "stat").read_text().rpartition(")")[2].split()
             parents[int(folder.name)] = int(values[1])
-            used[int(folder.name)] = sum(map(int, values[11:15]))  # its own, and that of children that ended
+            used[int(folder.name)] = sum(
+                map(int, values[11:15])
+            )  # its own, and that of children that ended
     mine = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
         mine |= more
     return sum(used[pid] for pid in mine - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(database: Path, seconds: float, box_count: int, run_count: int) -> tuple[Measured, float, int, float]:
-    """Return what was measured, for how long, how many events are stored then, and the server's CPU time."""
+def measure(
+    database: Path, seconds: float, box_count: int, run_count: int
+) -> tuple[Measured, float, int, float]:
+    """Return what was measured, for how long, how many events are stored then, and the server's CPU
+    time.
+    """
     waiting: SimpleQueue[list[Request]] = SimpleQueue()
     requests = list(build_requests(run_count))
     for of_run in requests:
@@ -132,8 +144,13 @@ def measure(database: Path, seconds: float, box_count: int, run_count: int) -> t
             (before_count,) = reader.execute("select count(*) from events").fetchone()
         begin_s, before_cpu_s = time.monotonic(), read_cpu_s()
         until_s = begin_s + seconds
-        threads = [threading.Thread(target=push, args=(port, waiting, until_s, measured)) for _ in range(box_count)]
-        threads.append(threading.Thread(target=browse, args=(url, requests[0][0].run_id, until_s, measured)))
+        threads = [
+            threading.Thread(target=push, args=(port, waiting, until_s, measured))
+            for _ in range(box_count)
+        ]
+        threads.append(
+            threading.Thread(target=browse, args=(url, requests[0][0].run_id, until_s, measured))
+        )
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -145,16 +162,27 @@ def measure(database: Path, seconds: float, box_count: int, run_count: int) -> t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--boxes", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=0, help="runs to send; enough for 15,000 events/s by default")
-    parser.add_argument("--board", type=Path, metavar="COPY.db", help="of benchmarks.store.multiply; else an empty one")
+    parser.add_argument(
+        "--runs", type=int, default=0, help="runs to send; enough for 15,000 events/s by default"
+    )
+    parser.add_argument(
+        "--board",
+        type=Path,
+        metavar="COPY.db",
+        help="of benchmarks.store.multiply; else an empty one",
+    )
     given = parser.parse_args()
     run_count = given.runs or int(given.seconds * 15_000 / len(read_lines()))
     with scratch_folder() as folder:
         board = given.board or folder / "b.db"
-        measured, duration_s, event_count, cpu_s = measure(board, given.seconds, given.boxes, run_count)
+        measured, duration_s, event_count, cpu_s = measure(
+            board, given.seconds, given.boxes, run_count
+        )
     for failure in measured.failures[:5]:
         print(failure)
     rows = [
@@ -166,7 +194,11 @@ def main() -> None:
         Row("page, median", f"{percentile(measured.page_s, 0.5) * 1000:.0f} ms"),
         Row("told to come later", f"{measured.later_count}"),
     ]
-    print_table(f"{given.boxes} boxes, {duration_s:.0f} s, {len(measured.page_s)} pages", rows, describe_machine())
+    print_table(
+        f"{given.boxes} boxes, {duration_s:.0f} s, {len(measured.page_s)} pages",
+        rows,
+        describe_machine(),
+    )
 
 
 if __name__ == "__main__":

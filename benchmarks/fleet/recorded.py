@@ -1,4 +1,6 @@
-"""Streams of many boxes, made of one recorded run: the same events under other runs, processes and streams."""
+"""Streams of many boxes, made of one recorded run: the same events under other runs, processes and
+streams.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def read_lines() -> tuple[bytes, ...]:
 
 
 def build_stream(number: int, *, repeats: int = 1) -> tuple[str, bytes]:
-    """Build a box's run and its stream; each repeat is as if further processes had recorded the same."""
+    """Build a box's run and its stream; each repeat is as if further processes had recorded the
+    same.
+    """
     run_id = f"01FLEET{number:019d}"
     parts = [dump_mark(Beat("benchmark"))]
     for repeat in range(repeats):

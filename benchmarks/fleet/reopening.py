@@ -1,7 +1,8 @@
-"""How long others wait while a sealed run is put back: `python -m benchmarks.fleet.reopening [--rows N]`.
+"""How long others wait while a sealed run is put back: `python -m benchmarks.fleet.reopening
+[--rows N]`.
 
-A recorded run grows to N rows of spans and events, and is sealed. It is put back in steps, then in one transaction; a
-second process writes a note every 20 ms meanwhile.
+A recorded run grows to N rows of spans and events, and is sealed. It is put back in steps, then in
+one transaction; a second process writes a note every 20 ms meanwhile.
 """
 
 from __future__ import annotations
@@ -33,12 +34,19 @@ EVERY_S = 0.02
 def grow(board: sqlite3.Connection, run_id: str, row_count: int) -> int:
     """Copy the run's spans and events until it has so many; return how many it has."""
     names = {
-        table: [row["name"] for row in board.execute("select name from pragma_table_info(?)", (table,))]
+        table: [
+            row["name"] for row in board.execute("select name from pragma_table_info(?)", (table,))
+        ]
         for table in ("spans", "events")
     }
     own = ", ".join(name for name in names["spans"] if name != "id")
-    others = ", ".join(f"{name} + :step" if name == "sequence" else name for name in names["events"])
-    spans = f"select {own} from spans where lane_id in (select id from lanes where run_id = :run_id) limit :most"
+    others = ", ".join(
+        f"{name} + :step" if name == "sequence" else name for name in names["events"]
+    )
+    spans = (
+        f"select {own} from spans where lane_id in (select id from lanes where run_id = "
+        ":run_id) limit :most"
+    )
     events = f"select {others} from events where run_id = :run_id limit :most"
     count, step = 0, 0
     while count < row_count:
@@ -58,7 +66,9 @@ def grow(board: sqlite3.Connection, run_id: str, row_count: int) -> int:
     return count
 
 
-def write_notes(path: str, run_id: str, is_over: Event, waits: multiprocessing.Queue[list[float]]) -> None:
+def write_notes(
+    path: str, run_id: str, is_over: Event, waits: multiprocessing.Queue[list[float]]
+) -> None:
     """Write again and again, and measure how long each takes."""
     waited = []
     with closing(open_writer(path, busy_timeout_ms=600_000)) as writer:
@@ -77,20 +87,28 @@ def reopen_at_once(board: sqlite3.Connection, run_id: str) -> None:
 
 
 def measure(
-    board: sqlite3.Connection, path: str, run_id: str, reopen: Callable[[sqlite3.Connection, str], object]
+    board: sqlite3.Connection,
+    path: str,
+    run_id: str,
+    reopen: Callable[[sqlite3.Connection, str], object],
 ) -> Row:
     """Seal the run, put it back and return the times."""
     (pub, other) = board.execute(
         "select pub, (select id from runs where id <> :id) from runs where id = :id", {"id": run_id}
     ).fetchone()
     columns = "run_id, run_pub, rows_pub, rows_run_pub, rows_count, rows_us, published_us"
-    board.execute(f"insert or replace into published_runs ({columns}) values (?, ?, 1, ?, 1, 0, 0)", (run_id, pub, pub))
+    board.execute(
+        f"insert or replace into published_runs ({columns}) values (?, ?, 1, ?, 1, 0, 0)",
+        (run_id, pub, pub),
+    )
     seal_run(board, run_id, now_us=2**60)
     return time_beside_writer(path, other, reopen.__name__, lambda: reopen(board, run_id))
 
 
 def time_beside_writer(path: str, run_id: str, label: str, work: Callable[[], object]) -> Row:
-    """Return what work takes, and how long a second process waits that writes notes to a run meanwhile."""
+    """Return what work takes, and how long a second process waits that writes notes to a run
+    meanwhile.
+    """
     is_over = multiprocessing.Event()
     waits: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
     process = multiprocessing.Process(target=write_notes, args=(path, run_id, is_over, waits))
@@ -106,7 +124,10 @@ def time_beside_writer(path: str, run_id: str, label: str, work: Callable[[], ob
     p99_s = statistics.quantiles(waited, n=100, method="inclusive")[98]
     return Row(
         label,
-        f"{took_s:.1f} s, CPU {cpu_s:.1f} s; {len(waited)} writes, p99 {p99_s:.3f} s, longest {waited[-1]:.3f} s",
+        (
+            f"{took_s:.1f} s, CPU {cpu_s:.1f} s; {len(waited)} writes, p99 {p99_s:.3f} s, longest "
+            f"{waited[-1]:.3f} s"
+        ),
     )
 
 
@@ -122,7 +143,9 @@ def main(arguments: list[str] | None = None) -> int:
         path = str(Path(folder, "board.db"))
         explore(Path(path))
         with closing(open_writer(path)) as board:
-            (run_id,) = board.execute("select run_id from lanes group by run_id order by count(*) desc").fetchone()
+            (run_id,) = board.execute(
+                "select run_id from lanes group by run_id order by count(*) desc"
+            ).fetchone()
             count = grow(board, run_id, parsed.rows)
             board.execute("update runs set heartbeat_us = 1, state = 'finished'")
             rows = [measure(board, path, run_id, reopen) for reopen in ways]

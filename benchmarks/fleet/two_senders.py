@@ -1,7 +1,8 @@
-"""Forge and replay what another token sends, by every route: `python -m benchmarks.fleet.two_senders --seeds 50`.
+"""Forge and replay what another token sends, by every route: `python -m
+benchmarks.fleet.two_senders --seeds 50`.
 
-Two tokens of the scope `ingest` at one server. At the end each run of the first is compared with the same run on a
-server that only the first sent to.
+Two tokens of the scope `ingest` at one server. At the end each run of the first is compared with
+the same run on a server that only the first sent to.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from tests.tools.push.two_senders import count_changes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--forged", type=int, default=10, help="forged requests after each honest one")
+    parser.add_argument(
+        "--forged", type=int, default=10, help="forged requests after each honest one"
+    )
     given = parser.parse_args()
     changes: list[str] = []
     statuses: Counter[int] = Counter()

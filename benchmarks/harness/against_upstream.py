@@ -1,11 +1,13 @@
 """Compare the files of two harnesses: `python -m benchmarks.harness.against_upstream THEIRS OURS`.
 
-THEIRS is a folder that upstream's `benchmarks/dynamo` runners wrote into with `--output THEIRS/NAME.csv`, OURS one that
-`bench` wrote into with the same lines. Of each CSV: names of the files beside it, columns in their order, models,
+THEIRS is a folder that upstream's `benchmarks/dynamo` runners wrote into with `--output
+THEIRS/NAME.csv`, OURS one that `bench` wrote into with the same lines. Of each CSV: names of the
+files beside it, columns in their order, models,
 verdicts, counts, and speedups, which reach if they are within 10%. Ends with 1 if anything differs.
 
-With `--measure COMMON FILE CLASS…` both are run first, in turns: upstream's `common.py` and `bench`, on these models of
-a file and with the words after `--`. Each has caches of its own, which a second round of `--times 2` finds.
+With `--measure COMMON FILE CLASS…` both are run first, in turns: upstream's `common.py` and
+`bench`, on these models of a file and with the words after `--`. Each has caches of its own, which
+a second round of `--times 2` finds.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _COUNTS = (
     "autograd_compiles",
     "cudagraph_skips",
 )
-# Columns that came after torch 2.6: a difference between two versions of upstream, not between upstream and bench.
+# Columns that came after torch 2.6: a difference between two versions of upstream, not between
+# upstream and bench.
 _LATER = ("fallbacks_to_eager", "compilation_latency")
 _SIDE_FILES = (".json", "_compilation_metrics.csv", "_compilation_metrics.json")
 Table = Mapping[str, Mapping[str, str]]  # rows by model
@@ -64,9 +67,13 @@ def compare_files(theirs: Path, ours: Path) -> FileComparison:
         return comparison
     their_columns, their_rows = read_table(theirs)
     our_columns, our_rows = read_table(ours)
-    our_columns = [column for column in our_columns if column in their_columns or column not in _LATER]
+    our_columns = [
+        column for column in our_columns if column in their_columns or column not in _LATER
+    ]
     if their_columns != our_columns:
-        comparison.differences.append(f"columns {','.join(their_columns)} → {','.join(our_columns)}")
+        comparison.differences.append(
+            f"columns {','.join(their_columns)} → {','.join(our_columns)}"
+        )
     if list(their_rows) != list(our_rows):
         comparison.differences.append(f"models {','.join(their_rows)} → {','.join(our_rows)}")
     for model in their_rows:
@@ -76,7 +83,9 @@ def compare_files(theirs: Path, ours: Path) -> FileComparison:
     return comparison
 
 
-def _compare_rows(comparison: FileComparison, model: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+def _compare_rows(
+    comparison: FileComparison, model: str, theirs: Mapping[str, str], ours: Mapping[str, str]
+) -> None:
     for column in ("dev", "batch_size", "accuracy", *_COUNTS):
         if column not in theirs:
             continue
@@ -96,7 +105,9 @@ def _list_missing_files(theirs: Path, ours: Path) -> Iterator[str]:
 
 
 def is_within_reach(theirs: float, ours: float) -> bool:
-    """Return True if two speedups differ by no more than 10%; a failed model has 0 on both sides."""
+    """Return True if two speedups differ by no more than 10%; a failed model has 0 on both
+    sides.
+    """
     return theirs == ours or (theirs > 0 and abs(ours / theirs - 1) <= REACH)
 
 
@@ -111,8 +122,12 @@ def list_rows(comparison: FileComparison) -> list[Row]:
     return rows
 
 
-def measure_both(theirs: Path, ours: Path, common: Path, file: Path, models: Sequence[str], words: list[str]) -> None:
-    """Run both harnesses on each model, and add the seconds that each took to its folder's wall times."""
+def measure_both(
+    theirs: Path, ours: Path, common: Path, file: Path, models: Sequence[str], words: list[str]
+) -> None:
+    """Run both harnesses on each model, and add the seconds that each took to its folder's wall
+    times.
+    """
     bench = ["compileboard.collectors", "bench", "--quiet", "--db", str(ours / "bench.db")]
     sides = {theirs: ["benchmarks.harness.upstream_harness", str(common.resolve())], ours: bench}
     for model in models:
@@ -137,10 +152,15 @@ def measure_both(theirs: Path, ours: Path, common: Path, file: Path, models: Seq
 
 
 def compare_wall_times(theirs: Path, ours: Path) -> list[Row]:
-    """Make a row of each time that both harnesses took for a model; none where the times were not kept."""
+    """Make a row of each time that both harnesses took for a model; none where the times were not
+    kept.
+    """
     if not ((theirs / WALL_TIMES).exists() and (ours / WALL_TIMES).exists()):
         return []
-    sides = [list(csv.reader((folder / WALL_TIMES).read_text().splitlines())) for folder in (ours, theirs)]
+    sides = [
+        list(csv.reader((folder / WALL_TIMES).read_text().splitlines()))
+        for folder in (ours, theirs)
+    ]
     return [
         Row(
             model,
@@ -155,24 +175,35 @@ def compare_wall_times(theirs: Path, ours: Path) -> list[Row]:
 
 def main() -> int:
     """Compare two folders; return 1 if anything differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("theirs", type=Path)
     parser.add_argument("ours", type=Path)
-    parser.add_argument("--measure", nargs="+", metavar=("COMMON FILE", "CLASS"), help="run both harnesses first")
+    parser.add_argument(
+        "--measure", nargs="+", metavar=("COMMON FILE", "CLASS"), help="run both harnesses first"
+    )
     parser.add_argument("--times", type=int, default=1, help="rounds of --measure")
     own, _, words = " ".join(sys.argv[1:]).partition(" -- ")
     arguments = parser.parse_args(own.split())
     for _ in range(arguments.times if arguments.measure else 0):
         common, file, *models = arguments.measure
-        measure_both(arguments.theirs, arguments.ours, Path(common), Path(file), models, words.split())
+        measure_both(
+            arguments.theirs, arguments.ours, Path(common), Path(file), models, words.split()
+        )
     tables = [
         path
         for path in sorted(arguments.theirs.glob("*.csv"))
         if path.name != WALL_TIMES
-        and not path.stem.endswith(("_compilation_metrics", "_graph_breaks", "_graph_break_deduped"))
+        and not path.stem.endswith(
+            ("_compilation_metrics", "_graph_breaks", "_graph_break_deduped")
+        )
     ]
     if not tables:
-        parser.error(f"{arguments.theirs} has no CSV of upstream's harness; expected what --output NAME.csv left there")
+        parser.error(
+            f"{arguments.theirs} has no CSV of upstream's harness; expected what --output "
+            "NAME.csv left there"
+        )
     comparisons = [compare_files(path, arguments.ours / path.name) for path in tables]
     rows = [row for comparison in comparisons for row in list_rows(comparison)]
     print_table("Files of upstream's harness and of bench", rows)
@@ -180,7 +211,8 @@ def main() -> int:
         print_table("Wall time of a model", wall)
     pairs = [pair for comparison in comparisons for pair in comparison.speedups.values()]
     return int(
-        any(comparison.differences for comparison in comparisons) or not all(is_within_reach(*pair) for pair in pairs)
+        any(comparison.differences for comparison in comparisons)
+        or not all(is_within_reach(*pair) for pair in pairs)
     )
 
 

@@ -1,8 +1,9 @@
-"""Measure `collectors bench` itself: `python -m benchmarks.harness.bench_harness cost | imports | models FILE | suite`.
+"""Measure `collectors bench` itself: `python -m benchmarks.harness.bench_harness cost | imports |
+models FILE | suite`.
 
 cost    what the harness takes for a model beyond the model's own work, beside `import torch`
-imports the processor time of what a task imports beyond `import torch._dynamo`: true on a busy machine too
-models  the models that upstream's harness was run on, against what it said of them
+imports the processor time of what a task imports beyond `import torch._dynamo`: true on a busy
+machine too models  the models that upstream's harness was run on, against what it said of them
 suite   the wall time of the built-in suite
 """
 
@@ -22,7 +23,15 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, Row, bootstrap, clean_environment, interleave, print_table, scratch_folder
+from benchmarks.common import (
+    ROOT,
+    Row,
+    bootstrap,
+    clean_environment,
+    interleave,
+    print_table,
+    scratch_folder,
+)
 
 TINY = """
 import torch
@@ -53,7 +62,8 @@ OWN = (
     "measure",
     "compile again",
 )  # the stages that are the model's own work
-# Upstream's harness on one H200, float32 inference, --disable-cudagraphs, 50 repeats, one model at a time, twice.
+# Upstream's harness on one H200, float32 inference, --disable-cudagraphs, 50 repeats, one model at
+# a time, twice.
 UPSTREAM = {
     "Resnet18": (1.058, 1.053),
     "MobileNetV3": (0.988, 1.046),
@@ -95,10 +105,13 @@ def results(folder: Path) -> list[dict[str, Any]]:
         query = """
         select results.*, model, value as page_faults
         from results join series on series.id = series_id
-        left join result_values on result_values.result_id = results.id and name = 'compiled_page_faults'
+        left join result_values on result_values.result_id = results.id
+          and name = 'compiled_page_faults'
         order by results.id
         """
-        return [{**dict(row), "facts": json.loads(row["facts"])} for row in connection.execute(query)]
+        return [
+            {**dict(row), "facts": json.loads(row["facts"])} for row in connection.execute(query)
+        ]
 
 
 def cost(folder: Path, pairs: int) -> None:
@@ -130,7 +143,9 @@ def cost(folder: Path, pairs: int) -> None:
         reach = "what any compile imports" if what == "torch" else "≤ 1 s more"
         cells = (f"{ours:.2f} s", f"{reference:.2f} s (import {what})", f"+{more} s", reach)
         rows.append(Row("a task, without the model's own work", *cells))
-    stages = {name: statistics.median(part[name] for part in parts if name in part) for name in parts[0]}
+    stages = {
+        name: statistics.median(part[name] for part in parts if name in part) for name in parts[0]
+    }
     text = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stages.items())
     print_table("What the harness costs a model", rows, f"{pairs} rounds. Stages, medians: {text}.")
 
@@ -138,26 +153,38 @@ def cost(folder: Path, pairs: int) -> None:
 def imports(pairs: int) -> None:
     """Print the processor time that a task's imports take, beyond those of any compile."""
     times = [
-        json.loads(subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True).stdout)
+        json.loads(
+            subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True).stdout
+        )
         for _ in range(pairs)
     ]
     dynamo, testing, harness = (statistics.median(part) for part in zip(*times))
     cells = (f"{testing + harness:.2f} s", f"{dynamo:.2f} s (import torch._dynamo)", "≤ 1 s")
-    note = f"{pairs} rounds, medians: torch._dynamo.testing {testing:.2f} s, the harness {harness:.2f} s."
+    note = (
+        f"{pairs} rounds, medians: torch._dynamo.testing {testing:.2f} s, the harness "
+        f"{harness:.2f} s."
+    )
     print_table(
-        "What a task imports, processor time", [Row("beyond torch._dynamo", cells[0], cells[1], "", cells[2])], note
+        "What a task imports, processor time",
+        [Row("beyond torch._dynamo", cells[0], cells[1], "", cells[2])],
+        note,
     )
 
 
 def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
     """Print our speedups beside upstream's, each with room on the frame stack and without.
 
-    They are measured in turns, each run with caches of its own, if upstream's harness is given; else it is as recorded.
+    They are measured in turns, each run with caches of its own, if upstream's harness is given;
+    else it is as recorded.
     """
     rows: list[Row] = []
     upstream = arguments.upstream
     for name in arguments.model or UPSTREAM:
-        only = [f"--only=path:{Path(file).resolve()},class:{name}", "--disable-cudagraphs", "--float32"]
+        only = [
+            f"--only=path:{Path(file).resolve()},class:{name}",
+            "--disable-cudagraphs",
+            "--float32",
+        ]
         only += [f"--device={arguments.device}", f"--repeat={arguments.repeat}"]
         theirs: dict[bool, list[float]] = {True: [], False: []}
         for _ in range(arguments.times):
@@ -165,23 +192,40 @@ def models(folder: Path, file: str, arguments: argparse.Namespace) -> None:
                 bench(folder, *only, *flags, "--cold-start-latency", "--tag", f"n={time.time_ns()}")
             for with_room in theirs if upstream else ():
                 theirs[with_room] += run_upstream(folder, upstream, only, with_room)
-        rows += compare_with_upstream(name, results(folder), theirs, is_measured=upstream is not None)
-        print(f"{rows[-2]}\n{rows[-1]}", file=sys.stderr, flush=True)  # of what a time limit cuts, the rest is known
+        rows += compare_with_upstream(
+            name, results(folder), theirs, is_measured=upstream is not None
+        )
+        print(
+            f"{rows[-2]}\n{rows[-1]}", file=sys.stderr, flush=True
+        )  # of what a time limit cuts, the rest is known
     print_table(
         "Speedup, float32 inference without CUDA graphs",
         rows,
-        "Ours and upstream's harness, in turns on this machine. Recorded: upstream's, without room, on another host.",
+        (
+            "Ours and upstream's harness, in turns on this machine. Recorded: upstream's, without "
+            "room, on another host."
+        ),
     )
 
 
 def compare_with_upstream(
-    name: str, measured: Sequence[dict[str, Any]], theirs: dict[bool, list[float]], *, is_measured: bool
+    name: str,
+    measured: Sequence[dict[str, Any]],
+    theirs: dict[bool, list[float]],
+    *,
+    is_measured: bool,
 ) -> list[Row]:
-    """Make a row with room and one without, of which each is compared with the same of upstream's."""
+    """Make a row with room and one without, of which each is compared with the same of
+    upstream's.
+    """
     rows = []
     for with_room, words in ((True, "with room"), (False, "without")):
         matching = [row for row in measured if row["model"] == name and row["status"] == "measured"]
-        matching = [row for row in matching if row["facts"]["settings"].get("no_stack_room", False) != with_room]
+        matching = [
+            row
+            for row in matching
+            if row["facts"]["settings"].get("no_stack_room", False) != with_room
+        ]
         reference = theirs[with_room] if is_measured else [] if with_room else list(UPSTREAM[name])
         if not matching:
             rows.append(Row(f"{name}, {words}", "failed"))
@@ -192,9 +236,13 @@ def compare_with_upstream(
         ratio = ""
         if reference:
             ratio = f"{statistics.median(row['speedup'] for row in matching) / statistics.median(reference):.3f}"
-        upstreams = " ".join(f"{value:.3f}" for value in reference) or ("failed" if is_measured else "")
+        upstreams = " ".join(f"{value:.3f}" for value in reference) or (
+            "failed" if is_measured else ""
+        )
         label = f"{name}, {words}: {counts}"
-        rows.append(Row(label, ours, upstreams, ratio, "within 10%" if with_room or not is_measured else ""))
+        rows.append(
+            Row(label, ours, upstreams, ratio, "within 10%" if with_room or not is_measured else "")
+        )
     return rows
 
 
@@ -203,12 +251,19 @@ def run_upstream(folder: Path, common: str, words: list[str], with_room: bool) -
     output, cache = folder / "upstream.csv", folder / "upstream_cache"
     output.unlink(missing_ok=True)
     shutil.rmtree(cache, ignore_errors=True)
-    command = [sys.executable, "-m", "benchmarks.harness.upstream_harness", str(Path(common).resolve())]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.harness.upstream_harness",
+        str(Path(common).resolve()),
+    ]
     command += ["--performance", "--inference", "--backend=inductor", *words, f"--output={output}"]
     done = subprocess.run(
         [*command, *(["--stack-room"] if with_room else [])],
         cwd=ROOT,
-        env=clean_environment(TORCHINDUCTOR_CACHE_DIR=str(cache), TRITON_CACHE_DIR=str(cache / "triton")),
+        env=clean_environment(
+            TORCHINDUCTOR_CACHE_DIR=str(cache), TRITON_CACHE_DIR=str(cache / "triton")
+        ),
         capture_output=True,
         text=True,
         check=False,
@@ -216,7 +271,9 @@ def run_upstream(folder: Path, common: str, words: list[str], with_room: bool) -
     rows = list(csv.DictReader(output.open())) if output.exists() else []
     speedups = [float(row["speedup"]) for row in rows if float(row["speedup"])]
     if not speedups:
-        sys.stderr.write(f"{' '.join(command)} measured nothing and ended with {done.returncode}:\n")
+        sys.stderr.write(
+            f"{' '.join(command)} measured nothing and ended with {done.returncode}:\n"
+        )
         sys.stderr.write(f"{(done.stdout + done.stderr)[-2000:]}\n")
     return speedups
 
@@ -240,13 +297,19 @@ def suite(folder: Path, words: list[str]) -> None:
 
 def main() -> None:
     """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("cost", "imports", "models", "suite"))
-    parser.add_argument("words", nargs="*", help="models: the file; suite: words for `bench`, after --")
+    parser.add_argument(
+        "words", nargs="*", help="models: the file; suite: words for `bench`, after --"
+    )
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument("--times", type=int, default=1)
-    parser.add_argument("--model", action="append", default=[], choices=UPSTREAM, help="one of them; repeatable")
+    parser.add_argument(
+        "--model", action="append", default=[], choices=UPSTREAM, help="one of them; repeatable"
+    )
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--folder", metavar="DIR", help="keep the database of the results there")
     parser.add_argument(

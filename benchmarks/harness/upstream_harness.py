@@ -1,8 +1,10 @@
-"""Run upstream's harness on your model: `python -m benchmarks.harness.upstream_harness COMMON [--stack-room] FLAGS…`.
+"""Run upstream's harness on your model: `python -m benchmarks.harness.upstream_harness COMMON
+[--stack-room] FLAGS…`.
 
-COMMON is `benchmarks/dynamo/common.py` of a PyTorch checkout; the harness is in no wheel. Its own runners know suites
-that have to be installed; `--only path:…,class:…` needs what is here. With `--stack-room` all of it runs with room on
-the frame stack, and otherwise as it is: no frame of ours lies between its loop and the model in either case.
+COMMON is `benchmarks/dynamo/common.py` of a PyTorch checkout; the harness is in no wheel. Its own
+runners know suites that have to be installed; `--only path:…,class:…` needs what is here. With
+`--stack-room` all of it runs with room on the frame stack, and otherwise as it is: no frame of ours
+lies between its loop and the model in either case.
 """
 
 from __future__ import annotations
@@ -31,26 +33,35 @@ _OPTIONAL: dict[str, dict[str, Any]] = {
         "gmean": lambda values: values[0],
         "ttest_ind": lambda *_sides: types.SimpleNamespace(pvalue=0.0),
     },
-    "tqdm.auto": {"tqdm": lambda values, **_words: values, "trange": lambda *bounds, **_words: range(*bounds)},
+    "tqdm.auto": {
+        "tqdm": lambda values, **_words: values,
+        "trange": lambda *bounds, **_words: range(*bounds),
+    },
 }
 
 
 def load_common(path: Path) -> Any:
-    """Import upstream's module; libraries that it can do without here are replaced where they are not installed."""
+    """Import upstream's module; libraries that it can do without here are replaced where they are
+    not installed.
+    """
     importlib.import_module("torch._dynamo")  # it looks for some of them itself
     for name, members in _OPTIONAL.items():
         try:
             importlib.import_module(name)
         except ImportError:
             for part in {name.partition(".")[0], name}:
-                sys.modules.setdefault(part, types.ModuleType(part)).__spec__ = ModuleSpec(part, None)
+                sys.modules.setdefault(part, types.ModuleType(part)).__spec__ = ModuleSpec(
+                    part, None
+                )
             sys.modules[name].__dict__.update(members)
     sys.path.insert(0, str(path.resolve().parent))
     return importlib.import_module(path.stem)
 
 
 def make_runner(common: Any) -> Any:
-    """Return a runner of upstream's for a model that `--only` names by its path; torchbench's steps are the model's."""
+    """Return a runner of upstream's for a model that `--only` names by its path; torchbench's steps
+    are the model's.
+    """
     import torch
     from torch._dynamo.testing import collect_results, reduce_to_scalar_loss
     from torch._dynamo.utils import clone_inputs
@@ -65,14 +76,18 @@ def make_runner(common: Any) -> Any:
         def pick_grad(self, name: str, is_training: bool) -> Any:
             return torch.enable_grad() if is_training else torch.no_grad()
 
-        def get_tolerance_and_cosine_flag(self, is_training: bool, device: str, name: str) -> tuple[float, bool]:
+        def get_tolerance_and_cosine_flag(
+            self, is_training: bool, device: str, name: str
+        ) -> tuple[float, bool]:
             return 1e-3, False
 
         def forward_pass(self, mod: Any, inputs: Any, collect_outputs: bool = True) -> Any:
             with self.autocast(**self.autocast_arg):
                 return mod(*inputs)
 
-        def forward_and_backward_pass(self, mod: Any, inputs: Any, collect_outputs: bool = True) -> Any:
+        def forward_and_backward_pass(
+            self, mod: Any, inputs: Any, collect_outputs: bool = True
+        ) -> Any:
             cloned = clone_inputs(inputs)
             self.optimizer_zero_grad(mod)
             with self.autocast(**self.autocast_arg):

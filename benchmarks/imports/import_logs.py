@@ -1,4 +1,6 @@
-"""Run other programs pinned to cores and say what they took: wall time, CPU time, peak memory, output."""
+"""Run other programs pinned to cores and say what they took: wall time, CPU time, peak memory,
+output.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,11 @@ class Pinned:
     environment: Mapping[str, str]
 
     def measure(self, command: Sequence[str], output: Path) -> Measured:
-        """Run a program that writes `output` (a file with its companions, or a folder), which is removed before.
+        """Run a program that writes `output` (a file with its companions, or a folder), which is
+        removed before.
 
-        Its peak memory is at least this process's at the start, so keep large things out of this process.
+        Its peak memory is at least this process's at the start, so keep large things out of this
+        process.
         Raises: SystemExit with the program's own words if it fails.
         """
         _remove(output)
@@ -79,14 +83,18 @@ class Pinned:
                 output_file.seek(0)
                 words = output_file.read()[-3000:].decode(errors="replace")
                 raise SystemExit(f"{' '.join(command)} ended with {child.returncode}:\n{words}")
-        return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, _size(output))
+        return Measured(
+            wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, _size(output)
+        )
 
     def _pin(self) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-self.cores :])
 
 
 def find_tlparse(folder: Path) -> str | None:
-    """Return the path of tlparse: the one on PATH, else its wheel's from PyPI, unpacked into the folder."""
+    """Return the path of tlparse: the one on PATH, else its wheel's from PyPI, unpacked into the
+    folder.
+    """
     path = shutil.which("tlparse")
     if path:
         return path
@@ -118,7 +126,11 @@ def _size(output: Path) -> int:
 
 
 DATA = ROOT / "tests" / "data" / "trace"
-EAGER_PROGRAMS = (["tests.programs.scenarios", "many"], ["tests.programs.breaks"], ["tests.programs.recompiles"])
+EAGER_PROGRAMS = (
+    ["tests.programs.scenarios", "many"],
+    ["tests.programs.breaks"],
+    ["tests.programs.recompiles"],
+)
 LARGE_BYTES = 300_000_000
 KINDS = ("inductor", "eager")
 PARTS = ("metadata", "payloads")
@@ -167,7 +179,9 @@ class Bench:
     def knows(self, option: str) -> bool:
         """Return whether the importer has an option."""
         command = [*self.importer, "--help"]
-        done = subprocess.run(command, env=self.pinned.environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=self.pinned.environment, capture_output=True, text=True, check=False
+        )
         return option in done.stdout
 
     def import_log(self, log: Log, *options: str) -> Measured:
@@ -177,20 +191,31 @@ class Bench:
         """
         database = self.folder / "import.db"
         jobs = ["--jobs", str(self.jobs)] if self.jobs > 1 else []
-        done = self.pinned.measure([*self.importer, "--db", str(database), *jobs, *options, str(log.path)], database)
+        done = self.pinned.measure(
+            [*self.importer, "--db", str(database), *jobs, *options, str(log.path)], database
+        )
         connection = sqlite3.connect(database)
         (stored_count,) = connection.execute("select count(*) from compilations").fetchone()
         connection.close()
         if stored_count != log.facts.metrics:
             raise SystemExit(
-                f"{log.name}: {stored_count} compilation records were stored; the log has {log.facts.metrics}"
+                f"{log.name}: {stored_count} compilation records were stored; the log has "
+                f"{log.facts.metrics}"
             )
         return done
 
     def parse_log(self, log: Log, *options: str) -> Measured:
         """Have tlparse read the log once."""
         out = self.folder / "tlparse-out"
-        command = [str(self.tlparse), str(log.path), "-o", str(out), "--overwrite", "--no-browser", *options]
+        command = [
+            str(self.tlparse),
+            str(log.path),
+            "-o",
+            str(out),
+            "--overwrite",
+            "--no-browser",
+            *options,
+        ]
         return self.pinned.measure(command, out)
 
 
@@ -224,7 +249,11 @@ def measure_payloads(bench: Bench, log: Log) -> list[Row]:
     if without_index:
         whole = bench.import_log(log)
         rows += [
-            Row("  search index ÷ log", log.share(whole.output_bytes - _median(ours, "output_bytes")), reach="≤ 0.5"),
+            Row(
+                "  search index ÷ log",
+                log.share(whole.output_bytes - _median(ours, "output_bytes")),
+                reach="≤ 0.5",
+            ),
             Row("  import with the index", f"{whole.wall_s:.1f} s, once"),
         ]
     return rows
@@ -233,9 +262,13 @@ def measure_payloads(bench: Bench, log: Log) -> list[Row]:
 def compare(log: Log, ours: list[Measured], theirs: list[Measured], name: str) -> list[Row]:
     """Make the rows beside one reference; without its runs it was not measured."""
     title, speed = f"{log.name}, with payloads, beside {name}", log.speed(ours)
-    promised = ("≥ 1.5", "", "≤ 0.5", "≤ 0.4 of the log") if name != "tlparse" or not theirs else ("",) * 4
+    promised = (
+        ("≥ 1.5", "", "≤ 0.5", "≤ 0.4 of the log") if name != "tlparse" or not theirs else ("",) * 4
+    )
     if theirs:
-        ratio = bootstrap(ratios([(log.mb_per_s(our), log.mb_per_s(their)) for our, their in zip(ours, theirs)]))
+        ratio = bootstrap(
+            ratios([(log.mb_per_s(our), log.mb_per_s(their)) for our, their in zip(ours, theirs)])
+        )
         rows = [Row(title, speed, log.speed(theirs), str(ratio), promised[0])]
     else:
         rows = [Row(title, speed, "not measured", reach=promised[0])]
@@ -244,7 +277,9 @@ def compare(log: Log, ours: list[Measured], theirs: list[Measured], name: str) -
         (*units, ("output ÷ log", "output_bytes", log.facts.size_bytes, ""))
     ):
         our, their = _median(ours, field) / unit, _median(theirs, field) / unit if theirs else None
-        reference, ratio_of = (f"{their:.3g}{word}", f"{our / their:.3f}") if their else ("not measured", "")
+        reference, ratio_of = (
+            (f"{their:.3g}{word}", f"{our / their:.3f}") if their else ("not measured", "")
+        )
         rows.append(Row(f"  {what}", f"{our:.3g}{word}", reference, ratio_of, promised[number + 1]))
     return rows
 
@@ -258,7 +293,9 @@ def find_logs(given: Sequence[Path]) -> list[Path]:
 
     Raises: SystemExit if there are none.
     """
-    logs = [log for path in given for log in (sorted(path.rglob("*.log")) if path.is_dir() else [path])]
+    logs = [
+        log for path in given for log in (sorted(path.rglob("*.log")) if path.is_dir() else [path])
+    ]
     if not logs:
         raise SystemExit(f"no trace log (*.log) in {', '.join(map(str, given))}")
     return logs
@@ -270,18 +307,28 @@ def record_eager(folder: Path) -> list[Path]:
     Raises: SystemExit without torch, or if a program fails.
     """
     if importlib.util.find_spec("torch") is None:
-        raise SystemExit("recording logs of the eager backend needs torch; give recorded ones with --eager")
+        raise SystemExit(
+            "recording logs of the eager backend needs torch; give recorded ones with --eager"
+        )
     for number, program in enumerate(EAGER_PROGRAMS):
         run_python(["-m", *program], clean_environment(TORCH_TRACE=str(folder / f"eager-{number}")))
     return find_logs(sorted(folder.glob("eager-*")))
 
 
-def replicate(name: str, sources: Sequence[Path], size_mb: int, folder: Path, *, perturb: bool) -> Log:
+def replicate(
+    name: str, sources: Sequence[Path], size_mb: int, folder: Path, *, perturb: bool
+) -> Log:
     """Make a replica in a process of its own: this one stays small."""
     path = folder / "replica.log"
     options = ["--size-mb", str(size_mb), *(["--perturb"] if perturb else [])]
     facts_text = run_python(
-        ["-m", "benchmarks.imports.replicas", *options, str(path), *(str(source.resolve()) for source in sources)],
+        [
+            "-m",
+            "benchmarks.imports.replicas",
+            *options,
+            str(path),
+            *(str(source.resolve()) for source in sources),
+        ],
         clean_environment(),
     )
     facts: Any = last_json(facts_text)
@@ -290,9 +337,15 @@ def replicate(name: str, sources: Sequence[Path], size_mb: int, folder: Path, *,
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports.import_logs", description=__doc__)
-    parser.add_argument("logs", type=Path, nargs="*", metavar="LOG", help="inductor logs, or folders of them")
-    parser.add_argument("--eager", type=Path, nargs="+", default=[], metavar="LOG", help="instead of recording some")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.imports.import_logs", description=__doc__
+    )
+    parser.add_argument(
+        "logs", type=Path, nargs="*", metavar="LOG", help="inductor logs, or folders of them"
+    )
+    parser.add_argument(
+        "--eager", type=Path, nargs="+", default=[], metavar="LOG", help="instead of recording some"
+    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--sizes-mb", type=int, nargs="+", default=[100, 500])
@@ -301,7 +354,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=1, help="that either program may use")
     parser.add_argument("--jobs", type=int, default=1, help="processes of the import")
     parser.add_argument(
-        "--importer", default=f"{shlex.quote(sys.executable)} -m compileboard.collectors import", metavar="COMMAND"
+        "--importer",
+        default=f"{shlex.quote(sys.executable)} -m compileboard.collectors import",
+        metavar="COMMAND",
     )
     return parser.parse_args(argv)
 
@@ -328,7 +383,11 @@ def main(argv: list[str] | None = None) -> int:
             if kind == "eager":
                 sources = find_logs(arguments.eager) if arguments.eager else record_eager(folder)
             else:
-                sources = find_logs(arguments.logs) if arguments.logs else sorted(DATA.glob("torch2.11*.log.xz"))
+                sources = (
+                    find_logs(arguments.logs)
+                    if arguments.logs
+                    else sorted(DATA.glob("torch2.11*.log.xz"))
+                )
             for size_mb in arguments.sizes_mb:
                 for part in arguments.parts:
                     log = replicate(kind, sources, size_mb, folder, perturb=part == "payloads")
@@ -336,8 +395,15 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         "Import of trace logs",
         rows,
-        f"Reference: tlparse of the row's title. {arguments.cores} core(s), {arguments.jobs} job(s).",
-        *([] if arguments.logs else ["The inductor logs are those of the tests, which lack what becomes no event."]),
+        (
+            f"Reference: tlparse of the row's title. {arguments.cores} core(s), {arguments.jobs} "
+            "job(s)."
+        ),
+        *(
+            []
+            if arguments.logs
+            else ["The inductor logs are those of the tests, which lack what becomes no event."]
+        ),
     )
     return 0
 

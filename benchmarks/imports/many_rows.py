@@ -1,8 +1,11 @@
-"""How soon the limits on uploads end a small log that becomes very many rows: `python -m benchmarks.imports.many_rows`.
+"""How soon the limits on uploads end a small log that becomes very many rows: `python -m
+benchmarks.imports.many_rows`.
 
-Each kind is a gzip of `--mib` MiB, sent through the import that the server runs for uploads, with its default limits.
-`stacks` are compiles whose stacks share nothing but look alike: 500 rows a record of 100 compressed bytes. `compiles`
-are records of 200 bytes with a function each, `spans` begin and end, `reasons` name 1,000 guards in one record.
+Each kind is a gzip of `--mib` MiB, sent through the import that the server runs for uploads, with
+its default limits. `stacks` are compiles whose stacks share nothing but look alike: 500 rows a
+record of 100 compressed bytes. `compiles`
+are records of 200 bytes with a function each, `spans` begin and end, `reasons` name 1,000 guards in
+one record.
 """
 
 from __future__ import annotations
@@ -37,7 +40,13 @@ def _record(envelope: dict[str, object], number: int, text: bytes | None = None)
     if text is None:
         return PREFIX + json.dumps(envelope | compile_id).encode() + b"\n"
     digest = {"has_payload": md5(text, usedforsecurity=False).hexdigest()}
-    return PREFIX + json.dumps(envelope | compile_id | digest).encode() + b"\n\t" + text.replace(b"\n", b"\n\t") + b"\n"
+    return (
+        PREFIX
+        + json.dumps(envelope | compile_id | digest).encode()
+        + b"\n\t"
+        + text.replace(b"\n", b"\n\t")
+        + b"\n"
+    )
 
 
 def _stack(number: int, depth: int) -> dict[str, object]:
@@ -46,7 +55,10 @@ def _stack(number: int, depth: int) -> dict[str, object]:
 
 
 def _span(number: int) -> bytes:
-    return b'{\n"name": "n%d",\n"ts": %d,\n"args": {},\n"ph": "%s",\n"cat": "c",\n"tid": 0,\n"pid": 0\n}' % (
+    return (
+        b'{\n"name": "n%d",\n"ts": %d,\n"args": {},\n"ph": "%s",\n"cat": "c",\n"tid": '
+        b'0,\n"pid": 0\n}'
+    ) % (
         number // 2,
         1_795_248_266_000_000 + number,
         b"BE"[number % 2 : number % 2 + 1],
@@ -54,7 +66,9 @@ def _span(number: int) -> bytes:
 
 
 def _reasons(number: int) -> bytes:
-    return json.dumps([f"0/0: L['x'] == {number * REASONS + position}" for position in range(REASONS)]).encode()
+    return json.dumps(
+        [f"0/0: L['x'] == {number * REASONS + position}" for position in range(REASONS)]
+    ).encode()
 
 
 KINDS: dict[str, Callable[[int], bytes]] = {
@@ -69,10 +83,17 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def write_log(path: Path, kind: str, *, most_bytes: int, most_records: int | None = None, first: int = 0) -> int:
-    """Write a compressed log of one kind until it has the size; return how many bytes come out of it."""
+def write_log(
+    path: Path, kind: str, *, most_bytes: int, most_records: int | None = None, first: int = 0
+) -> int:
+    """Write a compressed log of one kind until it has the size; return how many bytes come out of
+    it.
+    """
     unpacked = number = 0
-    with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0) as file:
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0) as file,
+    ):
         unpacked += file.write(STRINGS)
         while raw.tell() < most_bytes and (most_records is None or number < most_records):
             unpacked += file.write(KINDS[kind](first + number))
@@ -96,7 +117,9 @@ def import_log(log: Path, database: Path, **limits: int) -> Import:
 def count_rows(database: Path) -> int:
     """Count the rows of every table."""
     with closing(open_reader(database)) as reader:
-        names = [row[0] for row in reader.execute("select name from sqlite_schema where type = 'table'")]
+        names = [
+            row[0] for row in reader.execute("select name from sqlite_schema where type = 'table'")
+        ]
         return sum(reader.execute(f"select count(*) from {name}").fetchone()[0] for name in names)
 
 
@@ -124,7 +147,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=float, default=5, metavar="N")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--rows", type=int, default=Settings().upload_rows, metavar="N", help="The limit on rows.")
+    parser.add_argument(
+        "--rows", type=int, default=Settings().upload_rows, metavar="N", help="The limit on rows."
+    )
     options = parser.parse_args()
     rows = list(measure(options.kinds, int(options.mib * 2**20), {"upload_rows": options.rows}))
     print_table(

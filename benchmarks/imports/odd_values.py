@@ -1,4 +1,5 @@
-"""Put 13 odd values into every field of every kind of recorded record, import each, and count what that costs.
+"""Put 13 odd values into every field of every kind of recorded record, import each, and count what
+that costs.
 
 python -m benchmarks.imports.odd_values [LOG …] [--kinds NAME …] [--every N] [--cli N]
 """
@@ -61,12 +62,16 @@ def choose(logs: Iterator[list[Record]]) -> dict[str, tuple[list[Record], int]]:
             is_eligible = record.name != "str" and not record.name.startswith("artifact:case_")
             if is_eligible and count > chosen.get(record.name, (0, [], 0))[0]:
                 chosen[record.name] = (count, records, position)
-    return {name: (records, position) for name, (_count, records, position) in sorted(chosen.items())}
+    return {
+        name: (records, position) for name, (_count, records, position) in sorted(chosen.items())
+    }
 
 
 def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -> Cost:
     """Import a record with each odd value in each of its fields."""
-    before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
+    before, after = (
+        b"".join(record.write() for record in part) for part in surroundings(records, target)
+    )
     cost, record = Cost(), records[target]
     _done, whole = odd_logs.load(before, record.write(), after)
     for number, position in enumerate(record.places()):
@@ -81,7 +86,9 @@ def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -
             except Exception:  # the command would end with 2, or with a traceback
                 cost.exit_count += 1
                 cost.traceback_count += 1
-                cost.examples.append(f"{position}: {name}: {traceback.format_exc(limit=-1).splitlines()[-1]}")
+                cost.examples.append(
+                    f"{position}: {name}: {traceback.format_exc(limit=-1).splitlines()[-1]}"
+                )
                 continue
             # The odd record's own place is not among them: one more is lost where others are.
             lost = {table: len(whole[table]) - len(loaded[table]) for table in TABLES}
@@ -89,7 +96,9 @@ def measure(odd_logs: OddLogs, records: list[Record], target: int, every: int) -
             others = max(0, *lost.values())
             if others:
                 cost.examples.append(f"{position}: {name}: {lost}")
-            cost.most_lost = max(cost.most_lost, 1 + others if others else int(_is_gone(odd_logs, len(before))))
+            cost.most_lost = max(
+                cost.most_lost, 1 + others if others else int(_is_gone(odd_logs, len(before)))
+            )
     return cost
 
 
@@ -97,18 +106,24 @@ def _is_gone(odd_logs: OddLogs, offset: int) -> bool:
     """Return whether the odd record itself is in no table."""
     with closing(sqlite3.connect(odd_logs.database)) as connection:
         tables = [table for table in TABLES if table not in ("spans", "compilations")]
-        sql = " union all ".join(f"select 1 from {table} where sequence = :offset" for table in tables)
+        sql = " union all ".join(
+            f"select 1 from {table} where sequence = :offset" for table in tables
+        )
         row = connection.execute(sql, {"offset": offset}).fetchone()
         spans = connection.execute("select count(*) from spans").fetchone()[0]
         return row is None and not spans
 
 
-def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]], count: int) -> Cost:
+def through_the_command(
+    folder: Path, chosen: dict[str, tuple[list[Record], int]], count: int
+) -> Cost:
     """Run the import command itself over some of them, drawn."""
     rng, cost = random.Random(0), Cost()
     for number in range(count):
         records, target = chosen[rng.choice(sorted(chosen))]
-        before, after = (b"".join(record.write() for record in part) for part in surroundings(records, target))
+        before, after = (
+            b"".join(record.write() for record in part) for part in surroundings(records, target)
+        )
         position = rng.choice(list(records[target].places()))
         odd = records[target].marked(position).write(ODD_VALUES[rng.choice(sorted(ODD_VALUES))])
         log = folder / f"{number}.log"
@@ -122,7 +137,9 @@ def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]
             "--db",
             str(folder / f"{number}.db"),
         ]
-        ended = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False
+        )
         cost.value_count += 1
         cost.exit_count += ended.returncode != 0
         cost.traceback_count += "Traceback" in ended.stderr
@@ -131,11 +148,15 @@ def through_the_command(folder: Path, chosen: dict[str, tuple[list[Record], int]
 
 def main(argv: list[str] | None = None) -> int:
     """Print the table; 1 if a value cost more than its record."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports.odd_values", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.imports.odd_values", description=__doc__
+    )
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG")
     parser.add_argument("--kinds", nargs="*", help="kinds of records, by torch's names")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth field alone")
-    parser.add_argument("--cli", type=int, default=26, metavar="N", help="how many go through the command itself")
+    parser.add_argument(
+        "--cli", type=int, default=26, metavar="N", help="how many go through the command itself"
+    )
     arguments = parser.parse_args(argv)
     chosen = choose(list_logs(arguments.logs))
     if arguments.kinds:
@@ -147,12 +168,21 @@ def main(argv: list[str] | None = None) -> int:
             costs[name] = measure(odd_logs, records, target, arguments.every)
         costs["(through the command)"] = through_the_command(folder, chosen, arguments.cli)
     total = Cost(
-        *(sum(getattr(cost, name) for cost in costs.values()) for name in ("field_count", "value_count")),
+        *(
+            sum(getattr(cost, name) for cost in costs.values())
+            for name in ("field_count", "value_count")
+        ),
         max(cost.most_lost for cost in costs.values()),
-        *(sum(getattr(cost, name) for cost in costs.values()) for name in ("exit_count", "traceback_count")),
+        *(
+            sum(getattr(cost, name) for cost in costs.values())
+            for name in ("exit_count", "traceback_count")
+        ),
     )
     print_table(
-        f"Odd values: {len(chosen)} kinds of records × their fields × {len(ODD_VALUES)} values, imported",
+        (
+            f"Odd values: {len(chosen)} kinds of records × their fields × {len(ODD_VALUES)} "
+            "values, imported"
+        ),
         [
             Row(
                 name,

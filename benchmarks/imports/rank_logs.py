@@ -13,7 +13,16 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.common import ROOT, Row, bootstrap, clean_environment, interleave, print_table, ratios, scratch_folder
+from benchmarks.common import (
+    ROOT,
+    Row,
+    bootstrap,
+    clean_environment,
+    interleave,
+    print_table,
+    ratios,
+    scratch_folder,
+)
 from benchmarks.imports.import_logs import Measured, Pinned, find_logs
 from benchmarks.imports.replicas import read_records
 
@@ -24,7 +33,8 @@ _OF_THE_CLOCK = ("read_us", "heartbeat_us", "applied_at", "pub")
 
 
 def write_rank_logs(sources: list[Path], rank_count: int, folder: Path) -> int:
-    """Write a log a rank, each a copy of the next source with a process and a rank of its own; return their size.
+    """Write a log a rank, each a copy of the next source with a process and a rank of its own;
+    return their size.
 
     What ranks have in common, such as the texts of graphs, stays in common.
     """
@@ -54,19 +64,35 @@ def count_rows(database: Path) -> Counter[tuple[object, ...]]:
     """Count each row of each table, without when it was stored."""
     counts: Counter[tuple[object, ...]] = Counter()
     with closing(sqlite3.connect(database)) as connection:
-        tables = [name for (name,) in connection.execute("select name from pragma_table_list where type = 'table'")]
+        tables = [
+            name
+            for (name,) in connection.execute(
+                "select name from pragma_table_list where type = 'table'"
+            )
+        ]
         for table in tables:
-            columns = [name for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))]
+            columns = [
+                name
+                for (name,) in connection.execute("select name from pragma_table_info(?)", (table,))
+            ]
             shown = ", ".join(name for name in columns if name not in _OF_THE_CLOCK)
-            counts.update((table, *row) for row in connection.execute(f"select {shown} from {table}"))
+            counts.update(
+                (table, *row) for row in connection.execute(f"select {shown} from {table}")
+            )
     return counts
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports.rank_logs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.imports.rank_logs", description=__doc__
+    )
     parser.add_argument(
-        "logs", type=Path, nargs="*", metavar="LOG", help="to copy, or folders; default: two of the tests'"
+        "logs",
+        type=Path,
+        nargs="*",
+        metavar="LOG",
+        help="to copy, or folders; default: two of the tests'",
     )
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--jobs", type=int, default=2)
@@ -88,10 +114,22 @@ def main(argv: list[str] | None = None) -> int:
 
         def import_with(jobs: int) -> Measured:
             database = folder / f"{jobs}.db"
-            command = [sys.executable, "-m", "compileboard.collectors", "import", "--no-index", "--jobs", str(jobs)]
-            return pinned.measure([*command, "--db", str(database), str(folder / "ranks")], database)
+            command = [
+                sys.executable,
+                "-m",
+                "compileboard.collectors",
+                "import",
+                "--no-index",
+                "--jobs",
+                str(jobs),
+            ]
+            return pinned.measure(
+                [*command, "--db", str(database), str(folder / "ranks")], database
+            )
 
-        pairs = interleave(arguments.pairs, lambda: import_with(arguments.jobs), lambda: import_with(1))
+        pairs = interleave(
+            arguments.pairs, lambda: import_with(arguments.jobs), lambda: import_with(1)
+        )
         rows = [count_rows(folder / f"{jobs}.db") for jobs in (arguments.jobs, 1)]
         differing_count = ((rows[0] - rows[1]) + (rows[1] - rows[0])).total()
     wall = ratios([(alone.wall_s, several.wall_s) for several, alone in pairs])
@@ -103,14 +141,19 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         f"Import of {arguments.ranks} rank logs, {size_mb:.0f} MB",
         table,
-        f"Ours: --jobs {arguments.jobs}. Reference: --jobs 1. Pairs: {len(pairs)}, on {arguments.cores} cores.",
+        (
+            f"Ours: --jobs {arguments.jobs}. Reference: --jobs 1. Pairs: {len(pairs)}, on "
+            f"{arguments.cores} cores."
+        ),
     )
     return 1 if differing_count else 0
 
 
 def _medians(pairs: list[tuple[Measured, Measured]], field: str, unit: str) -> tuple[str, str]:
     factor = 1e-6 if unit == "MB" else 1.0
-    ours, reference = (statistics.median(getattr(pair[side], field) for pair in pairs) * factor for side in (0, 1))
+    ours, reference = (
+        statistics.median(getattr(pair[side], field) for pair in pairs) * factor for side in (0, 1)
+    )
     return f"{ours:.3g} {unit}", f"{reference:.3g} {unit}"
 
 

@@ -1,8 +1,10 @@
-"""Replicate real trace logs with new frame ids until they are large: `python -m benchmarks.imports.replicas OUT LOG…`.
+"""Replicate real trace logs with new frame ids until they are large: `python -m
+benchmarks.imports.replicas OUT LOG…`.
 
-A replica reads like one long process: copy follows copy in time, every copy has frame ids of its own, and what torch
-writes once a process (interned strings, its version) is there once. Payloads that change are hashed anew. The sources
-are held in memory, the replica is streamed. The last line printed is its facts as JSON.
+A replica reads like one long process: copy follows copy in time, every copy has frame ids of its
+own, and what torch writes once a process (interned strings, its version) is there once. Payloads
+that change are hashed anew. The sources are held in memory, the replica is streamed. The last line
+printed is its facts as JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ _KINDS = {"of_frame": "frame", "of_autograd": "autograd"}
 
 @dataclass(frozen=True)
 class ReplicaFacts:
-    """Contents of a replica. `copies` counts copies of single sources, `strings` what is written once."""
+    """Contents of a replica. `copies` counts copies of single sources, `strings` what is written
+    once.
+    """
 
     size_bytes: int
     copies: int
@@ -69,7 +73,9 @@ class _Template:
     def of(cls, raw: bytes) -> _Template:
         pieces, slots, end = [], [], 0
         for match in _SLOTS.finditer(raw):
-            for group, value in sorted(match.groupdict().items(), key=lambda item: match.start(item[0])):
+            for group, value in sorted(
+                match.groupdict().items(), key=lambda item: match.start(item[0])
+            ):
                 if value is not None:
                     pieces.append(raw[end : match.start(group)].replace(b"%", b"%%"))
                     slots.append((_KINDS.get(group, group), int(value)))
@@ -104,12 +110,15 @@ class _Source:
 
 
 def make_replica(sources: list[Path], size_bytes: int, out: Path, *, perturb: bool) -> ReplicaFacts:
-    """Write copies of the logs, in turn, until the file has the size; with `perturb` no two copies share a payload.
+    """Write copies of the logs, in turn, until the file has the size; with `perturb` no two copies
+    share a payload.
 
     Raises: SystemExit if a source has no records or is damaged.
     """
     pid = _first_pid(sources)
-    parsed = [_read_source(path, pid, perturb, tells_version=path is sources[0]) for path in sources]
+    parsed = [
+        _read_source(path, pid, perturb, tells_version=path is sources[0]) for path in sources
+    ]
     zones = [source.zone_s for source in parsed if source.zone_s is not None]
     cursor, bases = parsed[0].first_second, {"frame": 0, "autograd": 0}
     written = copies = records = strings = metrics = payload_bytes = 0
@@ -124,7 +133,9 @@ def make_replica(sources: list[Path], size_bytes: int, out: Path, *, perturb: bo
                 "s": epoch_later,
                 "us": epoch_later * 1_000_000,
                 "ns": epoch_later * 1_000_000_000,
-                "string": sum(source_log.highest.get("string", -1) + 1 for source_log in parsed[:number]),
+                "string": sum(
+                    source_log.highest.get("string", -1) + 1 for source_log in parsed[:number]
+                ),
                 "copy": copies,
                 "nothing": b"",
             }
@@ -140,7 +151,9 @@ def make_replica(sources: list[Path], size_bytes: int, out: Path, *, perturb: bo
             for kind in bases:
                 bases[kind] += source.highest.get(kind, -1) + 1
     rounds = -(-copies // len(parsed))
-    return ReplicaFacts(written, copies, rounds, records, strings, metrics, payload_bytes, bases["frame"])
+    return ReplicaFacts(
+        written, copies, rounds, records, strings, metrics, payload_bytes, bases["frame"]
+    )
 
 
 def _write(file: BinaryIO, records: list[_Record], later_s: int, shifts: dict[str, Any]) -> int:
@@ -150,9 +163,18 @@ def _write(file: BinaryIO, records: list[_Record], later_s: int, shifts: dict[st
         header, payload = record.header.render(shifts), record.payload
         if isinstance(payload, _Template):
             raw = payload.render(shifts)
-            header = header.replace(record.digest, hashlib.md5(raw, usedforsecurity=False).hexdigest().encode())
+            header = header.replace(
+                record.digest, hashlib.md5(raw, usedforsecurity=False).hexdigest().encode()
+            )
             payload = _wire(raw)
-        chunks += (record.level, _stamp(record.second + later_s), record.location, header, b"\n", payload or b"")
+        chunks += (
+            record.level,
+            _stamp(record.second + later_s),
+            record.location,
+            header,
+            b"\n",
+            payload or b"",
+        )
         size += len(record.location) + len(header) + len(payload or b"") + 15
         if size > _FLUSH_BYTES:
             written += file.write(b"".join(chunks))
@@ -201,17 +223,30 @@ def read_records(path: Path) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
 def _read_source(path: Path, pid: bytes, perturb: bool, *, tells_version: bool) -> _Source:
     records, highest, zone, metrics = [], dict[str, int](), None, 0
     for match, raw in read_records(path):
-        body = _RANK.sub(b"", match["body"])  # one process of one rank: tlparse passes over the others
-        digest = b"" if raw is None else hashlib.md5(raw, usedforsecurity=False).hexdigest().encode()
+        body = _RANK.sub(
+            b"", match["body"]
+        )  # one process of one rank: tlparse passes over the others
+        digest = (
+            b"" if raw is None else hashlib.md5(raw, usedforsecurity=False).hexdigest().encode()
+        )
         if digest not in body:
             raise SystemExit(f"{path}: a payload does not match its md5; replicate whole logs only")
         name = body[2 : body.index(b'"', 2)]
         header = _string_header(body) if name == b"str" else _Template.of(body)
         payload = _payload(raw, perturb)
         second = calendar.timegm(
-            (_YEAR, *(int(match[name_part]) for name_part in ("month", "day", "hour", "minute", "second")))
+            (
+                _YEAR,
+                *(
+                    int(match[name_part])
+                    for name_part in ("month", "day", "hour", "minute", "second")
+                ),
+            )
         )
-        for kind, value in (*header.slots, *(payload.slots if isinstance(payload, _Template) else ())):
+        for kind, value in (
+            *header.slots,
+            *(payload.slots if isinstance(payload, _Template) else ()),
+        ):
             if kind in ("frame", "autograd", "string"):
                 highest[kind] = max(highest.get(kind, 0), value)
             if zone is None and kind == "us":
@@ -222,7 +257,14 @@ def _read_source(path: Path, pid: bytes, perturb: bool, *, tells_version: bool) 
             continue
         records.append(
             _Record(
-                match["level"], second, location, header, payload, digest, len(raw or b""), version or name == b"str"
+                match["level"],
+                second,
+                location,
+                header,
+                payload,
+                digest,
+                len(raw or b""),
+                version or name == b"str",
             )
         )
         metrics += name.endswith((b"compilation_metrics", b"compilation_metrics_runtime"))
@@ -235,7 +277,10 @@ def _read_source(path: Path, pid: bytes, perturb: bool, *, tells_version: bool) 
 def _string_header(body: bytes) -> _Template:
     """Make the number of an interned string one that changes: every source has its own table."""
     text, number = json.loads(body)["str"]
-    return _Template(b'{"str": [' + json.dumps(text).encode().replace(b"%", b"%%") + b", %d]}", (("string", number),))
+    return _Template(
+        b'{"str": [' + json.dumps(text).encode().replace(b"%", b"%%") + b", %d]}",
+        (("string", number),),
+    )
 
 
 def _payload(raw: bytes | None, perturb: bool) -> _Template | bytes | None:
@@ -251,7 +296,8 @@ def _payload(raw: bytes | None, perturb: bool) -> _Template | bytes | None:
     if is_json and raw[:1] == b"{":
         empty = not json.loads(raw)
         return _Template(b'{"copy": %d' + (b"" if empty else b", ") + template.text[1:], copy)
-    # A sentence or a list of them is a reason, whose meaning must stay: white space differs, and JSON stays JSON.
+    # A sentence or a list of them is a reason, whose meaning must stay: white space differs, and
+    # JSON stays JSON.
     return _Template(template.text + b"\n%*s", (*copy, ("nothing", b"")))
 
 
@@ -265,7 +311,9 @@ def _is_json(raw: bytes) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Make one replica and print its facts."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.imports.replicas", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.imports.replicas", description=__doc__
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("logs", type=Path, nargs="+", metavar="LOG")
     parser.add_argument("--size-mb", type=float, default=100)

@@ -1,8 +1,9 @@
-"""Models that inductor loads from its caches, to measure overhead on: `python -m benchmarks.overhead.cached_program`.
+"""Models that inductor loads from its caches, to measure overhead on: `python -m
+benchmarks.overhead.cached_program`.
 
-A few MLPs, forward and backward, each of a size of its own. The first start in a cache folder fills it; what is
-measured is a later start, in which dynamo traces and inductor finds everything. It prints a model's seconds, wall and
-CPU, as JSON, a pair for each repetition.
+A few MLPs, forward and backward, each of a size of its own. The first start in a cache folder fills
+it; what is measured is a later start, in which dynamo traces and inductor finds everything. It
+prints a model's seconds, wall and CPU, as JSON, a pair for each repetition.
 """
 
 from __future__ import annotations
@@ -51,18 +52,24 @@ def compile_all(calls: list[tuple[torch.nn.Module, torch.Tensor]]) -> Seconds:
     begin, begin_cpu = time.perf_counter(), time.process_time()
     for model, x in calls:
         torch.compile(model, dynamic=False)(x).sum().backward()
-    return (time.perf_counter() - begin) / len(calls), (time.process_time() - begin_cpu) / len(calls)
+    return (time.perf_counter() - begin) / len(calls), (time.process_time() - begin_cpu) / len(
+        calls
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and print the seconds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead.cached_program", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.cached_program", description=__doc__
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--models", type=int, default=MODELS)
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     calls = make_calls(arguments.models)
-    compile_all(calls)  # what only the first compile of a process pays; and, in an empty cache, what fills it
+    compile_all(
+        calls
+    )  # what only the first compile of a process pays; and, in an empty cache, what fills it
     timings = [compile_all(calls) for _ in range(arguments.repetitions)]
     hits = torch._dynamo.utils.counters["aot_autograd"]
     if hits["autograd_cache_miss"] and arguments.repetitions:

@@ -1,8 +1,10 @@
-"""The program that overhead is measured on: `python -m benchmarks.overhead.compile_program --backend eager`.
+"""The program that overhead is measured on: `python -m benchmarks.overhead.compile_program
+--backend eager`.
 
-Twelve MLP blocks, forward and backward, with three graph breaks and a second call that recompiles every piece; all
-of it is compiled anew in each repetition. It prints the seconds, wall and CPU, as JSON. With `--pairs` the hooks are
-put in and taken out between repetitions, in an order drawn for each pair, and it prints [observed, not] pairs.
+Twelve MLP blocks, forward and backward, with three graph breaks and a second call that recompiles
+every piece; all of it is compiled anew in each repetition. It prints the seconds, wall and CPU, as
+JSON. With `--pairs` the hooks are put in and taken out between repetitions, in an order drawn for
+each pair, and it prints [observed, not] pairs.
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ class Program:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model = Model().to(self.device)
         self.input = torch.randn(8, WIDTH, device=self.device)
-        # Each compile is really done; only the machine code of inductor's kernels is found on disk, because the C++
-        # compiler's time is not torch's Python, hides it, and varies most.
+        # Each compile is really done; only the machine code of inductor's kernels is found on disk,
+        # because the C++ compiler's time is not torch's Python, hides it, and varies most.
         torch._inductor.config.fx_graph_cache = False
         torch._functorch.config.enable_autograd_cache = False
 
@@ -81,10 +83,17 @@ class Program:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and print the seconds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead.compile_program", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.compile_program", description=__doc__
+    )
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=0, help="interleave that many observed and unobserved repetitions")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=0,
+        help="interleave that many observed and unobserved repetitions",
+    )
     parser.add_argument("--folder", type=Path, default=Path(), help="where spools go")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(argv)

@@ -1,9 +1,10 @@
-"""Compare a program whose run is pushed to a server that hangs, or refuses, with one that goes into a database.
+"""Compare a program whose run is pushed to a server that hangs, or refuses, with one that goes into
+a database.
 
     python -m benchmarks.overhead.server_away [--pairs 8] [--records 4000]
 
-The program writes records as the hooks do, with work between them, and measures itself; no torch. Each pair runs both
-in an order drawn for it.
+The program writes records as the hooks do, with work between them, and measures itself; no torch.
+Each pair runs both in an order drawn for it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def measure(folder: Path, record_count: int, *destination: str) -> float:
         workplace = Workplace(Path(own))
         path = workplace.write(PROGRAM)
         options = destination or ("--db", str(workplace.database))
-        done = workplace.collect("run", "--quiet", *options, "--", sys.executable, path, record_count)
+        done = workplace.collect(
+            "run", "--quiet", *options, "--", sys.executable, path, record_count
+        )
         assert done.returncode == 0, done.stderr
         for pid in processes_of(workplace.home):  # its sender
             os.kill(pid, signal.SIGKILL)
@@ -49,7 +52,9 @@ def measure(folder: Path, record_count: int, *destination: str) -> float:
 
 def main() -> int:
     """Measure and print a table; 1 if the interval lies above the reach."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--records", type=int, default=4000)
     arguments = parser.parse_args()
@@ -62,12 +67,22 @@ def main() -> int:
         for how, port in addresses.items():
             pairs = interleave(
                 arguments.pairs,
-                lambda port=port: measure(folder, arguments.records, "--server", f"http://127.0.0.1:{port}"),
+                lambda port=port: measure(
+                    folder, arguments.records, "--server", f"http://127.0.0.1:{port}"
+                ),
                 lambda: measure(folder, arguments.records),
             )
             interval, (ours, reference) = bootstrap(ratios(pairs)), medians(pairs)
             is_slower |= interval.low > 1.02
-            rows.append(Row(f"server {how}", f"{ours:.3f} s", f"{reference:.3f} s", str(interval), "1.00 within noise"))
+            rows.append(
+                Row(
+                    f"server {how}",
+                    f"{ours:.3f} s",
+                    f"{reference:.3f} s",
+                    str(interval),
+                    "1.00 within noise",
+                )
+            )
     print_table("A program with its server away, against a database", rows)
     return 1 if is_slower else 0
 

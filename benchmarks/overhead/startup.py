@@ -1,7 +1,8 @@
-"""Compare the start-up of an observed process with an unobserved one: `python -m benchmarks.overhead.startup`.
+"""Compare the start-up of an observed process with an unobserved one: `python -m
+benchmarks.overhead.startup`.
 
-Whole processes, from fork to exit, in the environment that `collectors run` gives its program; wall time and CPU
-time of pairs in an order drawn for each.
+Whole processes, from fork to exit, in the environment that `collectors run` gives its program; wall
+time and CPU time of pairs in an order drawn for each.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ PROGRAMS = {
 WALL, CPU = 0, 1
 
 
-def start(code: str, environment: Mapping[str, str], folder: Path) -> Callable[[], tuple[float, float]]:
+def start(
+    code: str, environment: Mapping[str, str], folder: Path
+) -> Callable[[], tuple[float, float]]:
     """Return a function that runs a program and returns its wall and CPU seconds."""
 
     def run() -> tuple[float, float]:
@@ -60,7 +63,9 @@ def observed_environment(folder: Path, plain: Mapping[str, str]) -> dict[str, st
     return child_environment(RunConfig(database=str(folder / "unused.db")), plain, RUN_ID, spool)
 
 
-def make_rows(what: str, reach: str, timed: list[tuple[tuple[float, float], tuple[float, float]]]) -> list[Row]:
+def make_rows(
+    what: str, reach: str, timed: list[tuple[tuple[float, float], tuple[float, float]]]
+) -> list[Row]:
     """Make the rows of one program: wall time, CPU time."""
     rows = []
     for clock, label in ((WALL, "wall"), (CPU, "CPU")):
@@ -81,7 +86,9 @@ def make_rows(what: str, reach: str, timed: list[tuple[tuple[float, float], tupl
 
 def main(argv: list[str] | None = None) -> int:
     """Measure every program and print one table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead.startup", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.startup", description=__doc__
+    )
     parser.add_argument("--pairs", type=int, default=40)
     arguments = parser.parse_args(argv)
     plain = {name: value for name, value in clean_environment().items() if name != "PYTHONPATH"}

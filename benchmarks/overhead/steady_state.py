@@ -1,7 +1,9 @@
-"""Compare a compiled call after warm-up with the hooks and without: `python -m benchmarks.overhead.steady_state`.
+"""Compare a compiled call after warm-up with the hooks and without: `python -m
+benchmarks.overhead.steady_state`.
 
-One function, compiled twice: while observed, so that its graphs have the collector's frame around them, and not. Then
-batches of calls, observed and not, in an order drawn for each pair. The frame's cost is printed as well, by itself.
+One function, compiled twice: while observed, so that its graphs have the collector's frame around
+them, and not. Then batches of calls, observed and not, in an order drawn for each pair. The frame's
+cost is printed as well, by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from benchmarks.common import Row, bootstrap, interleave, medians, observing, print_table, ratios, scratch_folder
+from benchmarks.common import (
+    Row,
+    bootstrap,
+    interleave,
+    medians,
+    observing,
+    print_table,
+    ratios,
+    scratch_folder,
+)
 from compileboard.collectors.observe.runtime_failures import make_watched
 
 BATCH_S = 0.05
@@ -39,7 +50,9 @@ class SteadyState:
             self.calls = max(self.calls + 1, int(self.calls * BATCH_S / seconds))
 
     def _compile(self, backend: str) -> tuple[Callable[..., Any], str, torch.Tensor]:
-        """Compile the program's model; each from a copy of its module, so that each has code objects of its own."""
+        """Compile the program's model; each from a copy of its module, so that each has code
+        objects of its own.
+        """
         spec = importlib.util.find_spec("benchmarks.overhead.compile_program")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -92,7 +105,9 @@ def measure_frame() -> float:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure every backend and print one table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead.steady_state", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.overhead.steady_state", description=__doc__
+    )
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--backends", default="eager,aot_eager,inductor")
     arguments = parser.parse_args(argv)
@@ -113,7 +128,11 @@ def main(argv: list[str] | None = None) -> int:
                 )
             )
     rows.append(Row("the frame around one graph, best of 9", f"{measure_frame() * 1e9:.0f} ns"))
-    print_table("A compiled call after warm-up, observed ÷ not", rows, "Medians of a call. Reference: not observed.")
+    print_table(
+        "A compiled call after warm-up, observed ÷ not",
+        rows,
+        "Medians of a call. Reference: not observed.",
+    )
     return 0
 
 

@@ -2,7 +2,8 @@
 
     python benchmarks/package_data/break_registry.py [path/to/graph_break_registry.json]
 
-Without a path it takes the registry of the torch that this Python has. Run it when a newer torch is out.
+Without a path it takes the registry of the torch that this Python has. Run it when a newer torch is
+out.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ def main() -> None:
     names: dict[str, Any] = {}
     if version.exists():
         exec(version.read_text(encoding="utf-8"), names)
-    table = compact(json.loads(source.read_text(encoding="utf-8")), str(names.get("__version__", "unknown")))
+    table = compact(
+        json.loads(source.read_text(encoding="utf-8")), str(names.get("__version__", "unknown"))
+    )
     text = json.dumps(table, ensure_ascii=True, separators=(",", ":"))
     TARGET.write_text(text.replace('],["GB', '],\n["GB') + "\n", encoding="utf-8")
-    print(f"{TARGET.name}: {len(table['breaks'])} ids of torch {table['torch']}, {TARGET.stat().st_size} bytes")
+    print(
+        f"{TARGET.name}: {len(table['breaks'])} ids of torch {table['torch']}, "
+        f"{TARGET.stat().st_size} bytes"
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""Make the dictionary that event bodies are compressed with: `python -m benchmarks.package_data.dictionary SOURCE…`.
+"""Make the dictionary that event bodies are compressed with: `python -m
+benchmarks.package_data.dictionary SOURCE…`.
 
-Sources are recorded logs and spools, or folders of them. Without `--write` it only tells what a new dictionary would
-give. A dictionary in use can never change: bodies written with it need it to be read; a better one is a new file.
+Sources are recorded logs and spools, or folders of them. Without `--write` it only tells what a new
+dictionary would give. A dictionary in use can never change: bodies written with it need it to be
+read; a better one is a new file.
 
-The method is COVER's (Liao, Petri, Moffat, Wirth: Effective construction of relative Lempel-Ziv dictionaries, 2016):
-cut the samples into as many stretches as segments fit, and take from each the segment whose 8-byte strings
-are in most samples and in no segment yet. Only strings that occur in several sources count, so that nothing of one
-program's own gets in; folders and numbers that tell a machine or a moment are replaced before.
+The method is COVER's (Liao, Petri, Moffat, Wirth: Effective construction of relative Lempel-Ziv
+dictionaries, 2016): cut the samples into as many stretches as segments fit, and take from each the
+segment whose 8-byte strings are in most samples and in no segment yet. Only strings that occur in
+several sources count, so that nothing of one program's own gets in; folders and numbers that tell a
+machine or a moment are replaced before.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ GRAM = 8
 SEGMENTS = (128, 256, 384, 512)
 
 _FILE = re.compile(r"(?:[\w.+-]*/)*[\w.+-]+\.py\b")
-_LIBRARY = re.compile(r"(?:^|.*/)(?:site|dist)-packages/|^/?(?=(?:torch|torchvision|transformers)/)")
+_LIBRARY = re.compile(
+    r"(?:^|.*/)(?:site|dist)-packages/|^/?(?=(?:torch|torchvision|transformers)/)"
+)
 _OTHER: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'"process_id":"[^"]*"'), '"process_id":"#"'),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "#"),
@@ -43,7 +48,9 @@ def read_samples(sources: list[Path]) -> dict[str, list[str]]:
     samples = {}
     for source in sources:
         events = [
-            event for event in read_recording(source, every_kind=True).events if not isinstance(event, ConfigSeen)
+            event
+            for event in read_recording(source, every_kind=True).events
+            if not isinstance(event, ConfigSeen)
         ]
         samples[str(source)] = [make_general(dump_event(event)) for event in events]
     return samples
@@ -63,7 +70,11 @@ def _general_file(match: re.Match[str]) -> str:
     library = _LIBRARY.match(path)
     if library is None:
         return "/home/user/project/model.py" if path.startswith("/") else "model.py"
-    return f"/usr/local/lib/python3.12/site-packages/{path[library.end() :]}" if path.startswith("/") else path
+    return (
+        f"/usr/local/lib/python3.12/site-packages/{path[library.end() :]}"
+        if path.startswith("/")
+        else path
+    )
 
 
 def count_grams(samples: dict[str, list[str]]) -> Counter[bytes]:
@@ -84,7 +95,9 @@ def grams_of(text: bytes) -> list[bytes]:
 
 
 def choose_segments(corpus: bytes, counts: Counter[bytes], length: int) -> bytes:
-    """Choose the best segment of each stretch; the best of all come last, where matches are cheapest."""
+    """Choose the best segment of each stretch; the best of all come last, where matches are
+    cheapest.
+    """
     counts = Counter(counts)
     stretches = max(1, SIZE_BYTES // length)
     width = max(length, len(corpus) // stretches)
@@ -108,7 +121,9 @@ def choose_segments(corpus: bytes, counts: Counter[bytes], length: int) -> bytes
 
 
 def _best_segment(stretch: bytes, counts: Counter[bytes], length: int) -> tuple[int, bytes]:
-    """Return the segment with the highest sum of counts, each string counted once, without its worthless ends."""
+    """Return the segment with the highest sum of counts, each string counted once, without its
+    worthless ends.
+    """
     grams = grams_of(stretch)
     inside: Counter[bytes] = Counter()
     window = length - GRAM + 1
@@ -124,7 +139,11 @@ def _best_segment(stretch: bytes, counts: Counter[bytes], length: int) -> tuple[
                 score -= counts[left]
         if score > best:
             best, best_at = score, max(0, position - window + 1)
-    worthy = [position for position in range(best_at, min(best_at + window, len(grams))) if counts[grams[position]] > 1]
+    worthy = [
+        position
+        for position in range(best_at, min(best_at + window, len(grams)))
+        if counts[grams[position]] > 1
+    ]
     if not worthy:
         return 0, b""
     return best, stretch[worthy[0] : worthy[-1] + GRAM]
@@ -141,7 +160,9 @@ def packed_sizes(samples: dict[str, list[str]], dictionary: bytes) -> list[int]:
 
 
 def make_dictionary(samples: dict[str, list[str]]) -> bytes:
-    """Make a dictionary of each segment length and return the one that packs the samples smallest."""
+    """Make a dictionary of each segment length and return the one that packs the samples
+    smallest.
+    """
     counts = count_grams(samples)
     corpus = b"\n".join(body.encode() for bodies in samples.values() for body in bodies)
     made = [choose_segments(corpus, counts, length) for length in SEGMENTS]
@@ -149,7 +170,9 @@ def make_dictionary(samples: dict[str, list[str]]) -> bytes:
 
 
 def held_out(samples: dict[str, list[str]]) -> tuple[int, int]:
-    """Pack each third source with a dictionary made of the others: (bytes with it, bytes with none)."""
+    """Pack each third source with a dictionary made of the others: (bytes with it, bytes with
+    none).
+    """
     names = sorted(samples)
     tested = {name: samples[name] for name in names[::3]}
     rest = {name: samples[name] for name in names if name not in tested}
@@ -158,7 +181,9 @@ def held_out(samples: dict[str, list[str]]) -> tuple[int, int]:
 
 def main(argv: list[str] | None = None) -> int:
     """Print what a new dictionary would save, and write it if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.package_data.dictionary", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.package_data.dictionary", description=__doc__
+    )
     parser.add_argument("sources", nargs="*", type=Path, metavar="SOURCE")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.relative_to(ROOT)}")
     arguments = parser.parse_args(argv)
@@ -170,9 +195,21 @@ def main(argv: list[str] | None = None) -> int:
     print_table(
         f"Event bodies packed, mean bytes of {len(new)} events",
         [
-            Row("the dictionary in use", f"{mean(now):.0f}", f"{mean(without):.0f}", f"{sum(now) / sum(without):.2f}"),
-            Row("a new one", f"{mean(new):.0f}", f"{mean(without):.0f}", f"{sum(new) / sum(without):.2f}"),
-            Row("a new one, on sources it was not made of", "", "", f"{unseen / unseen_without:.2f}"),
+            Row(
+                "the dictionary in use",
+                f"{mean(now):.0f}",
+                f"{mean(without):.0f}",
+                f"{sum(now) / sum(without):.2f}",
+            ),
+            Row(
+                "a new one",
+                f"{mean(new):.0f}",
+                f"{mean(without):.0f}",
+                f"{sum(new) / sum(without):.2f}",
+            ),
+            Row(
+                "a new one, on sources it was not made of", "", "", f"{unseen / unseen_without:.2f}"
+            ),
         ],
         "Reference: the same without a dictionary.",
     )

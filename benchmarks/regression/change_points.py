@@ -1,7 +1,9 @@
-"""Measure change points beside asv's and HUD's rule: `python -m benchmarks.regression.change_points [--asv FOLDER]`.
+"""Measure change points beside asv's and HUD's rule: `python -m benchmarks.regression.change_points
+[--asv FOLDER]`.
 
-Rates over seeded series that all three get, then the time for 2 000 series of 400 points. asv comes from PyPI into
-a throw-away folder, unless --asv names one that has it (`pip install --target FOLDER asv`).
+Rates over seeded series that all three get, then the time for 2 000 series of 400 points. asv comes
+from PyPI into a throw-away folder, unless --asv names one that has it (`pip install --target FOLDER
+asv`).
 """
 
 from __future__ import annotations
@@ -28,14 +30,19 @@ Floats = NDArray[np.float64]
 Rng = np.random.Generator
 ASV = "0.6.6"
 THRESHOLD = 0.05  # asv's default, and HUD's for the geomean speedup
-NOTE = "Flat: share flagged. Steps: share found at ± 1 point; HUD's rule tells no place, there it is the share flagged."
+NOTE = (
+    "Flat: share flagged. Steps: share found at ± 1 point; HUD's rule tells no place, there it "
+    "is the share flagged."
+)
 SERIES_COUNT, POINT_COUNT, REPEATS = 2_000, 400, 5
 MANY = 5_000
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of series: how to make one, where its step is (none: it is flat), and what to reach."""
+    """A kind of series: how to make one, where its step is (none: it is flat), and what to
+    reach.
+    """
 
     what: str
     make: Callable[[Rng], Floats]
@@ -91,15 +98,27 @@ def flat_kinds() -> list[Kind]:
         Kind("one-point spike of 50%, anywhere", spiked(None), reach="0%"),
         Kind("one-point spike of 50%, the newest point", spiked(39), reach="0%"),
         *(remembering(share, count) for share in (0.3, 0.5, 0.8) for count in (40, 200)),
-        Kind("flat, heavy tails (Student's t, 3), 40 points", lambda rng: 1 + 0.03 * rng.standard_t(3, 40)),
-        Kind("flat, 3% noise, rounded to 0.1", lambda rng: np.round(1 + 0.03 * rng.standard_normal(40), 1)),
-        Kind("a count that flickers, 0 or 1, one run in five", lambda rng: 1.0 * (rng.random(40) < 0.2)),
+        Kind(
+            "flat, heavy tails (Student's t, 3), 40 points",
+            lambda rng: 1 + 0.03 * rng.standard_t(3, 40),
+        ),
+        Kind(
+            "flat, 3% noise, rounded to 0.1",
+            lambda rng: np.round(1 + 0.03 * rng.standard_normal(40), 1),
+        ),
+        Kind(
+            "a count that flickers, 0 or 1, one run in five",
+            lambda rng: 1.0 * (rng.random(40) < 0.2),
+        ),
         Kind("constant", lambda rng: np.full(40, float(rng.integers(0, 9)))),
         Kind("about 0, as often below as above", lambda rng: rng.standard_normal(40)),
         Kind("flat, 3% noise, a third of the points missing", missing(noisy(ones, 0.03))),
         Kind("flat, 3% noise, 2 000 points", noisy(np.ones(2_000), 0.03)),
     ]
-    return kinds + [Kind(f"flat, 3% noise, {count} points", noisy(np.ones(count), 0.03)) for count in (1, 3, 5, 10)]
+    return kinds + [
+        Kind(f"flat, 3% noise, {count} points", noisy(np.ones(count), 0.03))
+        for count in (1, 3, 5, 10)
+    ]
 
 
 def missing(make: Callable[[Rng], Floats]) -> Callable[[Rng], Floats]:
@@ -119,7 +138,9 @@ def ours(values: Floats) -> list[int]:
 
 
 def hud(values: Floats) -> bool:
-    """Apply HUD's rule to a cost: the last 2 of the newest 4 points above 1.05 × the median of the 6 before."""
+    """Apply HUD's rule to a cost: the last 2 of the newest 4 points above 1.05 × the median of the
+    6 before.
+    """
     known = values[np.isfinite(values)]
     if len(known) < 10:
         return False
@@ -131,7 +152,9 @@ def make_asv(detector: Any) -> Callable[[Floats], list[int]]:
     """Return asv's own detection of regressions, as its publisher calls it."""
 
     def find(values: Floats) -> list[int]:
-        steps = detector.detect_steps([None if np.isnan(value) else float(value) for value in values])
+        steps = detector.detect_steps(
+            [None if np.isnan(value) else float(value) for value in values]
+        )
         _, _, positions = detector.detect_regressions(steps, threshold=THRESHOLD)
         return [position[1] for position in positions or []]
 
@@ -141,19 +164,36 @@ def make_asv(detector: Any) -> Callable[[Floats], list[int]]:
 def fetch_asv(folder: Path) -> Any:
     """Install asv into a folder unless it is there, and return its detector."""
     if not (folder / "asv").is_dir():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), f"asv=={ASV}"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--target",
+            str(folder),
+            f"asv=={ASV}",
+        ]
         if subprocess.run(pip, check=False).returncode:
-            raise SystemExit(f"pip could not install asv {ASV}; give a folder that has it with --asv FOLDER")
+            raise SystemExit(
+                f"pip could not install asv {ASV}; give a folder that has it with --asv FOLDER"
+            )
     sys.path.append(str(folder))
     return importlib.import_module("asv.step_detect")
 
 
-def measure(kinds: Sequence[Kind], asv: Callable[[Floats], list[int]], count: int, seed: int) -> list[Row]:
-    """Return a line for each kind: the share that each of the three flags, or finds at ± 1 point."""
+def measure(
+    kinds: Sequence[Kind], asv: Callable[[Floats], list[int]], count: int, seed: int
+) -> list[Row]:
+    """Return a line for each kind: the share that each of the three flags, or finds at ± 1
+    point.
+    """
     rows = []
     for kind in kinds:
         rng = np.random.default_rng(seed)
-        few = min(count, 30) if len(kind.make(rng)) > 1_000 else count  # asv takes a second for so long a series
+        few = (
+            min(count, 30) if len(kind.make(rng)) > 1_000 else count
+        )  # asv takes a second for so long a series
         series = [kind.make(rng) for _ in range(few)]
         cells = [_share(series, ours, kind.position), _share(series, asv, kind.position)]
         cells.append(sum(map(hud, series)) / len(series))
@@ -161,34 +201,61 @@ def measure(kinds: Sequence[Kind], asv: Callable[[Floats], list[int]], count: in
     return rows
 
 
-def _share(series: Sequence[Floats], find: Callable[[Floats], list[int]], wanted_position: int | None) -> float:
+def _share(
+    series: Sequence[Floats], find: Callable[[Floats], list[int]], wanted_position: int | None
+) -> float:
     hits = [find(values) for values in series]
     return sum(
-        any(wanted_position is None or abs(position - wanted_position) <= 1 for position in hit) for hit in hits
+        any(wanted_position is None or abs(position - wanted_position) <= 1 for position in hit)
+        for hit in hits
     ) / len(series)
 
 
 def measure_changes(asv: Callable[[Floats], list[int]], count: int, seed: int) -> list[Row]:
     """Return lines for what took place and what was then said of it."""
-    down = np.concatenate((np.ones(20), np.repeat(0.99 ** np.arange(1, 11), 3), np.full(10, 0.99**10)))
+    down = np.concatenate(
+        (np.ones(20), np.repeat(0.99 ** np.arange(1, 11), 3), np.full(10, 0.99**10))
+    )
     rng = np.random.default_rng(seed)
     rows = [_measure_bump(length, asv, count, rng) for length in (3, 10)]
     for noise in (0.005, 0.01):
         changes = [find_changes(noisy(down, noise)(rng)) for _ in range(count)]
         detected_count = sum(
-            series_changes.drift is not None or bool(series_changes.steps) for series_changes in changes
+            series_changes.drift is not None or bool(series_changes.steps)
+            for series_changes in changes
         )
         slow = sum(series_changes.drift is not None for series_changes in changes)
-        both = sum(series_changes.drift is not None and bool(series_changes.steps) for series_changes in changes)
+        both = sum(
+            series_changes.drift is not None and bool(series_changes.steps)
+            for series_changes in changes
+        )
         what = f"ten −1% steps, 3 points each, {noise:.1%} noise: found (as drift; drift and steps)"
         rows.append(
-            Row(what, f"{detected_count / count:.1%} ({slow / count:.1%}; {both / count:.1%})", "–", "–", "found")
+            Row(
+                what,
+                f"{detected_count / count:.1%} ({slow / count:.1%}; {both / count:.1%})",
+                "–",
+                "–",
+                "found",
+            )
         )
-    stops = [is_stopped(np.flatnonzero(rng.random(36) < 0.9).tolist(), list(range(40))) for _ in range(count)]
+    stops = [
+        is_stopped(np.flatnonzero(rng.random(36) < 0.9).tolist(), list(range(40)))
+        for _ in range(count)
+    ]
     rows.append(
-        Row("series that left 4 runs out (of 36, it had 9 in 10)", f"{sum(stops) / count:.1%}", "–", "–", "listed")
+        Row(
+            "series that left 4 runs out (of 36, it had 9 in 10)",
+            f"{sum(stops) / count:.1%}",
+            "–",
+            "–",
+            "listed",
+        )
     )
-    flat = sum(find_changes(noisy(np.ones(40), 0.03)(rng)).drift is not None for _ in range(count)) / count
+    flat = (
+        sum(find_changes(noisy(np.ones(40), 0.03)(rng)).drift is not None for _ in range(count))
+        / count
+    )
     return [
         *rows,
         Row("flat, 3% noise, 40 points: called drift", f"{flat:.1%}", "–", "–", "≤ 1%"),
@@ -200,7 +267,9 @@ def _measure_many(asv: Callable[[Floats], list[int]], seed: int) -> Row:
     rng = np.random.default_rng(seed)
     series = [noisy(np.ones(40), 0.03)(rng) for _ in range(MANY)]
     shares = [_share(series, ours, None), _share(series, asv, None), sum(map(hud, series)) / MANY]
-    return Row(f"flat, 3% noise, 40 points, {MANY} series", *(f"{share:.2%}" for share in shares), "≤ 1%")
+    return Row(
+        f"flat, 3% noise, 40 points, {MANY} series", *(f"{share:.2%}" for share in shares), "≤ 1%"
+    )
 
 
 def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, rng: Rng) -> Row:
@@ -220,7 +289,9 @@ def _measure_bump(length: int, asv: Callable[[Floats], list[int]], count: int, r
 
 
 def make_fleet(rng: Rng) -> list[Floats]:
-    """Return a fleet's series with one point more than were looked at: a third has a step, a third of those a bump."""
+    """Return a fleet's series with one point more than were looked at: a third has a step, a third
+    of those a bump.
+    """
     fleet = []
     for number in range(SERIES_COUNT):
         values = 1 + 0.03 * rng.standard_normal(POINT_COUNT + 1)
@@ -265,9 +336,15 @@ def measure_speed(asv: Callable[[Floats], list[int]], seed: int) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure rates and times and print a table of each."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.regression.change_points", description=__doc__)
-    parser.add_argument("--asv", type=Path, metavar="FOLDER", help="a folder that has asv, or is to keep it")
-    parser.add_argument("--series", type=int, default=300, help="series a line (default %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regression.change_points", description=__doc__
+    )
+    parser.add_argument(
+        "--asv", type=Path, metavar="FOLDER", help="a folder that has asv, or is to keep it"
+    )
+    parser.add_argument(
+        "--series", type=int, default=300, help="series a line (default %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=("rates", "speed"), help="one of the two tables")
     arguments = parser.parse_args(argv)
@@ -275,7 +352,10 @@ def main(argv: list[str] | None = None) -> int:
         asv = make_asv(fetch_asv(arguments.asv or folder))
         headings = ("what", "ours", f"asv {ASV}", "HUD's rule", "reach")
         if arguments.only != "speed":
-            kinds = [*flat_kinds(), *(stepped(noise, k) for noise in (0.01, 0.03, 0.05) for k in (2, 3, 4, 6, 8))]
+            kinds = [
+                *flat_kinds(),
+                *(stepped(noise, k) for noise in (0.01, 0.03, 0.05) for k in (2, 3, 4, 6, 8)),
+            ]
             rows = measure(kinds, asv, arguments.series, arguments.seed)
             rows += measure_changes(asv, arguments.series, arguments.seed)
             title = f"Step detection, {arguments.series} series a line, seed {arguments.seed}"

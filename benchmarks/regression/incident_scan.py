@@ -1,7 +1,8 @@
 """Time the incident scan: `python -m benchmarks.regression.incident_scan [--days N] [--models N]`.
 
-A history of nightly runs is made (benchmarks.store.result_history). All of it is scanned once, and then its newest
-days come one by one, as on a dashboard that serves. Reading and writing the database are part of it.
+A history of nightly runs is made (benchmarks.store.result_history). All of it is scanned once, and
+then its newest days come one by one, as on a dashboard that serves. Reading and writing the
+database are part of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from compileboard.collectors.store.migrations import migrate
 REPEATS = 5
 
 
-def measure_update(database: Path, *, everything: bool = False) -> tuple[float, float, UpdateReport]:
+def measure_update(
+    database: Path, *, everything: bool = False
+) -> tuple[float, float, UpdateReport]:
     """Return wall seconds, CPU seconds and what an update did."""
     wall, cpu = time.perf_counter(), time.process_time()
     done = update_incidents(database, everything=everything)
@@ -32,7 +35,9 @@ def measure_update(database: Path, *, everything: bool = False) -> tuple[float, 
 
 def main(argv: list[str] | None = None) -> int:
     """Make the history, bring incidents up to date, and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.regression.incident_scan", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regression.incident_scan", description=__doc__
+    )
     parser.add_argument("--days", type=int, default=400)
     parser.add_argument("--models", type=int, default=200)
     arguments = parser.parse_args(argv)
@@ -49,7 +54,11 @@ def main(argv: list[str] | None = None) -> int:
             grown = [measure_update(database) for _run_id in days]
     what = f"{first[2].series_count} series × {arguments.days - REPEATS} runs"
     rows = [
-        _row(f"{what}, the first time: {len(first[2].new_ids)} incidents with their evidence", [first], ""),
+        _row(
+            f"{what}, the first time: {len(first[2].new_ids)} incidents with their evidence",
+            [first],
+            "",
+        ),
         _row(f"{what}, again", again, "≤ 20 s"),
         _row("one new run of all models", grown, "≤ 1 s"),
     ]

@@ -1,8 +1,9 @@
-"""Count the incidents of one commit in a suite: `python -m benchmarks.regression.incidents [--seeds N …]`.
+"""Count the incidents of one commit in a suite: `python -m benchmarks.regression.incidents [--seeds
+N …]`.
 
-Each line is a history of nightly runs through ingest and detection, in which one commit (or ten days) changed every
-model; the last one is flat. Numbers are of one seed each, in their order. Found are models with a change of speedup or
-status within three runs of the planted one.
+Each line is a history of nightly runs through ingest and detection, in which one commit (or ten
+days) changed every model; the last one is flat. Numbers are of one seed each, in their order. Found
+are models with a change of speedup or status within three runs of the planted one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Row, print_table, scratch_folder
-from benchmarks.store.result_history import DAY_US, Model, make_commits, make_hash, make_models, name_run
+from benchmarks.store.result_history import (
+    DAY_US,
+    Model,
+    make_commits,
+    make_hash,
+    make_models,
+    name_run,
+)
 from compileboard.app.incidents.update import update_incidents
-from compileboard.collectors.contract.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.contract.events import (
+    BenchMeasured,
+    Event,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+)
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
@@ -28,7 +42,13 @@ DAYS, CHANGE, BACK = 60, 40, 50
 START_US = 1_750_000_000_000_000
 FLAT_MODELS = 400  # of five measured metrics each: 2,000 series
 NEAR = 3
-COMMON = {"suite": "nightly", "mode": "inference", "dtype": "bfloat16", "device": "cuda", "hardware": "NVIDIA H200"}
+COMMON = {
+    "suite": "nightly",
+    "mode": "inference",
+    "dtype": "bfloat16",
+    "device": "cuda",
+    "hardware": "NVIDIA H200",
+}
 
 
 @dataclass(frozen=True)
@@ -53,9 +73,17 @@ CASES = [
     Case("10% step, a third of the results missing", stepped(0.1), gaps=1 / 3),
     Case("5% step, reverted after 10 runs", stepped(0.05, BACK), changes=2),
     Case("10% step, reverted after 10 runs", stepped(0.1, BACK), changes=2),
-    Case("drift of 10% within 20 runs", lambda day: 1 - 0.1 * min(max(day - 30, 0) / 20, 1), length=10),
+    Case(
+        "drift of 10% within 20 runs",
+        lambda day: 1 - 0.1 * min(max(day - 30, 0) / 20, 1),
+        length=10,
+    ),
     Case("every model fails", lambda day: 0.0 if day >= CHANGE else 1.0),
-    Case("every model fails for 3 runs", lambda day: 0.0 if CHANGE <= day < CHANGE + 3 else 1.0, changes=2),
+    Case(
+        "every model fails for 3 runs",
+        lambda day: 0.0 if CHANGE <= day < CHANGE + 3 else 1.0,
+        changes=2,
+    ),
 ]
 
 
@@ -63,20 +91,44 @@ def make_run(day: int, case: Case, models: list[Model], chance: random.Random) -
     """Yield the events of one day's run."""
     run_id, started_us = name_run(day), START_US + day * DAY_US
     bench = f"{run_id}/bench"
-    git: dict[str, Any] = {"commit": make_hash(run_id), "branch": "main", "subject": f"Change {day}", "dirty": False}
-    common: dict[str, Any] = {"run_id": run_id, "name": "nightly", "suite": "nightly", "source": "bench"}
-    yield RunStarted(bench, 0, started_us, gpus=[{"name": "NVIDIA H200"}], host={"name": "a"}, git=git, **common)
+    git: dict[str, Any] = {
+        "commit": make_hash(run_id),
+        "branch": "main",
+        "subject": f"Change {day}",
+        "dirty": False,
+    }
+    common: dict[str, Any] = {
+        "run_id": run_id,
+        "name": "nightly",
+        "suite": "nightly",
+        "source": "bench",
+    }
+    yield RunStarted(
+        bench, 0, started_us, gpus=[{"name": "NVIDIA H200"}], host={"name": "a"}, git=git, **common
+    )
     yield make_commits(bench, run_id, day, started_us)
     yield ProcessStarted(f"{bench}/1", 0, started_us, run_id=run_id, pid=1, torch_version="2.13.0")
     level = case.level(day)
     for number, model in enumerate(models, 1):
-        where: dict[str, Any] = {**COMMON, "process_id": bench, "sequence": number, "time_us": started_us + number}
+        where: dict[str, Any] = {
+            **COMMON,
+            "process_id": bench,
+            "sequence": number,
+            "time_us": started_us + number,
+        }
         where |= {"model": model.name, "backend": "inductor", "experiment": "performance"}
         if not level:  # as upstream writes it: without its batch size
             yield BenchMeasured(**where, status="failed", reason="unknown")
         elif chance.random() >= case.gaps:
             yield BenchMeasured(**where, batch_size=32, values=_measure(model, level, chance))
-    yield RunEnded(bench, len(models) + 1, started_us + 3_600_000_000, run_id=run_id, state="finished", exit_code=0)
+    yield RunEnded(
+        bench,
+        len(models) + 1,
+        started_us + 3_600_000_000,
+        run_id=run_id,
+        state="finished",
+        exit_code=0,
+    )
 
 
 def _measure(model: Model, level: float, chance: random.Random) -> dict[str, float]:
@@ -97,7 +149,9 @@ def _measure(model: Model, level: float, chance: random.Random) -> dict[str, flo
 
 @dataclass(frozen=True)
 class Counts:
-    """What was found of one history: models; incidents of the planted commit; incidents and improvements at all."""
+    """What was found of one history: models; incidents of the planted commit; incidents and
+    improvements at all.
+    """
 
     found: int
     back: int
@@ -110,7 +164,10 @@ class Counts:
 def measure(case: Case, folder: Path, model_count: int, seed: int) -> Counts:
     """Record a history, bring incidents up to date, and count them."""
     chance = random.Random(seed)
-    models, database = make_models(model_count, chance), folder / f"{seed} {case.what.replace('%', '')}.db"
+    models, database = (
+        make_models(model_count, chance),
+        folder / f"{seed} {case.what.replace('%', '')}.db",
+    )
     migrate(database)
     with closing(open_writer(database)) as connection:
         ingestor = Ingestor(connection)
@@ -119,14 +176,20 @@ def measure(case: Case, folder: Path, model_count: int, seed: int) -> Counts:
     update_incidents(database, everything=True)
     with closing(open_writer(database)) as connection:
         changed = connection.execute(
-            "select model, metric, subject, incident_id, direction, first_run_id, recovered_run_id from series_changes"
+            "select model, metric, subject, incident_id, direction, first_run_id, "
+            "recovered_run_id from series_changes"
         ).fetchall()
         stored = connection.execute("select id, state, direction from incidents").fetchall()
     states = {row["id"]: row["state"] for row in stored if row["direction"] == "worse"}
     near = set(map(name_run, range(CHANGE - NEAR - case.length, CHANGE + NEAR + case.length + 1)))
     own = [row for row in changed if row["first_run_id"] in near and row["direction"] == "worse"]
-    models_found = [row for row in own if row["subject"] == "model" and row["metric"] in ("speedup", "passes")]
-    found, back = ({row["model"] for row in models_found if row["recovered_run_id"] or not only} for only in (0, 1))
+    models_found = [
+        row for row in own if row["subject"] == "model" and row["metric"] in ("speedup", "passes")
+    ]
+    found, back = (
+        {row["model"] for row in models_found if row["recovered_run_id"] or not only}
+        for only in (0, 1)
+    )
     incidents = {row["incident_id"] for row in own} & states.keys()
     is_open = sum(states[id_] == "open" for id_ in incidents)
     better = sum(row["direction"] == "better" for row in stored)
@@ -136,7 +199,8 @@ def measure(case: Case, folder: Path, model_count: int, seed: int) -> Counts:
 def make_row(case: Case, counts: list[Counts]) -> Row:
     """Join the numbers of each seed."""
     found, back, made, is_open, worse, better = (
-        ", ".join(str(getattr(of_seed, name)) for of_seed in counts) for name in Counts.__dataclass_fields__
+        ", ".join(str(getattr(of_seed, name)) for of_seed in counts)
+        for name in Counts.__dataclass_fields__
     )
     back = back if case.changes == 2 else ""
     return Row(case.what, found, back, f"{made}; open {is_open}", f"{worse}; better {better}")
@@ -144,7 +208,9 @@ def make_row(case: Case, counts: list[Counts]) -> Row:
 
 def main(argv: list[str] | None = None) -> int:
     """Measure each case and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.regression.incidents", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regression.incidents", description=__doc__
+    )
     parser.add_argument("--models", type=int, default=50)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], metavar="N")
     arguments = parser.parse_args(argv)
@@ -157,7 +223,11 @@ def main(argv: list[str] | None = None) -> int:
         ]
     headings = ("what", "models found", "recovered", "incidents of it", "all that got worse")
     seeds = ", ".join(map(str, arguments.seeds))
-    print_table(f"Incidents, {arguments.models} models × {DAYS} runs, seeds {seeds}", rows, headings=headings)
+    print_table(
+        f"Incidents, {arguments.models} models × {DAYS} runs, seeds {seeds}",
+        rows,
+        headings=headings,
+    )
     return 0
 
 

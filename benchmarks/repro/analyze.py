@@ -1,9 +1,11 @@
-"""What `repro analyze` and `repro bisect` name of the planted failures, and of graphs that are right.
+"""What `repro analyze` and `repro bisect` name of the planted failures, and of graphs that are
+right.
 
     python -m benchmarks.repro.analyze [--bisect] [NAME …]
 
-A row a planted failure: what named it, the operation, its error beside eager's, and wall time with the start of the
-process. Then a row for the healthy graphs: operations judged, and wrongly called wrong.
+A row a planted failure: what named it, the operation, its error beside eager's, and wall time with
+the start of the process. Then a row for the healthy graphs: operations judged, and wrongly called
+wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ HEADINGS = ("planted", "named by", "operation", "error", "eager's error", "secon
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="Planted failures. Default: all of them.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="Planted failures. Default: all of them."
+    )
     parser.add_argument("--bisect", action="store_true", help="Run `repro bisect` too.")
     asked = parser.parse_args()
     names = asked.names or [*PLANTED]
@@ -40,12 +44,20 @@ def main() -> int:
         repros = make_repros(Path(folder) / "repros", *names)
     rows = [HEADINGS]
     for name in names:
-        rows += [_analyze(name, repros[name]), *([_bisect(name, repros[name])] if asked.bisect else [])]
+        rows += [
+            _analyze(name, repros[name]),
+            *([_bisect(name, repros[name])] if asked.bisect else []),
+        ]
         print("  ".join(rows[-1]), file=sys.stderr)
     if not asked.names:
         rows.append(_judge_healthy())
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows))
+    print(
+        "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+            for row in rows
+        )
+    )
     print(describe_machine())
     return 0
 
@@ -53,15 +65,30 @@ def main() -> int:
 def _analyze(name: str, repro: Repro) -> tuple[str, ...]:
     started_s = time.monotonic()
     try:
-        body = run_task(f"{LOCATE}.analyze_task:analyze", repro, limits=LIMITS, environment=os.environ)
+        body = run_task(
+            f"{LOCATE}.analyze_task:analyze", repro, limits=LIMITS, environment=os.environ
+        )
     except NotRunnable as error:
         return (name, "analyze", f"could not be run: {error}", "", "", _seconds(started_s))
     analysis = findings.load_analysis(body)
     row = next((row for row in analysis.rows if row.node == analysis.node), None)
-    error = "NaN" if row and row.verdict == findings.NOT_FINITE else f"{row.error:.2g}" if row and row.error else "–"
+    error = (
+        "NaN"
+        if row and row.verdict == findings.NOT_FINITE
+        else f"{row.error:.2g}"
+        if row and row.error
+        else "–"
+    )
     eager = f"{row.eager_error:.2g}" if row and row.eager_error is not None else "–"
     operation = analysis.operation or summarize_analysis(analysis)
-    return (name, f"analyze, {analysis.cause or analysis.status}", operation, error, eager, _seconds(started_s))
+    return (
+        name,
+        f"analyze, {analysis.cause or analysis.status}",
+        operation,
+        error,
+        eager,
+        _seconds(started_s),
+    )
 
 
 def _bisect(name: str, repro: Repro) -> tuple[str, ...]:
@@ -72,7 +99,14 @@ def _bisect(name: str, repro: Repro) -> tuple[str, ...]:
         return (name, "bisect", f"could not be run: {error}", "", "", _seconds(started_s))
     answer = findings.load_bisection(body)
     words = f"bisect, {answer.subsystem or answer.status}, {answer.trial_count} trials"
-    return (name, words, answer.operation or summarize_bisection(answer), "–", "–", _seconds(started_s))
+    return (
+        name,
+        words,
+        answer.operation or summarize_bisection(answer),
+        "–",
+        "–",
+        _seconds(started_s),
+    )
 
 
 def _judge_healthy() -> tuple[str, ...]:

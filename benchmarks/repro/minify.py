@@ -1,9 +1,11 @@
-"""Minify planted failures beside torch's own minifier: `python -m benchmarks.repro.minify [NAME …]`.
+"""Minify planted failures beside torch's own minifier: `python -m benchmarks.repro.minify [NAME
+…]`.
 
-Torch's way is its environment variables: they leave a launcher, which is run with the planted operation registered and
-gets as long as is given. Ours is the command `repro minify` on the same graph. Both are what a person waits for, from
-the start of Python on, with empty compile caches; each pair runs in an order that is drawn. Nodes are call nodes of the
-program that each leaves; the processor's time is that of all processes.
+Torch's way is its environment variables: they leave a launcher, which is run with the planted
+operation registered and gets as long as is given. Ours is the command `repro minify` on the same
+graph. Both are what a person waits for, from the start of Python on, with empty compile caches;
+each pair runs in an order that is drawn. Nodes are call nodes of the program that each leaves; the
+processor's time is that of all processes.
 """
 
 from __future__ import annotations
@@ -56,13 +58,22 @@ class Minified:
     def __str__(self) -> str:
         if self.node_count is None:
             return self.note
-        return f"{self.seconds:.1f} s ({self.cpu_seconds:.1f} s of the processor), {self.node_count} nodes{self.note}"
+        return (
+            f"{self.seconds:.1f} s ({self.cpu_seconds:.1f} s of the processor), "
+            f"{self.node_count} nodes{self.note}"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="Planted failures. Default: all ten.")
-    parser.add_argument("--timeout", type=float, default=600, help="Seconds that torch's launcher gets.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="Planted failures. Default: all ten."
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=600, help="Seconds that torch's launcher gets."
+    )
     parser.add_argument("--alone", action="store_true", help="Ours alone.")
     options = parser.parse_args()
     rows = []
@@ -92,15 +103,24 @@ def _ours(name: str, folder: Path) -> Minified:
     repro = replace(repro, manifest=replace(repro.manifest, error_type=None))
     path = folder / "failure.tar.gz"
     export(repro, str(path), is_forced=False)
-    command = own_command("compileboard.collectors", "repro", "minify", str(path), "--trust", "--json")
+    command = own_command(
+        "compileboard.collectors", "repro", "minify", str(path), "--trust", "--json"
+    )
     start, cpu_s = time.monotonic(), _children_cpu_s()
-    ended = subprocess.run([*command, "--timeout", "300"], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    ended = subprocess.run(
+        [*command, "--timeout", "300"], cwd=ROOT, capture_output=True, text=True, timeout=900
+    )
     seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - cpu_s
     if ended.returncode:
         return Minified(seconds, None, f"exit code {ended.returncode}: {ended.stderr[-200:]}")
     answer: Minification = load_minification(json.loads(ended.stdout)["answer"])
     note = f" ({', '.join(answer.operations[:3])}), {answer.tried_count} trials"
-    return Minified(seconds, answer.nodes_after, note if answer.is_confirmed else f"{note}, not confirmed", cpu_s)
+    return Minified(
+        seconds,
+        answer.nodes_after,
+        note if answer.is_confirmed else f"{note}, not confirmed",
+        cpu_s,
+    )
 
 
 def _children_cpu_s() -> float:
@@ -124,15 +144,26 @@ def _capture_by_torch(name: str, folder: Path) -> Path | None:
 
 
 def _torchs(name: str, launcher: Path, folder: Path, timeout_s: float) -> Minified:
-    """Run torch's launcher as it says one should, what the program registered itself put into it."""
+    """Run torch's launcher as it says one should, what the program registered itself put into
+    it.
+    """
     text = launcher.read_text()
-    planting = f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\nimport planted\nplanted.install({name!r})\n"
-    launcher.write_text(text.replace("\nfrom torch.nn import *\n", f"\n{planting}\nfrom torch.nn import *\n", 1))
+    planting = (
+        f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\nimport "
+        f"planted\nplanted.install({name!r})\n"
+    )
+    launcher.write_text(
+        text.replace("\nfrom torch.nn import *\n", f"\n{planting}\nfrom torch.nn import *\n", 1)
+    )
     start, cpu_s = time.monotonic(), _children_cpu_s()
     try:
         command = [sys.executable, str(launcher), "minify"]
         ended = subprocess.run(
-            command, cwd=folder, env=_environment(folder / "cache"), capture_output=True, timeout=timeout_s
+            command,
+            cwd=folder,
+            env=_environment(folder / "cache"),
+            capture_output=True,
+            timeout=timeout_s,
         )
         note = "" if ended.returncode == 0 else f", exit code {ended.returncode}"
     except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """Time frames: `python -m benchmarks.serve.frames DB`, beside SQLite's own fetch of the same table.
 
-`python -m benchmarks.store.result_history DB --days 500` makes a database of 100 000 results in 500 runs.
+`python -m benchmarks.store.result_history DB --days 500` makes a database of 100 000 results in 500
+runs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def main() -> None:
     parser.add_argument("database", type=Path, metavar="DB")
     board = compileboard.open(parser.parse_args().database)
     frames = {
-        name: getattr(board, name) for name in ("runs", "models", "results", "compiles", "graph_breaks", "baselines")
+        name: getattr(board, name)
+        for name in ("runs", "models", "results", "compiles", "graph_breaks", "baselines")
     }
     frames["baselines"]()  # what the first call imports
     rows = [measure(f"board.{name}()", read) for name, read in frames.items()]

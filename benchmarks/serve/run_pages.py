@@ -1,8 +1,9 @@
 """Time the pages that explore one large run: `python -m benchmarks.serve.run_pages [LOG…]`.
 
-Real logs are replicated (benchmarks/imports/replicas.py) to two ranks of one run, imported with payloads and the search
-index, and served by the real server, asked over loopback by one client. With Chromium and playwright it also tells when
-the timeline is first drawn, and how long its frames take while it is zoomed.
+Real logs are replicated (benchmarks/imports/replicas.py) to two ranks of one run, imported with
+payloads and the search index, and served by the real server, asked over loopback by one client.
+With Chromium and playwright it also tells when the timeline is first drawn, and how long its frames
+take while it is zoomed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, Row, clean_environment, percentile, print_table, run_python, scratch_folder
+from benchmarks.common import (
+    ROOT,
+    Row,
+    clean_environment,
+    percentile,
+    print_table,
+    run_python,
+    scratch_folder,
+)
 from benchmarks.imports.replicas import make_replica
 from benchmarks.serve.pages import fill, time_address
 from benchmarks.serve.server import ask, serving
@@ -35,7 +44,10 @@ ADDRESSES: tuple[tuple[str, str], ...] = (
     ("window, all", "/api/v1/runs/{run}/timeline/window"),
     ("window, idle time hidden", "/api/v1/runs/{run}/timeline/window?idle=1"),
     ("window, a tenth", "/api/v1/runs/{run}/timeline/window?from_us={tenth}&to_us={tenth_end}"),
-    ("window, a hundredth", "/api/v1/runs/{run}/timeline/window?from_us={hundredth}&to_us={hundredth_end}"),
+    (
+        "window, a hundredth",
+        "/api/v1/runs/{run}/timeline/window?from_us={hundredth}&to_us={hundredth_end}",
+    ),
     ("window, a compile", "/api/v1/runs/{run}/timeline/window?from_us={span}&to_us={span_end}"),
     ("stacks", "/runs/{run}/stacks"),
     ("stacks, library shown", "/runs/{run}/stacks?library=shown"),
@@ -57,15 +69,24 @@ ADDRESSES: tuple[tuple[str, str], ...] = (
 _LARGEST = "select run_id from run_totals order by compile_count desc limit 1"
 _OF_RUN = f"where run_id = ({_LARGEST})"
 _SPREAD = "order by substr(id * 7919, -4), id limit 40"
-_GRAPHS = f"select id as value from artifacts {_OF_RUN} and name = 'dynamo_output_graph' order by id limit 40"
-_LANES = f"select min(first_us) as first_us, max(last_us) as last_us from lanes where run_id = ({_LARGEST})"
+_GRAPHS = (
+    f"select id as value from artifacts {_OF_RUN} and name = 'dynamo_output_graph' order by id "
+    "limit 40"
+)
+_LANES = (
+    "select min(first_us) as first_us, max(last_us) as last_us from lanes where run_id = "
+    f"({_LARGEST})"
+)
 _PARTS = f"""
-with recursive part (n) as (select 0 union all select n + 1 from part where n < 9), whole as ({_LANES})
-select cast(first_us + (last_us - first_us) * (n * 0.097 + {{end}}) as integer) as value from part, whole order by n
+with recursive part (n) as (select 0 union all select n + 1 from part where n < 9),
+whole as ({_LANES})
+select cast(first_us + (last_us - first_us) * (n * 0.097 + {{end}}) as integer) as value from part,
+whole order by n
 """
 _OUTERMOST = f"""
 from spans
-where lane_id in (select id from lanes where run_id = ({_LARGEST})) and depth = 0 and duration_us > 0
+where lane_id in (select id from lanes where run_id = ({_LARGEST})) and depth = 0
+  and duration_us > 0
 {_SPREAD}
 """
 VALUES = {
@@ -85,7 +106,8 @@ VALUES = {
     "graph_after": f"{_GRAPHS} offset 1",
     "word": "values ('torch'), ('size+mismatch'), ('addmm'), ('triton_poi_fused'), ('forward')",
 }
-# Notes when the timeline is on the screen: its canvas says what it drew, and two frames have been drawn since.
+# Notes when the timeline is on the screen: its canvas says what it drew, and two frames have been
+# drawn since.
 WATCH = """
   new MutationObserver((_, watch) => {
     if (!document.querySelector("canvas[data-drawn]")) return;
@@ -93,8 +115,11 @@ WATCH = """
     requestAnimationFrame(() => requestAnimationFrame(() => { globalThis.timelineDrawn = performance.now(); }));
   }).observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-drawn"] });
 """
-SINCE_ANSWER = 'globalThis.timelineDrawn - performance.getEntriesByType("navigation")[0].responseEnd'
-# Zooms in and out by the wheel, a step a frame, with rests in which the server's answer comes and is drawn.
+SINCE_ANSWER = (
+    'globalThis.timelineDrawn - performance.getEntriesByType("navigation")[0].responseEnd'
+)
+# Zooms in and out by the wheel, a step a frame, with rests in which the server's answer comes and
+# is drawn.
 ZOOM = """
   async (place) => {
     const canvas = document.querySelector("#flame canvas");
@@ -133,7 +158,8 @@ class Frames:
 
 
 def make_database(sources: Sequence[Path], compiles: int, folder: Path) -> Path:
-    """Replicate logs as two ranks until both together have as many compilation records, and import them.
+    """Replicate logs as two ranks until both together have as many compilation records, and import
+    them.
 
     Raises: SystemExit if the import fails.
     """
@@ -141,7 +167,9 @@ def make_database(sources: Sequence[Path], compiles: int, folder: Path) -> Path:
     logs.mkdir()
     round_of = make_replica(list(sources), 1, folder / "one.log", perturb=False)
     for copies in range(2, len(sources) + 1):
-        round_of = make_replica(list(sources), round_of.size_bytes + 1, folder / "one.log", perturb=False)
+        round_of = make_replica(
+            list(sources), round_of.size_bytes + 1, folder / "one.log", perturb=False
+        )
         assert round_of.copies == copies
     share_bytes = int(compiles / len(RANKS) / round_of.metrics * round_of.size_bytes * 1.07)
     for rank in RANKS:  # the second stops a round earlier: ranks that part at the end
@@ -149,7 +177,10 @@ def make_database(sources: Sequence[Path], compiles: int, folder: Path) -> Path:
         make_replica(list(sources), size_bytes, folder / "one.log", perturb=False)
         stamp_rank(folder / "one.log", logs / f"rank{rank}.log", rank)
     (folder / "one.log").unlink()
-    run_python(["-m", "compileboard.collectors", "import", "--db", str(database), str(logs)], clean_environment())
+    run_python(
+        ["-m", "compileboard.collectors", "import", "--db", str(database), str(logs)],
+        clean_environment(),
+    )
     shutil.rmtree(logs)
     return database
 
@@ -172,8 +203,12 @@ def read_values(database: Path) -> tuple[dict[str, list[str]], str]:
 
     Raises: SystemExit if the database lacks something.
     """
-    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        values = {name: [str(row[0]) for row in connection.execute(sql)] for name, sql in VALUES.items()}
+    with closing(
+        sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)
+    ) as connection:
+        values = {
+            name: [str(row[0]) for row in connection.execute(sql)] for name, sql in VALUES.items()
+        }
         sql = f"""
         select
           (select compile_count from run_totals where run_id = r.id),
@@ -183,13 +218,19 @@ def read_values(database: Path) -> tuple[dict[str, list[str]], str]:
         """
         sizes = connection.execute(sql).fetchone()
     if missing := sorted(name for name, choices in values.items() if not choices):
-        raise SystemExit(f"{database} has nothing for {', '.join(missing)}; give logs that have it, or none")
+        raise SystemExit(
+            f"{database} has nothing for {', '.join(missing)}; give logs that have it, or none"
+        )
     compiles, spans, artifacts = (number or 0 for number in sizes)
     return values, f"{compiles:,} compiles, {spans:,} spans, {artifacts:,} artifacts"
 
 
-def time_page(url: str, what: str, template: str, values: dict[str, list[str]], requests: int) -> Row:
-    """Ask for a page and make its row; the server keeps what is slow to work out, so the first answer stands apart."""
+def time_page(
+    url: str, what: str, template: str, values: dict[str, list[str]], requests: int
+) -> Row:
+    """Ask for a page and make its row; the server keeps what is slow to work out, so the first
+    answer stands apart.
+    """
     first = ask(url, fill(template, values, 0))
     answers = time_address(url, template, values, requests)
     name = f"{what} `{re.sub(r'=?{(tenth|hundredth|span)(_end)?}', '', template)}`"
@@ -209,7 +250,10 @@ def watch_timeline(url: str, run_id: str, profiles: int) -> Frames | None:
     except ImportError:
         chromium = None
     if chromium is None:
-        print("Drawing is not measured: it needs playwright (extra `dev`) and Debian's chromium.", file=sys.stderr)
+        print(
+            "Drawing is not measured: it needs playwright (extra `dev`) and Debian's chromium.",
+            file=sys.stderr,
+        )
         return None
     frames = Frames([], [], [])
     with sync_playwright() as playwright:
@@ -236,7 +280,13 @@ def print_frames(frames: Frames, profiles: int) -> None:
     first, each = sorted(frames.first_ms), frames.frame_ms
     late = sum(gap_ms > 50 for gap_ms in each)
     rows = [  # a frame is late when the machine is busy too; a long task is the page's own
-        Row("first drawn after the answer", f"{statistics.median(first):.0f} ms", "", f"{first[-1]:.0f} ms", "≤ 1 s"),
+        Row(
+            "first drawn after the answer",
+            f"{statistics.median(first):.0f} ms",
+            "",
+            f"{first[-1]:.0f} ms",
+            "≤ 1 s",
+        ),
         Row(
             "a frame while zooming",
             f"{statistics.median(each):.0f} ms",
@@ -245,21 +295,43 @@ def print_frames(frames: Frames, profiles: int) -> None:
             "none above 50 ms",
         ),
         Row("frames above 50 ms", f"{late} of {len(each)}", "", "", "0"),
-        Row("longest task of the page", _describe_task(max(frames.longest_ms)), "", "", "below 50 ms"),
+        Row(
+            "longest task of the page",
+            _describe_task(max(frames.longest_ms)),
+            "",
+            "",
+            "below 50 ms",
+        ),
     ]
     headings = ("timeline in Chromium", "median", "p99", "largest", "reach")
-    print_table("Drawing the timeline", rows, f"{profiles} fresh profiles, 1280 px wide.", headings=headings)
+    print_table(
+        "Drawing the timeline", rows, f"{profiles} fresh profiles, 1280 px wide.", headings=headings
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Make or take a database, serve it, time everything and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve.run_pages", description=__doc__)
-    parser.add_argument("logs", type=Path, nargs="*", metavar="LOG", help="logs to replicate; else those of the tests")
-    parser.add_argument("--db", type=Path, help="measure the largest run of this database and make none")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serve.run_pages", description=__doc__
+    )
+    parser.add_argument(
+        "logs",
+        type=Path,
+        nargs="*",
+        metavar="LOG",
+        help="logs to replicate; else those of the tests",
+    )
+    parser.add_argument(
+        "--db", type=Path, help="measure the largest run of this database and make none"
+    )
     parser.add_argument("--keep", type=Path, metavar="DB", help="keep the database that was made")
-    parser.add_argument("--compiles", type=int, default=5000, help="compilation records, both ranks together")
+    parser.add_argument(
+        "--compiles", type=int, default=5000, help="compilation records, both ranks together"
+    )
     parser.add_argument("--requests", type=int, default=20)
-    parser.add_argument("--profiles", type=int, default=5, help="fresh browsers; 0 leaves drawing out")
+    parser.add_argument(
+        "--profiles", type=int, default=5, help="fresh browsers; 0 leaves drawing out"
+    )
     parser.add_argument("--only", default="", help="only addresses that contain this")
     arguments = parser.parse_args(argv)
     sources = arguments.logs or sorted(DATA.glob("*.xz"))
@@ -274,10 +346,19 @@ def main(argv: list[str] | None = None) -> int:
                 for what, template in ADDRESSES
                 if arguments.only in fill(template, values, 0)
             ]
-            frames = watch_timeline(url, values["run"][0], arguments.profiles) if arguments.profiles else None
+            frames = (
+                watch_timeline(url, values["run"][0], arguments.profiles)
+                if arguments.profiles
+                else None
+            )
         size_mb = database.stat().st_size / 1e6
     title = f"Exploring a run of {size}: server time of {arguments.requests} requests each"
-    print_table(title, rows, f"Database of {size_mb:.0f} MB.", headings=("page", "p95", "p50", "first", "reach"))
+    print_table(
+        title,
+        rows,
+        f"Database of {size_mb:.0f} MB.",
+        headings=("page", "p95", "p50", "first", "reach"),
+    )
     if frames:
         print_frames(frames, arguments.profiles)
     return 0

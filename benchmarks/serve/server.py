@@ -29,12 +29,25 @@ class Answer:
 
 @contextmanager
 def serving(database: Path, **settings: str) -> Iterator[str]:
-    """Run `python -m compileboard.app serve` over a database; yield its address. `settings` are variables."""
+    """Run `python -m compileboard.app serve` over a database; yield its address. `settings` are
+    variables.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database.absolute()), "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, env=clean_environment(**settings), stdout=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.app",
+        "serve",
+        "--db",
+        str(database.absolute()),
+        "--port",
+        str(port),
+    ]
+    server = subprocess.Popen(
+        command, cwd=ROOT, env=clean_environment(**settings), stdout=subprocess.DEVNULL
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_up(server, url)
@@ -58,12 +71,16 @@ def _wait_until_up(server: subprocess.Popen[bytes], url: str) -> None:
 
 
 def ask(url: str, path: str) -> Answer:
-    """Ask for a path on a connection of its own, as a browser would accept it, and read it to the end."""
+    """Ask for a path on a connection of its own, as a browser would accept it, and read it to the
+    end.
+    """
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=60)
     begin = time.perf_counter()
     try:
-        connection.request("GET", path, headers={"Accept": "text/html,*/*", "Accept-Encoding": "gzip, deflate, br"})
+        connection.request(
+            "GET", path, headers={"Accept": "text/html,*/*", "Accept-Encoding": "gzip, deflate, br"}
+        )
         answer = connection.getresponse()
         body = answer.read()
         return Answer(answer.status, time.perf_counter() - begin, len(body))

@@ -1,10 +1,12 @@
-"""How long `/healthz` takes while clients stall: ours beside gunicorn's gthread, and gevent's worker where it is there.
+"""How long `/healthz` takes while clients stall: ours beside gunicorn's gthread, and gevent's
+worker where it is there.
 
     python -m benchmarks.serve.stalled_clients [--clients 200] [--asks 20]
 
-Each kind has a server of its own on 127.0.0.1. `header` sends half a header, `body` a form's header and no body, `idle`
-asks once and stays, `silent` connects and says nothing, `reader` asks for a large answer and takes none of it. Beside
-them `work`: four clients ask for a page that takes 0.5 s of SQLite, one after the other.
+Each kind has a server of its own on 127.0.0.1. `header` sends half a header, `body` a form's header
+and no body, `idle` asks once and stays, `silent` connects and says nothing, `reader` asks for a
+large answer and takes none of it. Beside them `work`: four clients ask for a page that takes 0.5 s
+of SQLite, one after the other.
 """
 
 from __future__ import annotations
@@ -58,8 +60,12 @@ run_gunicorn(app, listener.detach(), Settings(), worker_class=sys.argv[1])
 
 @contextmanager
 def serving(worker: str, most_files: int | None = None) -> Iterator[int]:
-    """Serve a small application with one kind of worker, which may open so many files; yield the port."""
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    """Serve a small application with one kind of worker, which may open so many files; yield the
+    port.
+    """
+    environ = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    }
     command = [sys.executable, "-c", PROGRAM, worker]
     if most_files is not None:
         command = ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh", *command]
@@ -96,7 +102,10 @@ def stall(port: int, kind: str, count: int, clients: ExitStack) -> None:
 def work(port: int, ended: threading.Event) -> None:
     """Ask for the slow page again and again."""
     while not ended.is_set():
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=GIVEN_UP_S) as client:
+        with (
+            suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), timeout=GIVEN_UP_S) as client,
+        ):
             client.sendall(KINDS["work"].encode())
             while client.recv(4096):
                 pass

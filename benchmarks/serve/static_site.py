@@ -1,7 +1,7 @@
 """Time and size of a static copy: `python -m benchmarks.serve.static_site [DB]`.
 
-Without a database it replays recorded events as 200 runs first. The copy is written by the command that a person
-would call, in a process of its own; peak memory is the kernel's, of that process.
+Without a database it replays recorded events as 200 runs first. The copy is written by the command
+that a person would call, in a process of its own; peak memory is the kernel's, of that process.
 """
 
 from __future__ import annotations
@@ -80,7 +80,13 @@ def list_rows(copy: Copy) -> list[Row]:
         Row("wall time", f"{copy.wall_s:.0f} s, {count / copy.wall_s:.0f} pages/s"),
         Row("CPU time", f"{copy.cpu_s:.0f} s, {count / copy.cpu_s:.0f} pages/s"),
         Row("peak memory", f"{copy.peak_mb:.0f} MB"),
-        Row("pages", f"{count} ({', '.join(f'{number} {kind}' for kind, number in copy.kinds.most_common())})"),
+        Row(
+            "pages",
+            (
+                f"{count} "
+                f"({', '.join(f'{number} {kind}' for kind, number in copy.kinds.most_common())})"
+            ),
+        ),
         Row("files and size", f"{copy.files}, {copy.size_mb:.0f} MB"),
         Row("a page", f"{copy.page_mb / count * 1000:.0f} KB"),
     ]
@@ -88,9 +94,13 @@ def list_rows(copy: Copy) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     """Make or take a database, write its copy and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve.static_site", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serve.static_site", description=__doc__
+    )
     parser.add_argument("database", type=Path, nargs="?", metavar="DB")
-    parser.add_argument("--runs", type=int, default=200, help="runs to replay where no database is given")
+    parser.add_argument(
+        "--runs", type=int, default=200, help="runs to replay where no database is given"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the copy here and keep it")
     arguments = parser.parse_args(argv)
     with scratch_folder() as folder:
@@ -98,7 +108,14 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.database is None:
             size = ["--compilations", str(arguments.runs * 15), "--breaks", str(arguments.runs * 7)]
             run_python(
-                ["-m", "benchmarks.store.replay", str(database), "--runs", str(arguments.runs), *size],
+                [
+                    "-m",
+                    "benchmarks.store.replay",
+                    str(database),
+                    "--runs",
+                    str(arguments.runs),
+                    *size,
+                ],
                 clean_environment(),
             )
         connection = open_reader(database)
@@ -106,7 +123,11 @@ def main(argv: list[str] | None = None) -> int:
         connection.close()
         copy = write_copy(database, arguments.keep or folder / "site", [])
         size_mb = database.stat().st_size / 1e6
-    print_table(f"A static copy of a database of {runs} runs, {size_mb:.0f} MB", list_rows(copy), headings=HEADINGS)
+    print_table(
+        f"A static copy of a database of {runs} runs, {size_mb:.0f} MB",
+        list_rows(copy),
+        headings=HEADINGS,
+    )
     return 0
 
 

@@ -1,8 +1,9 @@
-"""Time commands and pages of another checkout beside ours, in pairs: `python -m benchmarks.serve.two_checkouts OLD DB`.
+"""Time commands and pages of another checkout beside ours, in pairs: `python -m
+benchmarks.serve.two_checkouts OLD DB`.
 
-OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database of the older schema: each
-migrates and serves a copy of it. `python -m benchmarks.store.replay DB` and `benchmarks.store.result_history DB` of the
-older commit make one.
+OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database of
+the older schema: each migrates and serves a copy of it. `python -m benchmarks.store.replay DB` and
+`benchmarks.store.result_history DB` of the older commit make one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ from benchmarks.common import (
 )
 
 CAPTURES = ROOT / "tests" / "data" / "captures"
-PAGES = ("/", "/runs", "/graph_breaks", "/recompiles", "/models", "/trends", "/incidents", "/api/v1/runs")
+PAGES = (
+    "/",
+    "/runs",
+    "/graph_breaks",
+    "/recompiles",
+    "/models",
+    "/trends",
+    "/incidents",
+    "/api/v1/runs",
+)
 MAKE_APP = """
 try:
     from compileboard.app import create_app
@@ -44,10 +54,17 @@ RUN_PAGES = ("/runs/{run}", "/runs/{run}/report.html", "/api/v1/runs/{run}/compi
 
 
 def start(checkout: Path, folder: Path, arguments: tuple[str, ...]) -> subprocess.Popen[str]:
-    environment = clean_environment(PYTHONPATH=str(checkout), COMPILEBOARD_HOME=str(folder / "home"))
+    environment = clean_environment(
+        PYTHONPATH=str(checkout), COMPILEBOARD_HOME=str(folder / "home")
+    )
     command = [sys.executable, *arguments]
     return subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
@@ -62,7 +79,9 @@ def cpu_of(checkout: Path, folder: Path, *arguments: str) -> Callable[[], float]
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            raise SystemExit(f"{' '.join(arguments)} of {checkout} ended with {process.returncode}:\n{output}")
+            raise SystemExit(
+                f"{' '.join(arguments)} of {checkout} ended with {process.returncode}:\n{output}"
+            )
         return usage.ru_utime + usage.ru_stime
 
     return run
@@ -76,11 +95,15 @@ def serving(checkout: Path, folder: Path, database: Path) -> Iterator[tuple[str,
     migration = start(checkout, folder, ("-m", "app", "migrate", "--db", str(copy)))
     output = migration.communicate()[0]
     if migration.returncode:
-        raise SystemExit(f"migrating {copy} with {checkout} ended with {migration.returncode}:\n{output}")
+        raise SystemExit(
+            f"migrating {copy} with {checkout} ended with {migration.returncode}:\n{output}"
+        )
     process = start(checkout, folder, ("-m", "app", "serve", "--db", str(copy), "--port", "0"))
     assert process.stdout is not None
     try:
-        address = next(match[0] for line in process.stdout if (match := re.search(r"http://[\d.:]+", line)))
+        address = next(
+            match[0] for line in process.stdout if (match := re.search(r"http://[\d.:]+", line))
+        )
         yield address, process.pid
     finally:
         process.terminate()
@@ -88,17 +111,25 @@ def serving(checkout: Path, folder: Path, database: Path) -> Iterator[tuple[str,
 
 
 def read_cpu_s(pid: int) -> dict[int, float]:
-    """Return the CPU seconds of a process and of those that it started: a busy machine does not disturb them."""
+    """Return the CPU seconds of a process and of those that it started: a busy machine does not
+    disturb them.
+    """
     pids, seconds = [pid], {}
     for process in pids:  # grows while it is read
         threads = list(Path(f"/proc/{process}/task").iterdir())
-        seconds[process] = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
-        pids += [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        seconds[process] = (
+            sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+        )
+        pids += [
+            int(child) for thread in threads for child in (thread / "children").read_text().split()
+        ]
     return seconds
 
 
 def answer_of(address: str, pid: int) -> Callable[[], float]:
-    """Return a function that asks for a page and returns the CPU seconds of the process that answered."""
+    """Return a function that asks for a page and returns the CPU seconds of the process that
+    answered.
+    """
 
     def ask() -> float:
         before = read_cpu_s(pid)
@@ -112,7 +143,13 @@ def answer_of(address: str, pid: int) -> Callable[[], float]:
 
 def make_row(what: str, pairs: list[tuple[float, float]]) -> Row:
     ours_s, reference_s = medians(pairs)
-    return Row(what, f"{1000 * ours_s:.1f} ms", f"{1000 * reference_s:.1f} ms", str(bootstrap(ratios(pairs))), "≤ 1")
+    return Row(
+        what,
+        f"{1000 * ours_s:.1f} ms",
+        f"{1000 * reference_s:.1f} ms",
+        str(bootstrap(ratios(pairs))),
+        "≤ 1",
+    )
 
 
 def main() -> None:
@@ -123,16 +160,39 @@ def main() -> None:
     asked = parser.parse_args()
     checkouts = (ROOT, asked.old.resolve())
     with closing(sqlite3.connect(asked.database)) as connection:
-        (run,) = connection.execute("select id from runs order by started_us desc limit 1").fetchone()
+        (run,) = connection.execute(
+            "select id from runs order by started_us desc limit 1"
+        ).fetchone()
     commands = {
-        "collectors import tests/data/captures, CPU": ("-m", "collectors", "import", str(CAPTURES), "--db", "new.db"),
-        "collectors run -- true, CPU": ("-m", "collectors", "run", "--quiet", "--db", "new.db", "--", "true"),
+        "collectors import tests/data/captures, CPU": (
+            "-m",
+            "collectors",
+            "import",
+            str(CAPTURES),
+            "--db",
+            "new.db",
+        ),
+        "collectors run -- true, CPU": (
+            "-m",
+            "collectors",
+            "run",
+            "--quiet",
+            "--db",
+            "new.db",
+            "--",
+            "true",
+        ),
         "app --version, CPU": ("-m", "app", "--version"),
         "create_app, CPU": ("-c", MAKE_APP),
     }
     with scratch_folder() as folder, ExitStack() as stack:
         rows = [
-            make_row(what, interleave(asked.pairs, *(cpu_of(checkout, folder, *words) for checkout in checkouts)))
+            make_row(
+                what,
+                interleave(
+                    asked.pairs, *(cpu_of(checkout, folder, *words) for checkout in checkouts)
+                ),
+            )
             for what, words in commands.items()
         ]
         servers = [

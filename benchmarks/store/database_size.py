@@ -1,6 +1,8 @@
-"""Compare the database a run fills with torch's own log of it: `python -m benchmarks.store.database_size`.
+"""Compare the database a run fills with torch's own log of it: `python -m
+benchmarks.store.database_size`.
 
-The same program of some 200 eager-backend compiles runs under `collectors run` and, on its own, with TORCH_TRACE.
+The same program of some 200 eager-backend compiles runs under `collectors run` and, on its own,
+with TORCH_TRACE.
 """
 
 from __future__ import annotations
@@ -18,8 +20,20 @@ PROGRAM = ["-m", "benchmarks.overhead.many_compiles"]
 def record(folder: Path, compiles: int) -> Path:
     """Run the program under `collectors run`; return the database."""
     database = folder / "size.db"
-    command = ["-m", "compileboard.collectors", "run", "--quiet", "--db", str(database), "--", sys.executable]
-    run_python([*command, *PROGRAM, str(compiles)], clean_environment(COMPILEBOARD_HOME=str(folder / "home")))
+    command = [
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--quiet",
+        "--db",
+        str(database),
+        "--",
+        sys.executable,
+    ]
+    run_python(
+        [*command, *PROGRAM, str(compiles)],
+        clean_environment(COMPILEBOARD_HOME=str(folder / "home")),
+    )
     return database
 
 
@@ -51,18 +65,25 @@ def largest(connection: sqlite3.Connection, compiles: int) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program both ways and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.store.database_size", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.store.database_size", description=__doc__
+    )
     parser.add_argument("--compiles", type=int, default=200)
     arguments = parser.parse_args(argv)
     with scratch_folder() as folder:
         database = record(folder, arguments.compiles)
         connection = sqlite3.connect(database)
         compiles, breaks, recompiles = connection.execute(
-            "select sum(compile_count), sum(graph_break_count), sum(recompile_count) from run_totals"
+            "select sum(compile_count), sum(graph_break_count), sum(recompile_count) from "
+            "run_totals"
         ).fetchone()
         if not compiles:
             raise SystemExit("nothing was recorded; there is nothing to compare")
-        traced, empty, whole = trace(folder, arguments.compiles), empty_bytes(folder), database.stat().st_size
+        traced, empty, whole = (
+            trace(folder, arguments.compiles),
+            empty_bytes(folder),
+            database.stat().st_size,
+        )
         parts = largest(connection, compiles)
         connection.close()
     rows = [
@@ -77,7 +98,10 @@ def main(argv: list[str] | None = None) -> int:
         *parts,
     ]
     print_table(
-        f"Database size of {compiles} compiles with {breaks} graph breaks and {recompiles} recompiles",
+        (
+            f"Database size of {compiles} compiles with {breaks} graph breaks and {recompiles} "
+            "recompiles"
+        ),
         rows,
         "Reference: torch's own log (TORCH_TRACE) of the same program.",
     )

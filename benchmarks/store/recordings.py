@@ -60,7 +60,8 @@ def find_sources(given: Iterable[Path]) -> list[Path]:
         )
     if not sources:
         raise SystemExit(
-            f"no recorded log (*.log, *.log.xz) or spool (*.jsonl) in {', '.join(map(str, given)) or DATA}"
+            "no recorded log (*.log, *.log.xz) or spool (*.jsonl) in "
+            f"{', '.join(map(str, given)) or DATA}"
         )
     return sources
 
@@ -70,7 +71,9 @@ def read_recordings(sources: Iterable[Path]) -> list[Recording]:
 
     Raises: SystemExit if none has one.
     """
-    recordings = [recording for source in sources if (recording := read_recording(source)).compilations]
+    recordings = [
+        recording for source in sources if (recording := read_recording(source)).compilations
+    ]
     if not recordings:
         raise SystemExit("none of the recorded files has a compile in it")
     return recordings
@@ -118,7 +121,9 @@ class Renamer:
         self._configs: set[str] = set()
 
     def replay(self, event: Event, sequence: int, shift_us: int) -> Event | None:
-        """Return the event under the new identity; None for a configuration this process has told already."""
+        """Return the event under the new identity; None for a configuration this process has told
+        already.
+        """
         changes: dict[str, Any] = {
             "process_id": self.process_id,
             "sequence": sequence,
@@ -153,7 +158,9 @@ class Renamer:
         return dataclasses.replace(event, **changes)
 
     def _file(self, file: str) -> str:
-        """Put a file into the project's folder; now and then a project moves a part of its files."""
+        """Put a file into the project's folder; now and then a project moves a part of its
+        files.
+        """
         if file.startswith(("torch/", "<")):
             return file
         return _moved(self.folder, file, self.epoch)
@@ -168,6 +175,8 @@ def _shift(value: Any, shift_us: int) -> Any:
 
 @cache
 def _moved(folder: str, file: str, epoch: int) -> str:
-    """Name the file's place in an epoch: one file in three moves with each epoch, the others stay."""
+    """Name the file's place in an epoch: one file in three moves with each epoch, the others
+    stay.
+    """
     generation = epoch if int(fingerprint(folder, file), 16) % 3 == 0 else 0
     return f"{folder}/v{generation}/{file}" if generation else f"{folder}/{file}"

@@ -44,7 +44,12 @@ GPUS = (
     ("NVIDIA L4", 24_152_899_584, "8.9"),
     None,
 )
-TORCHES = (("2.9.1+cu128", "12.8"), ("2.10.0+cu129", "12.9"), ("2.11.0+cu130", "13.0"), ("2.13.0+cu130", "13.0"))
+TORCHES = (
+    ("2.9.1+cu128", "12.8"),
+    ("2.10.0+cu129", "12.9"),
+    ("2.11.0+cu130", "13.0"),
+    ("2.13.0+cu130", "13.0"),
+)
 BRANCHES = ("main", "main", "main", "release", "dynamic-shapes", "fix/breaks")
 STATES = ("finished",) * 90 + ("failed",) * 6 + ("killed",) * 3 + ("interrupted",)
 ULID = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -90,12 +95,19 @@ def make_projects(rng: random.Random, recordings: int) -> list[Project]:
         for name in names:
             folder = f"{suite or 'adhoc'}_{name.removesuffix('.py')}".lower()
             parts = [rng.randrange(recordings) for _ in range(rng.randint(2, 4))]
-            projects.append(Project(suite, name, folder, f"{folder}/train.py", parts, rng.uniform(0.5, 2.0)))
+            projects.append(
+                Project(suite, name, folder, f"{folder}/train.py", parts, rng.uniform(0.5, 2.0))
+            )
     return projects
 
 
 def plan_runs(
-    rng: random.Random, projects: list[Project], runs: int, compilations: int, first_us: int, last_us: int
+    rng: random.Random,
+    projects: list[Project],
+    runs: int,
+    compilations: int,
+    first_us: int,
+    last_us: int,
 ) -> Iterator[RunPlan]:
     """Yield the runs in the order of their start; sizes differ tenfold, as real runs' do."""
     starts = sorted(rng.randint(first_us, last_us) for _ in range(runs))
@@ -104,17 +116,29 @@ def plan_runs(
     for number, (started_us, size) in enumerate(zip(starts, sizes)):
         project = rng.choices(projects, [p.weight for p in projects])[0]
         state = "running" if number == runs - 1 else rng.choice(STATES)
-        yield _plan_run(rng, number, project, started_us, first_us, max(1, round(size * scale)), state)
+        yield _plan_run(
+            rng, number, project, started_us, first_us, max(1, round(size * scale)), state
+        )
 
 
 def _plan_run(
-    rng: random.Random, number: int, project: Project, started_us: int, first_us: int, size: int, state: str
+    rng: random.Random,
+    number: int,
+    project: Project,
+    started_us: int,
+    first_us: int,
+    size: int,
+    state: str,
 ) -> RunPlan:
     age = (started_us - first_us) // DAY_US
-    torch_version, cuda = TORCHES[min(len(TORCHES) - 1, int(age / 46) if rng.random() < 0.9 else rng.randrange(4))]
+    torch_version, cuda = TORCHES[
+        min(len(TORCHES) - 1, int(age / 46) if rng.random() < 0.9 else rng.randrange(4))
+    ]
     gpu = rng.choice(GPUS)
     processes = rng.choice((1, 1, 1, 1, 2, 4)) if size >= 40 else 1
-    described = None if gpu is None else dict(zip(("name", "memory_bytes", "compute_capability"), gpu))
+    described = (
+        None if gpu is None else dict(zip(("name", "memory_bytes", "compute_capability"), gpu))
+    )
     commit = f"{random.Random(f'{project.folder}{age // 2}').getrandbits(160):040x}"
     return RunPlan(
         number=number,
@@ -126,7 +150,10 @@ def _plan_run(
         compilations=size,
         processes=processes,
         state=state,
-        tags={"config": rng.choice(("default", "max-autotune", "dynamic")), "owner": rng.choice(("ci", "ana", "lee"))},
+        tags={
+            "config": rng.choice(("default", "max-autotune", "dynamic")),
+            "owner": rng.choice(("ci", "ana", "lee")),
+        },
         git={
             "commit": commit,
             "branch": rng.choice(BRANCHES),
@@ -175,14 +202,18 @@ class Progress:
 class Replayer:
     """Turn recordings into the events of planned runs."""
 
-    def __init__(self, recordings: list[Recording], rng: random.Random, wanted_ratio: float) -> None:
+    def __init__(
+        self, recordings: list[Recording], rng: random.Random, wanted_ratio: float
+    ) -> None:
         self.recordings = recordings
         self.rng = rng
         self.wanted_ratio = wanted_ratio  # breaks a compilation
         self.progress = Progress()
         self.breaking = [r for r in recordings if r.breaks / r.compilations >= wanted_ratio]
         if not self.breaking:
-            raise SystemExit("no recording has enough graph breaks for that many; ask for fewer --breaks")
+            raise SystemExit(
+                "no recording has enough graph breaks for that many; ask for fewer --breaks"
+            )
 
     def run(self, plan: RunPlan) -> Iterator[Event]:
         """Yield a run's events in the order a recorder would bring them."""
@@ -248,9 +279,13 @@ class Replayer:
                     break
             now_us += recording.last_us - recording.first_us + GAP_US
         counters = {"stats": {"calls_captured": done, "unique_graphs": done}}
-        yield SnapshotTaken(process_id, sequence, now_us, final=plan.state != "killed", counters=counters)
+        yield SnapshotTaken(
+            process_id, sequence, now_us, final=plan.state != "killed", counters=counters
+        )
 
-    def _process_started(self, plan: RunPlan, number: int, process_id: str, time_us: int) -> ProcessStarted:
+    def _process_started(
+        self, plan: RunPlan, number: int, process_id: str, time_us: int
+    ) -> ProcessStarted:
         many = plan.processes > 1
         return ProcessStarted(
             process_id=process_id,
@@ -267,7 +302,9 @@ class Replayer:
         )
 
     def _choose(self, project: Project) -> Recording:
-        """Choose one of the project's recordings, and a breaking one while there are too few breaks."""
+        """Choose one of the project's recordings, and a breaking one while there are too few
+        breaks.
+        """
         progress = self.progress
         if progress.breaks < self.wanted_ratio * progress.compilations:
             return self.rng.choice(self.breaking)
@@ -283,7 +320,12 @@ def replay(connection: sqlite3.Connection, path: str, arguments: argparse.Namesp
     ingestor = Ingestor(connection, path)
     first_us = arguments.until_us - arguments.days * DAY_US
     for plan in plan_runs(
-        rng, projects, arguments.runs, round(MARGIN * arguments.compilations), first_us, arguments.until_us
+        rng,
+        projects,
+        arguments.runs,
+        round(MARGIN * arguments.compilations),
+        first_us,
+        arguments.until_us,
     ):
         batch: list[Event] = []
         for event in replayer.run(plan):
@@ -302,28 +344,43 @@ def replay(connection: sqlite3.Connection, path: str, arguments: argparse.Namesp
 def show_progress(number: int, runs: int, progress: Progress) -> None:
     """Print on a terminal how far the replay is."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r{number + 1}/{runs} runs, {progress.compilations} compilations, {progress.breaks} breaks ")
+        sys.stderr.write(
+            f"\r{number + 1}/{runs} runs, {progress.compilations} compilations, "
+            f"{progress.breaks} breaks "
+        )
         sys.stderr.flush()
 
 
 def count_rows(connection: sqlite3.Connection) -> int:
     """Count the rows of every table."""
-    names = [row[0] for row in connection.execute("select name from sqlite_schema where type = 'table'")]
+    names = [
+        row[0] for row in connection.execute("select name from sqlite_schema where type = 'table'")
+    ]
     return sum(connection.execute(f"select count(*) from {name}").fetchone()[0] for name in names)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Make the database and print how fast it was."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store.replay", description=__doc__)
-    parser.add_argument("database", type=Path, metavar="OUT.db", help="a file that does not exist yet")
+    parser.add_argument(
+        "database", type=Path, metavar="OUT.db", help="a file that does not exist yet"
+    )
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--compilations", type=int, default=100_000, help="CompilationMetrics records")
+    parser.add_argument(
+        "--compilations", type=int, default=100_000, help="CompilationMetrics records"
+    )
     parser.add_argument("--breaks", type=int, default=50_000)
     parser.add_argument("--days", type=int, default=180)
-    parser.add_argument("--until-us", type=int, default=NEWEST_US, help="start of the newest run, microseconds")
+    parser.add_argument(
+        "--until-us", type=int, default=NEWEST_US, help="start of the newest run, microseconds"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--source", type=Path, action="append", default=[], help="a log, a spool or a folder of them (tests/data)"
+        "--source",
+        type=Path,
+        action="append",
+        default=[],
+        help="a log, a spool or a folder of them (tests/data)",
     )
     arguments = parser.parse_args(argv)
     if arguments.database.exists():
@@ -337,12 +394,18 @@ def main(argv: list[str] | None = None) -> int:
     connection.close()
     size = arguments.database.stat().st_size
     print_table(
-        f"Replay: {arguments.runs} runs, {progress.compilations} compilations, {progress.breaks} graph breaks",
+        (
+            f"Replay: {arguments.runs} runs, {progress.compilations} compilations, "
+            f"{progress.breaks} graph breaks"
+        ),
         [
             Row("time", f"{seconds:.0f} s"),
             Row("events", f"{progress.events} ({progress.events / seconds:.0f}/s)"),
             Row("rows of all tables", f"{rows} ({rows / seconds:.0f}/s)"),
-            Row("database", f"{size / 1e6:.0f} MB ({size / progress.compilations / 1000:.1f} KB a compilation)"),
+            Row(
+                "database",
+                f"{size / 1e6:.0f} MB ({size / progress.compilations / 1000:.1f} KB a compilation)",
+            ),
         ],
         headings=("what", "measured", "", "", ""),
     )

@@ -1,8 +1,10 @@
-"""Compare `try` with a change made by hand, on ten programs with a known fix: `python -m benchmarks.trials.by_hand`.
+"""Compare `try` with a change made by hand, on ten programs with a known fix: `python -m
+benchmarks.trials.by_hand`.
 
-Each program is recorded, and its fix tried as a patch and, where the catalogue can apply one by itself, as `--fix 1`.
-Then the file is edited for real and recorded again. `try` is right if it says the same counts, and the same of the
-output. A row of `--fix 1` shows what the catalogue's fix does, which may be another one than the change by hand.
+Each program is recorded, and its fix tried as a patch and, where the catalogue can apply one by
+itself, as `--fix 1`. Then the file is edited for real and recorded again. `try` is right if it says
+the same counts, and the same of the output. A row of `--fix 1` shows what the catalogue's fix does,
+which may be another one than the change by hand.
 """
 
 from __future__ import annotations
@@ -48,16 +50,32 @@ class Workshop:
     def collect(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one of the collector's commands."""
         own = {"PYTHONPATH": str(ROOT), "COMPILEBOARD_HOME": str(self.folder / "home")}
-        caches = tempfile.mkdtemp(dir=self.folder)  # by hand too, every compile begins with empty caches
+        caches = tempfile.mkdtemp(
+            dir=self.folder
+        )  # by hand too, every compile begins with empty caches
         own |= {"TORCHINDUCTOR_CACHE_DIR": caches, "TRITON_CACHE_DIR": f"{caches}/triton"}
         command = [sys.executable, "-m", "compileboard.collectors", *words]
         return subprocess.run(
-            command, cwd=self.folder, env={**os.environ, **own}, capture_output=True, text=True, check=False
+            command,
+            cwd=self.folder,
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def record(self) -> Recorded:
         """Record the program as it is in the folder."""
-        words = ("run", "--quiet", "--db", str(self.database), "--", sys.executable, f"{self.name}.py", self.backend)
+        words = (
+            "run",
+            "--quiet",
+            "--db",
+            str(self.database),
+            "--",
+            sys.executable,
+            f"{self.name}.py",
+            self.backend,
+        )
         finished = self.collect(*words)
         if finished.returncode:
             raise SystemExit(f"{self.name} failed:\n{finished.stderr[-2000:]}")
@@ -87,9 +105,14 @@ class Workshop:
 
     def write_patch(self) -> str:
         """Write the change as a patch; return its path."""
-        texts = [(folder / f"{self.name}.py").read_text().splitlines(True) for folder in (PROGRAMS, PROGRAMS / "fixed")]
+        texts = [
+            (folder / f"{self.name}.py").read_text().splitlines(True)
+            for folder in (PROGRAMS, PROGRAMS / "fixed")
+        ]
         path = self.folder / "fix.patch"
-        path.write_text("".join(difflib.unified_diff(*texts, f"a/{self.name}.py", f"b/{self.name}.py")))
+        path.write_text(
+            "".join(difflib.unified_diff(*texts, f"a/{self.name}.py", f"b/{self.name}.py"))
+        )
         return str(path)
 
 
@@ -102,20 +125,34 @@ def compare(name: str, backend: str) -> list[Row]:
         suggested = shop.try_fix(before.run_id, "--fix", "1")
         shop.edit()
         after = shop.record()
-    by_hand = f"{_pairs(before.counts, after.counts)}, compile {before.compile_s:.2f} → {after.compile_s:.2f} s"
+    by_hand = (
+        f"{_pairs(before.counts, after.counts)}, compile {before.compile_s:.2f} → "
+        f"{after.compile_s:.2f} s"
+    )
     rows = []
     for words, result in ((f"{name}, patch", patched), (f"{name}, --fix 1", suggested)):
         if result is None:
             if result is patched:
                 rows.append(Row(words, "refused", by_hand, "no"))
             continue
-        counts = {metric["name"]: (int(metric["base"]), int(metric["new"])) for metric in result["metrics"]}
+        counts = {
+            metric["name"]: (int(metric["base"]), int(metric["new"]))
+            for metric in result["metrics"]
+        }
         says_same = all(
-            counts.get(metric) == (before.counts[index], after.counts[index]) for index, metric in enumerate(COUNTS)
+            counts.get(metric) == (before.counts[index], after.counts[index])
+            for index, metric in enumerate(COUNTS)
         )
         is_equal = result["output"]["is_equal"] == (before.printed == after.printed)
         right = "yes" if says_same and is_equal else "no"
-        rows.append(Row(words, result["summary"], by_hand, right if words.endswith("patch") else f"({right})"))
+        rows.append(
+            Row(
+                words,
+                result["summary"],
+                by_hand,
+                right if words.endswith("patch") else f"({right})",
+            )
+        )
     return rows
 
 
@@ -127,7 +164,9 @@ def main() -> None:
     """Run all programs, or those given, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("programs", nargs="*", help="names of programs; all ten by default")
-    parser.add_argument("--backend", default="inductor", help="backend of torch.compile (default: inductor)")
+    parser.add_argument(
+        "--backend", default="inductor", help="backend of torch.compile (default: inductor)"
+    )
     arguments = parser.parse_args()
     names = arguments.programs or sorted(path.stem for path in PROGRAMS.glob("[a-z]*.py"))
     rows = []
@@ -137,7 +176,9 @@ def main() -> None:
     right = sum(row.ratio == "yes" for row in rows)
     note = f"{right} of {len(names)}: `try --patch` says what the change by hand says."
     headings = ("program", "try", "by hand", "same", "")
-    print_table(f"`try` and a change by hand, backend {arguments.backend}", rows, note, headings=headings)
+    print_table(
+        f"`try` and a change by hand, backend {arguments.backend}", rows, note, headings=headings
+    )
 
 
 if __name__ == "__main__":

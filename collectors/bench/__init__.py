@@ -1,4 +1,6 @@
-"""The benchmark harness. `model` marks a function of yours as something to measure; nothing here imports torch."""
+"""The benchmark harness. `model` marks a function of yours to be measured; nothing here imports
+torch.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +11,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__compileboard_model__"
 
 
-def model(function: F | None = None, *, name: str | None = None, batch_size: int = 8, trains: bool = True) -> Any:
+def model(
+    function: F | None = None, *, name: str | None = None, batch_size: int = 8, trains: bool = True
+) -> Any:
     """Mark a function that takes a batch size and returns a module and its example inputs.
 
-    Use it bare (`@model`) or with words (`@model(name="Mine", batch_size=4)`). The function may also return a
-    `compileboard.collectors.bench.loaded.Loaded`, which says more: a loss, other shapes.
+    Use it as `@model` or `@model(name="Mine", batch_size=4)`. The function may also return a
+    `compileboard.collectors.bench.loaded.Loaded`, which can add a loss or other shapes.
 
-    Raises: ValueError for a name that `--only path:FILE,model:NAME` could not tell from its path.
+    Raises ValueError for a name that `--only path:FILE,model:NAME` could not distinguish from its
+    path.
     """
     if name is not None and (not name.isprintable() or not name.strip() or set(name) & set("/:,")):
         raise ValueError(
-            f"@model(name={name!r}): a name has no slash, colon or comma, as --only could not tell it apart"
+            f"@model(name={name!r}): a name has no slash, colon or comma, as --only could not "
+            "tell it apart"
         )
 
     def mark(function: F) -> F:
-        setattr(function, MARK, {"name": name or function.__name__, "batch_size": batch_size, "trains": trains})
+        setattr(
+            function,
+            MARK,
+            {"name": name or function.__name__, "batch_size": batch_size, "trains": trains},
+        )
         return function
 
     return mark if function is None else mark(function)

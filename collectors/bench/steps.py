@@ -1,7 +1,7 @@
-"""The function that is measured: one forward pass, or forward, backward and optimizer. Dynamo compiles these frames.
+"""The measured function: one forward pass, or forward, backward and optimizer.
 
-They have the shape of upstream's `forward_pass` and `forward_and_backward_pass`, so that graphs, breaks and captured
-calls are counted from the same outermost frame.
+The frames match upstream's `forward_pass` and `forward_and_backward_pass`, so that counts start at
+the same frame.
 """
 
 from __future__ import annotations
@@ -23,50 +23,59 @@ LEARNING_RATE = 0.01
 
 
 class Steps:
-    """What one step needs beside the module and its inputs: autocast, loss, optimizer."""
-
-    def __init__(self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts) -> None:
+    def __init__(
+        self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts
+    ) -> None:
         self.settings = settings
         self.facts = facts
         self.loss, self.loss_divisor = loss or mean_of_all, facts.loss_divisor
         self.optimizer: Any = None
 
     def autocast(self) -> Any:
-        """Return the context of a forward pass: automatic mixed precision, if asked for."""
         if self.settings.dtype != "amp":
             return contextlib.nullcontext()
-        return torch.autocast(self.settings.device, dtype=getattr(torch, self.settings.autocast_dtype))
+        return torch.autocast(
+            self.settings.device, dtype=getattr(torch, self.settings.autocast_dtype)
+        )
 
     def use(self, module: torch.nn.Module) -> None:
-        """Make the optimizer of a module. As upstream: Adam, or SGD where Adam is known to fail, and on CUDA alone."""
+        """Create the optimizer as upstream does, on CUDA only: Adam, or SGD where Adam is known to
+        fail.
+        """
         self.optimizer = None
-        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.find("no_optimizer"):
+        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.find(
+            "no_optimizer"
+        ):
             return
         if self.facts.find("use_sgd", ci=self.settings.ci):
             self.optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE, foreach=True)
             self.optimizer.step = torch._dynamo.disable(self.optimizer.step)
         else:
-            self.optimizer = torch.optim.Adam(module.parameters(), lr=LEARNING_RATE, capturable=True, foreach=True)
+            self.optimizer = torch.optim.Adam(
+                module.parameters(), lr=LEARNING_RATE, capturable=True, foreach=True
+            )
 
     def step(self) -> Callable[..., Any]:
-        """Return the function to measure."""
         return self.forward_and_backward_pass if self.settings.is_training else self.forward_pass
 
-    def forward_pass(self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
-        """Call the module."""
+    def forward_pass(
+        self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True
+    ) -> Any:
         with self.autocast():
             if isinstance(inputs, dict):
                 return module(**inputs)
             return module(*inputs)
 
-    def forward_and_backward_pass(self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
-        """Call the module, its loss backwards, and the optimizer."""
+    def forward_and_backward_pass(
+        self, module: torch.nn.Module, inputs: Any, collect_outputs: bool = True
+    ) -> Any:
         cloned = clone_inputs(inputs)
         self.zero_grad(module)
         with self.autocast():
             output = module(**cloned) if isinstance(cloned, dict) else module(*cloned)
             loss = self.compute_loss(output)
-        loss.backward()  # unscaled, as upstream: a scaler's state would differ between eager and compiled
+        # Unscaled, as upstream: a scaler's state would differ between eager and compiled
+        loss.backward()
         if self.optimizer is not None:
             self.optimizer.step()
         if collect_outputs:
@@ -74,21 +83,21 @@ class Steps:
         return None
 
     def compute_loss(self, output: Any) -> torch.Tensor:
-        """Return the loss of an output; a frame of its own, as upstream's, whose graph breaks are counted with it."""
         loss = self.loss(output)
         return loss if self.loss_divisor == 1.0 else loss / self.loss_divisor
 
     @torch._dynamo.disable
     def zero_grad(self, module: torch.nn.Module) -> None:
-        """Drop the gradients of the step before."""
         if self.optimizer is not None:
             self.optimizer.zero_grad(True)
         else:
             module.zero_grad(True)
 
 
-def run_iterations(step: Callable[..., Any], module: torch.nn.Module, inputs: Any, count: int) -> Any:
-    """Call a step some times; return what the last call gave.
+def run_iterations(
+    step: Callable[..., Any], module: torch.nn.Module, inputs: Any, count: int
+) -> Any:
+    """Call a step `count` times and return the last result.
 
     Source: run_n_iterations of upstream's benchmarks/dynamo/common.py.
     """
@@ -98,33 +107,42 @@ def run_iterations(step: Callable[..., Any], module: torch.nn.Module, inputs: An
 
 
 def mean_of_all(output: Any) -> torch.Tensor:
-    """Reduce any output to one number where a model brings no loss; dynamo traces it.
+    """Reduce any output to one number for a model without a loss; dynamo traces it.
 
-    The suites that upstream has too take its `reduce_to_scalar_loss`, which dynamo does not trace.
+    Suites that upstream has too use its `reduce_to_scalar_loss`, which dynamo does not trace.
     """
     tensors = [
-        leaf for leaf in _pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+        leaf
+        for leaf in _pytree.tree_leaves(output)
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     ]
     if not tensors:
-        raise ValueError("the model's output has no floating-point tensor to make a loss of; give its Loaded a `loss`")
-    return torch.stack([tensor.float().sum() / max(tensor.numel(), 1) for tensor in tensors]).sum() / len(tensors)
+        raise ValueError(
+            "the model's output has no floating-point tensor to make a loss of; give its "
+            "Loaded a `loss`"
+        )
+    return torch.stack(
+        [tensor.float().sum() / max(tensor.numel(), 1) for tensor in tensors]
+    ).sum() / len(tensors)
 
 
 def cast(loaded: Loaded, dtype: torch.dtype) -> None:
-    """Cast the module and its floating-point inputs to a dtype."""
     loaded.module.to(dtype)
     loaded.inputs = cast_inputs(loaded.inputs, dtype)
 
 
 def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
-    """Cast floating-point inputs to a dtype."""
-
     def to(argument: Any) -> Any:
-        return argument.to(dtype) if isinstance(argument, torch.Tensor) and argument.is_floating_point() else argument
+        return (
+            argument.to(dtype)
+            if isinstance(argument, torch.Tensor) and argument.is_floating_point()
+            else argument
+        )
 
     return _pytree.tree_map(to, inputs)
 
 
 def move_inputs(inputs: Any, device: str) -> Any:
-    """Move inputs to a device."""
-    return _pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+    return _pytree.tree_map(
+        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs
+    )

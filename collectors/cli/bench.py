@@ -1,4 +1,4 @@
-"""`bench`: choose the models, measure each in a process of its own, record, and sum up."""
+"""`bench`: select models, measure each in its own process, record, and print a summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ import click
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import TAG, measure_both
-from compileboard.collectors.bench.execution.local_copy import drop_local_copy, find_pushed, make_local_copy
+from compileboard.collectors.bench.execution.local_copy import (
+    drop_local_copy,
+    find_pushed,
+    make_local_copy,
+)
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.experiments import (
     DISTRIBUTED_EXPERIMENTS,
@@ -31,7 +35,12 @@ from compileboard.collectors.bench.experiments import (
 )
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
-from compileboard.collectors.bench.plan.request import GROUPS, INDUCTOR_SWITCHES, REQUESTED, BenchRequest
+from compileboard.collectors.bench.plan.request import (
+    GROUPS,
+    INDUCTOR_SWITCHES,
+    REQUESTED,
+    BenchRequest,
+)
 from compileboard.collectors.bench.plan.resume import find_before
 from compileboard.collectors.bench.plan.settings import (
     AMP_DTYPES,
@@ -45,7 +54,13 @@ from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
 from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
-from compileboard.collectors.cli.common import db_option, pick_up, print_message, read_destination, server_options
+from compileboard.collectors.cli.common import (
+    db_option,
+    pick_up,
+    print_message,
+    read_destination,
+    server_options,
+)
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
@@ -64,7 +79,6 @@ Examples:
 
 
 def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Option]:
-    """Make the options of one declaration."""
     several = isinstance(default, tuple) or name == "device"
     rest: dict[str, Any] = {"multiple": several, "group": declared.group, "default": default}
     exclusive = None if declared.flags or several else name
@@ -88,10 +102,7 @@ def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Op
 
 
 class BenchCommand(Command):
-    """A command that takes upstream's spellings: `--batch_size` is `--batch-size`."""
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments with each flag's underscores as hyphens."""
         return super().parse_args(ctx, [self._respell(word) for word in args])
 
     def _respell(self, word: str) -> str:
@@ -112,7 +123,6 @@ def _ignore(ctx: click.Context, param: click.Parameter, given: object) -> None:
 
 
 def _list_foreign(own: Collection[str]) -> Iterator[Option]:
-    """Make options of upstream's flags that are none of ours: each says what there is instead."""
     for flags, callback in ((TAKEN, _ignore), (REFUSED, _refuse)):
         for flag in flags:
             if flag not in own:
@@ -127,9 +137,12 @@ def _list_foreign(own: Collection[str]) -> Iterator[Option]:
 
 
 def _list_parameters() -> list[click.Parameter]:
-    """Make the options of the command: group by group, then those that upstream has."""
     declared = {**REQUESTED, **SETTINGS}
-    options = [option for name, declaration in declared.items() for option in _list_options(name, *declaration)]
+    options = [
+        option
+        for name, declaration in declared.items()
+        for option in _list_options(name, *declaration)
+    ]
     options.sort(key=lambda option: GROUPS.index(option.group))
     return [*options, *_list_foreign({flag for option in options for flag in option.opts})]
 
@@ -140,8 +153,8 @@ def _list_parameters() -> list[click.Parameter]:
 def bench(**values: Any) -> int:
     """Measure models eager and compiled, each experiment in a process of its own.
 
-    The results are recorded with the compiles, graph breaks and recompiles of their processes. Works offline. The
-    built-in suite needs torch alone.
+    The results are recorded with the compiles, graph breaks and recompiles of their processes.
+    Works offline. The built-in suite needs torch alone.
     """
     request = read_request(values)
     if not request.list:
@@ -150,19 +163,21 @@ def bench(**values: Any) -> int:
 
 
 def read_request(values: Mapping[str, Any]) -> BenchRequest:
-    """Make a request of the command line's values."""
     given = {name: values[name] for name in SETTINGS if name in values}
     devices = tuple(dict.fromkeys(given["device"] or ()))
     given["device"] = devices[0] if devices else None
     server = read_destination(dict(values))
     database = server.pop("database")
-    return BenchRequest(database, server, given, devices=devices, **{name: values[name] for name in REQUESTED})
+    return BenchRequest(
+        database, server, given, devices=devices, **{name: values[name] for name in REQUESTED}
+    )
 
 
 def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
-    """Run the command; 0 if anything was measured, 1 if nothing was and a model failed, 3 if all were skipped.
+    """Run the command; return 0 if anything was measured, 1 if nothing was and a model failed, 3 if
+    all were skipped.
 
-    Raises: ValueError in words for what cannot be asked for; StoreError.
+    Raises ValueError for an invalid request, StoreError.
     """
     if arguments.list:
         return list_models(choose_models(arguments))
@@ -175,18 +190,21 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
 
 
 def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
-    """Measure on each device, in a run of its own; return the smallest exit code, or that of Ctrl-C."""
-    if len(arguments.devices) > 1 and (arguments.resume is not None or arguments.diff_branch is not None):
+    if len(arguments.devices) > 1 and (
+        arguments.resume is not None or arguments.diff_branch is not None
+    ):
         raise ValueError("--resume and --diff-branch take one --device")
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, print_line)
     devices = arguments.devices or (arguments.given["device"],)
     jobs = [
-        make_job(replace(arguments, given={**arguments.given, "device": device}), Checkout(), {}) for device in devices
+        make_job(replace(arguments, given={**arguments.given, "device": device}), Checkout(), {})
+        for device in devices
     ]
     if not jobs[0].plan:
         print_line(
-            f"part {arguments.partition_id} of {arguments.total_partitions} has no models; there is nothing to measure"
+            f"part {arguments.partition_id} of {arguments.total_partitions} has no models; "
+            "there is nothing to measure"
         )
         return DONE
     before = None
@@ -206,11 +224,9 @@ def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
     return min(codes)
 
 
-def check_output(arguments: BenchRequest, experiments: Sequence[str], models: Sequence[ModelRef]) -> None:
-    """Check that one file can have all results, and that its folder can be written to.
-
-    Raises: ValueError in words.
-    """
+def check_output(
+    arguments: BenchRequest, experiments: Sequence[str], models: Sequence[ModelRef]
+) -> None:
     path = str(arguments.output)
     if not path.endswith(".csv") or path == ".csv":
         raise ValueError(f"--output {path}: expected a name that ends in .csv, as upstream's")
@@ -218,15 +234,17 @@ def check_output(arguments: BenchRequest, experiments: Sequence[str], models: Se
     if len(experiments) > 1 or len(suite_names) > 1:
         several = ", ".join(experiments if len(experiments) > 1 else sorted(suite_names))
         raise ValueError(
-            f"--output {path} is one file, of one experiment and suite; for {several} give --output-directory"
+            f"--output {path} is one file, of one experiment and suite; for {several} give "
+            "--output-directory"
         )
-    make_output("--output", os.path.dirname(os.path.join(arguments.output_directory or "", path)) or None)
+    make_output(
+        "--output", os.path.dirname(os.path.join(arguments.output_directory or "", path)) or None
+    )
 
 
 def make_output(flag: str, folder: str | None) -> None:
-    """Make the folder that files are to be left in and try it: hours of measuring come before the first file.
-
-    Raises: ValueError in words if nothing can be written there.
+    """Create an output folder and test it before hours of measuring. Raises ValueError if it is not
+    writable.
     """
     if folder is None:
         return
@@ -236,21 +254,23 @@ def make_output(flag: str, folder: str | None) -> None:
             pass
     except OSError as error:
         problem = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
-        raise ValueError(f"{flag} {folder}: expected a folder that files can be written to; {problem}") from error
+        raise ValueError(
+            f"{flag} {folder}: expected a folder that files can be written to; {problem}"
+        ) from error
 
 
 def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) -> Job:
-    """Make of the arguments what one run measures.
-
-    Raises: ValueError in words for what cannot be asked for.
-    """
     experiments = list_experiments(arguments)
     chosen = choose_models(arguments)
     asked = settings_of(arguments, checkout.environment)
     settings = leave_out_idle(asked, experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
-    plan = make_plan(chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes)
-    if arguments.only is None or ":" not in arguments.only:  # a file of one's own may register a backend
+    plan = make_plan(
+        chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes
+    )
+    if (
+        arguments.only is None or ":" not in arguments.only
+    ):  # a file of one's own may register a backend
         check_backend(settings.backend)
     check_settings(settings)
     make_output("--output-directory", arguments.output_directory)
@@ -260,7 +280,9 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
         check_class(read_only(chosen[0].only), arguments, batch_sizes)
     for line in list_idle(arguments, asked, experiments) if tags.get(TAG) != "base" else ():
         print_message(line)
-    identity = "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)  # a comparison is not gone on with
+    identity = (
+        "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)
+    )  # a comparison is not gone on with
     config = config_of(arguments, chosen, tags)
     if arguments.device_index is not None:
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
@@ -269,10 +291,6 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
 
 
 def check_class(only: OnlyTarget, arguments: BenchRequest, batch_sizes: Mapping[str, int]) -> None:
-    """Check that nothing is asked of a class that it decides itself: its inputs and its mode.
-
-    Raises: ValueError in words.
-    """
     asked = {
         "--batch-size": arguments.given["batch_size"] is not None,
         "--batch-size-file": only.name in batch_sizes,
@@ -280,15 +298,20 @@ def check_class(only: OnlyTarget, arguments: BenchRequest, batch_sizes: Mapping[
         "--use-eval-mode": arguments.given["use_eval_mode"],
     }
     for flag in (flag for flag, is_asked in asked.items() if is_asked and only.kind == "class"):
-        decides = "calls self.eval() in __init__" if flag == "--use-eval-mode" else "get_example_inputs() has its batch"
+        decides = (
+            "calls self.eval() in __init__"
+            if flag == "--use-eval-mode"
+            else "get_example_inputs() has its batch"
+        )
         raise ValueError(
             f"{flag}: the class {only.name} decides that itself: {decides}; "
             "a function marked with @compileboard.bench.model takes it"
         )
 
 
-def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Sequence[str]) -> list[str]:
-    """List what was asked for and is not done, each with why."""
+def list_idle(
+    arguments: BenchRequest, settings: BenchSettings, experiments: Sequence[str]
+) -> list[str]:
     values = {**vars(arguments), **arguments.given}
     known = {**REQUESTED, **SETTINGS}
     asked = {name: known[name] for name in known if values.get(name) not in (None, known[name][1])}
@@ -301,7 +324,10 @@ def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Seq
     lines += [f"{find(mode).flag} is left out: {own} has no such numbers" for mode in modes]
     validates = settings.ci and "accuracy" in experiments and not settings.no_translation_validation
     if validates and find_spec("z3") is None:
-        lines.append("--ci leaves translation validation out: z3-solver is not installed (pip install z3-solver)")
+        lines.append(
+            "--ci leaves translation validation out: z3-solver is not installed (pip install "
+            "z3-solver)"
+        )
     if arguments.only and ":" not in arguments.only:
         choosing = ("filter", "exclude", "exclude_exact", "total_partitions", "partition_id")
         flags = [asked[name][0].flags[0] for name in choosing if name in asked]
@@ -310,27 +336,25 @@ def list_idle(arguments: BenchRequest, settings: BenchSettings, experiments: Seq
 
 
 def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
-    """Return the experiments that were asked for.
-
-    Raises: ValueError if one does not go with another.
-    """
     if arguments.given["quantization"] is None:
-        return choose_experiments(arguments.experiments or ("performance",), is_one_file=arguments.output is not None)
+        return choose_experiments(
+            arguments.experiments or ("performance",), is_one_file=arguments.output is not None
+        )
     if others := set(arguments.experiments) - {"performance", "accuracy"}:
         flags = ", ".join(sorted(find(name).flag for name in others))
-        raise ValueError(f"--quantization replaces --performance and --accuracy, and does not go with {flags}")
+        raise ValueError(
+            f"--quantization replaces --performance and --accuracy, and does not go with {flags}"
+        )
     return ("quantization",)
 
 
 def choose_models(arguments: BenchRequest) -> list[ModelRef]:
-    """Return the models that were asked for, in their order.
-
-    Raises: ValueError if there are none.
-    """
     names = arguments.suite or ("builtin",)
     only = arguments.only or ""
     user = ":" in only  # a file of one's own
-    models = parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
+    models = (
+        parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
+    )
     chosen = select(
         suites.list_models(names) if models is None else models,
         filter=arguments.filter,
@@ -342,13 +366,13 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
     )
     if not chosen and arguments.total_partitions == 1:
         raise ValueError(
-            f"no model of {', '.join(names)} is chosen; `{collector_command('bench', '--list')}` names them all"
+            f"no model of {', '.join(names)} is chosen; "
+            f"`{collector_command('bench', '--list')}` names them all"
         )
     return chosen
 
 
 def list_models(models: list[ModelRef]) -> int:
-    """Print the models, a line each."""
     suite_width = max((len(model.suite) for model in models), default=0)
     width = max((len(model.name) for model in models), default=0)
     for ref in models:
@@ -361,23 +385,26 @@ def list_models(models: list[ModelRef]) -> int:
 
 
 def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> BenchSettings:
-    """Make the settings of the arguments.
-
-    Raises: ValueError where two of them cannot go together.
-    """
     values = dict(arguments.given)
     gpu_count = 0 if values["device"] == "cpu" else count_gpus()
     device = values["device"] or ("cuda" if gpu_count else "cpu")
-    values["world_size"] = _choose_world_size(values, arguments, gpu_count if device == "cuda" else None)
+    values["world_size"] = _choose_world_size(
+        values, arguments, gpu_count if device == "cuda" else None
+    )
     if values["freezing"] and values["mode"] == "training":
-        raise ValueError("--freezing inlines the weights, which training changes; it goes with --inference")
+        raise ValueError(
+            "--freezing inlines the weights, which training changes; it goes with --inference"
+        )
     if values["nopython"] and values["mode"] == "training":
         raise ValueError(
-            "--nopython makes the break at backward() an error, which every training step has, as upstream's"
+            "--nopython makes the break at backward() an error, which every training step has, "
+            "as upstream's"
         )
     for experiment in map(find, list_experiments(arguments)):
         if experiment.is_inference_only and values["mode"] == "training":
-            raise ValueError(f"{experiment.flag} measures the forward pass alone; it goes with --inference")
+            raise ValueError(
+                f"{experiment.flag} measures the forward pass alone; it goes with --inference"
+            )
     if values["quantization"] is not None:
         values["dtype"] = _check_quantization(values["dtype"])
     if values["compile_mode"] and values["backend"] != "inductor":
@@ -387,40 +414,45 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     if values["amp_dtype"] == AMP_DTYPES[device]:
         values["amp_dtype"] = None
     if values["backend"].startswith("inductor"):
-        values["inductor_config"] += tuple(pair for name, pair in INDUCTOR_SWITCHES.items() if getattr(arguments, name))
+        values["inductor_config"] += tuple(
+            pair for name, pair in INDUCTOR_SWITCHES.items() if getattr(arguments, name)
+        )
     for pair in values["inductor_config"]:
         if not re.match(r"[^=\s]+=", pair):
-            raise ValueError(f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1")
+            raise ValueError(
+                f"--inductor-config {pair}: expected KEY=VALUE, such as max_autotune=1"
+            )
     values["device"] = device
     values["backend"] = backend_to_check(arguments.experiments) or values["backend"]
     if arguments.diff_branch is not None:
-        values["cold_start_latency"] = True  # the second side would find what the first one compiled
+        values["cold_start_latency"] = (
+            True  # the second side would find what the first one compiled
+        )
     if values["per_process_memory_fraction"] == 1:  # upstream's default
         values["per_process_memory_fraction"] = None
     if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):
         values["use_warm_peak_memory"] = True
     if values["quick"]:
         values["repeat"], values["compile_repeats"] = 3, 1
-    if folder := os.path.join(arguments.output_directory or "", os.path.dirname(arguments.output or "")):
+    if folder := os.path.join(
+        arguments.output_directory or "", os.path.dirname(arguments.output or "")
+    ):
         values["output_directory"] = os.path.abspath(folder)
     return BenchSettings(**values, environment=list_torch_variables(environment))
 
 
 def _check_quantization(dtype: str) -> str:
-    """Return the dtype that quantized weights are measured against, as upstream requires it.
-
-    Raises: ValueError in words for another dtype.
-    """
     if dtype not in ("float32", "bfloat16"):  # float32 is what no flag says
-        raise ValueError(f"--quantization is measured against bfloat16; expected --bfloat16 or nothing, not --{dtype}")
+        raise ValueError(
+            "--quantization is measured against bfloat16; expected --bfloat16 or nothing, not "
+            f"--{dtype}"
+        )
     return "bfloat16"
 
 
-def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_count: int | None) -> int | None:
-    """Return the number of ranks; none where one process is measured. `gpu_count`: none on a CPU.
-
-    Raises: ValueError in words where the ranks cannot be had.
-    """
+def _choose_world_size(
+    values: Mapping[str, Any], arguments: BenchRequest, gpu_count: int | None
+) -> int | None:
     size: int | None = values["world_size"]
     if not values["ddp"] and values["optimize_ddp_mode"] != DDP_MODES[0]:
         raise ValueError(f"--optimize-ddp-mode {values['optimize_ddp_mode']}: add --ddp")
@@ -432,21 +464,29 @@ def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_c
         return None
     flag = "--ddp" if values["ddp"] else "--fsdp"
     if values["ddp"] and values["fsdp"]:
-        raise ValueError("--ddp and --fsdp are two ways to train with several ranks; expected one of them")
+        raise ValueError(
+            "--ddp and --fsdp are two ways to train with several ranks; expected one of them"
+        )
     if values["mode"] != "training":
         raise ValueError(f"{flag} measures how gradients are exchanged; add --training")
     if values["compiled_autograd"] and values["fsdp"]:
         raise ValueError(
-            "--fsdp cannot go with --compiled-autograd: torch runs none of FSDP2's hooks within it; leave one out"
+            "--fsdp cannot go with --compiled-autograd: torch runs none of FSDP2's hooks "
+            "within it; leave one out"
         )
     if values["compiled_autograd"] and values["optimize_ddp_mode"] != "python_reducer":
         raise ValueError(
-            "--ddp cannot go with --compiled-autograd: torch takes DDP's python reducer alone within it; "
+            "--ddp cannot go with --compiled-autograd: torch takes DDP's python reducer alone "
+            "within it; "
             "add --optimize-ddp-mode python_reducer"
         )
     if arguments.device_index is not None:
-        raise ValueError(f"--device-index {arguments.device_index} is one GPU; {flag} needs one for each rank")
-    if others := [name for name in list_experiments(arguments) if name not in DISTRIBUTED_EXPERIMENTS]:
+        raise ValueError(
+            f"--device-index {arguments.device_index} is one GPU; {flag} needs one for each rank"
+        )
+    if others := [
+        name for name in list_experiments(arguments) if name not in DISTRIBUTED_EXPERIMENTS
+    ]:
         flags = " and ".join(find(name).flag for name in DISTRIBUTED_EXPERIMENTS)
         raise ValueError(f"{find(others[0]).flag} measures one process; {flag} goes with {flags}")
     if size is None:
@@ -458,12 +498,13 @@ def _choose_world_size(values: Mapping[str, Any], arguments: BenchRequest, gpu_c
 
 
 def count_gpus() -> int:
-    """Count the GPUs that can be used, without importing torch: asking for their list needs the driver alone."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible in ("", "-1") or not shutil.which("nvidia-smi"):
         return 0
     try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL)
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.SubprocessError):
         return 0
     count = len(re.findall(rb"^GPU ", listed.stdout, re.MULTILINE)) if listed.returncode == 0 else 0
@@ -471,7 +512,6 @@ def count_gpus() -> int:
 
 
 def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:
-    """Describe the run: its name and suite are the models' suites."""
     names = list(dict.fromkeys(ref.suite for ref in models))
     return RunConfig(
         **{**arguments.server, "database": arguments.db},

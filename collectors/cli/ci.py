@@ -1,4 +1,4 @@
-"""`ci`: measure a workflow's checkout and the commit it is compared with."""
+"""`ci`: measure a workflow's checkout and its base commit."""
 
 from __future__ import annotations
 
@@ -33,17 +33,26 @@ limit 100
 @db_option
 @click.option("--bench", metavar="OPTIONS", help="Measure models: options of `bench`.")
 @click.option("--command", metavar="COMMAND", help="Record a command, without a shell.")
-@click.option("--base", metavar="REF", help="Commit to compare with. Default: that of the workflow's event.")
-@click.option("--baseline", metavar="WHAT", help="Stored run to compare with: measure the checkout alone.")
-def ci(db: str, bench: str | None, command: str | None, base: str | None, baseline: str | None) -> int:
+@click.option(
+    "--base", metavar="REF", help="Commit to compare with. Default: that of the workflow's event."
+)
+@click.option(
+    "--baseline", metavar="WHAT", help="Stored run to compare with: measure the checkout alone."
+)
+def ci(
+    db: str, bench: str | None, command: str | None, base: str | None, baseline: str | None
+) -> int:
     """Measure a pull request's checkout and its base on one machine, in GitHub Actions.
 
-    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT, or `problem`, why there is no run.
-    An empty option counts as not given. Ends as the measurement of the checkout ends.
+    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT, or `problem`, why
+    there is no run. An empty option counts as not given. Ends as the measurement of the checkout
+    ends.
     """
     try:
         if bool(bench) == bool(command):
-            raise ValueError("nothing to measure; expected --bench 'OPTIONS' or --command 'COMMAND', one of both")
+            raise ValueError(
+                "nothing to measure; expected --bench 'OPTIONS' or --command 'COMMAND', one of both"
+            )
         words = _read_words(db, bench, command)
         commit = _find_commit(base, baseline)
     except ValueError as error:
@@ -59,33 +68,34 @@ def ci(db: str, bench: str | None, command: str | None, base: str | None, baseli
     new = [row for row in _list_runs(db) if row not in before]
     runs = {side or "new": run_id for run_id, side in reversed(new)}
     outputs = {"base": commit, "run": runs.get("new", ""), "base-run": runs.get("base", "")}
-    missing = "the checkout" if not outputs["run"] else "the base" if not (baseline or outputs["base-run"]) else ""
+    missing = (
+        "the checkout"
+        if not outputs["run"]
+        else "the base"
+        if not (baseline or outputs["base-run"])
+        else ""
+    )
     if missing:
         outputs["problem"] = (
-            f"{words[0]} ended with exit code {code} before it recorded {missing}; the reason is in the job's log"
+            f"{words[0]} ended with exit code {code} before it recorded {missing}; the reason "
+            "is in the job's log"
         )
     _write_outputs(outputs)
     return code
 
 
 def _read_words(db: str, bench: str | None, command: str | None) -> list[str]:
-    """Return the words of `bench` or `run` that measure.
-
-    Raises: ValueError if a text is no command line.
-    """
     try:
         if bench:
             return ["bench", "--db", db, *shlex.split(bench)]
         return ["run", "--db", db, "--", *shlex.split(command or "")]
     except ValueError as error:
-        raise ValueError(f"{'--bench' if bench else '--command'} {bench or command}: {error}") from None
+        raise ValueError(
+            f"{'--bench' if bench else '--command'} {bench or command}: {error}"
+        ) from None
 
 
 def _find_commit(base: str | None, baseline: str | None) -> str:
-    """Return the hash to compare with; none where what is compared is stored, so that nothing is annotated.
-
-    Raises: ValueError if there is none.
-    """
     try:
         return resolve_commit(base, os.getcwd()) if base else find_base(os.environ, os.getcwd())
     except ValueError:
@@ -97,11 +107,12 @@ def _find_commit(base: str | None, baseline: str | None) -> str:
 def _write_outputs(outputs: Mapping[str, str]) -> None:
     if path := os.environ.get("GITHUB_OUTPUT"):
         with open(path, "a", encoding="utf-8") as file:
-            file.writelines(f"{name}={' '.join(value.split())}\n" for name, value in outputs.items())
+            file.writelines(
+                f"{name}={' '.join(value.split())}\n" for name, value in outputs.items()
+            )
 
 
 def _list_runs(db: str) -> list[tuple[str, str | None]]:
-    """List the newest runs with the side of --diff-branch that they measured; none where there is no database."""
     try:
         with closing(open_reader(db)) as reader:
             return [tuple(row) for row in reader.execute(RUNS_SQL)]

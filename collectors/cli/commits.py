@@ -1,4 +1,4 @@
-"""`commits`: tell the database the history of a clone at hand."""
+"""`commits`: add the history of a local clone to the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import click
 
 from compileboard.collectors.cli.common import db_option, print_message
 from compileboard.collectors.runs.git import ask_git, read_commits
-from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer, write_transaction
+from compileboard.collectors.store.connection import (
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
+)
 from compileboard.collectors.store.ingest.commits import StoredCommit, count_commits, save_commits
 from compileboard.command_line import Command
 
@@ -19,16 +24,29 @@ READ_MOST_S = 300.0
 BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
 
 
-@click.command(cls=Command, epilog="Example: %(prog)s --repository ~/pytorch --branch origin/main\n")
+@click.command(
+    cls=Command, epilog="Example: %(prog)s --repository ~/pytorch --branch origin/main\n"
+)
 @db_option
-@click.option("--repository", default=".", metavar="PATH", help="Folder inside the clone. Default: this folder.")
-@click.option("--branch", default="HEAD", metavar="NAME", help="Branch, tag or commit. Default: what is checked out.")
+@click.option(
+    "--repository",
+    default=".",
+    metavar="PATH",
+    help="Folder inside the clone. Default: this folder.",
+)
+@click.option(
+    "--branch",
+    default="HEAD",
+    metavar="NAME",
+    help="Branch, tag or commit. Default: what is checked out.",
+)
 def commits(db: str, repository: str, branch: str) -> None:
-    """Add the history of a git clone at hand to the database, along first parents: hash, time, author's name, subject.
+    """Add the history of a local git clone to the database, along first parents: hash, time,
+    author's name, subject.
 
-    Trends then order its commits by ancestry, and an incident names the commits in its range. `run`, `bench` and code
-    tell the newest 300 commits by themselves; this is for imported results, which name a commit alone, and for gaps.
-    Calling it again adds only what is new.
+    Trends then order its commits by ancestry, and an incident names the commits in its range.
+    `run`, `bench` and code record the newest 300 commits themselves; this is for imported results
+    and for gaps. Calling it again adds only what is new.
     """
     open_reader(db).close()  # refuses a missing or older one before a writer could make it
     history = _read(repository, branch)
@@ -48,20 +66,27 @@ def commits(db: str, repository: str, branch: str) -> None:
         print_message(f"older ones than these {MOST_COMMITS:,} were left out")
     elif oldest.parent_hash is None and _is_shallow(repository):
         print_message(
-            "the clone is shallow: earlier commits are not known; `git fetch --unshallow`, then this command again"
+            "the clone is shallow: earlier commits are not known; `git fetch --unshallow`, "
+            "then this command again"
         )
 
 
 def _read(repository: str, revision: str) -> list[StoredCommit]:
     folder = os.path.abspath(repository)
     if not os.path.isdir(folder):
-        raise ValueError(f"--repository {repository}: there is no such folder; expected one inside a git clone")
+        raise ValueError(
+            f"--repository {repository}: there is no such folder; expected one inside a git clone"
+        )
     try:
         commits = read_commits(folder, revision, limit=MOST_COMMITS, timeout_s=READ_MOST_S)
     except FileNotFoundError:
-        raise ValueError("git is not installed, or not on PATH: it reads the repository's history") from None
+        raise ValueError(
+            "git is not installed, or not on PATH: it reads the repository's history"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise ValueError(f"--repository {repository}: git took longer than {READ_MOST_S:.0f} s; try again") from None
+        raise ValueError(
+            f"--repository {repository}: git took longer than {READ_MOST_S:.0f} s; try again"
+        ) from None
     except ValueError as error:
         raise ValueError(f"--repository {repository}: {_explain(str(error), revision)}") from None
     if not commits:
@@ -70,17 +95,27 @@ def _read(repository: str, revision: str) -> list[StoredCommit]:
 
 
 def _explain(text: str, revision: str) -> str:
-    """Describe in our words what git refuses, or in its own what we do not know."""
     if "not a git repository" in text:
         return "this folder is in no git clone; give one that is"
     if "dubious ownership" in text:
-        return "the clone belongs to another user, and git reads it only if `git config safe.directory` allows it"
+        return (
+            "the clone belongs to another user, and git reads it only if `git config "
+            "safe.directory` allows it"
+        )
     if "bad revision" in text or "unknown revision" in text:
         if revision == "HEAD":
             return "the clone has no commits yet"
-        return f"the clone has no branch, tag or commit {revision!r}; `git branch --all` names its branches"
+        return (
+            f"the clone has no branch, tag or commit {revision!r}; `git branch --all` names "
+            "its branches"
+        )
     return text.removeprefix("fatal: ")
 
 
 def _is_shallow(repository: str) -> bool:
-    return ask_git(["rev-parse", "--is-shallow-repository"], os.path.abspath(repository)).stdout.strip() == "true"
+    return (
+        ask_git(
+            ["rev-parse", "--is-shallow-repository"], os.path.abspath(repository)
+        ).stdout.strip()
+        == "true"
+    )

@@ -1,4 +1,4 @@
-"""What several commands of the collector take, and how all of them speak."""
+"""Options and messages shared by the collector's commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ _SERVER_OPTIONS = (
         "--token-file",
         envvar="COMPILEBOARD_TOKEN_FILE",
         metavar="FILE",
-        help="File with the server's token. Also COMPILEBOARD_TOKEN_FILE; or the token itself in COMPILEBOARD_TOKEN.",
+        help=(
+            "File with the server's token. Also COMPILEBOARD_TOKEN_FILE; or the token itself "
+            "in COMPILEBOARD_TOKEN."
+        ),
     ),
     click.option(
         "--insecure",
@@ -75,17 +78,16 @@ SERVER_PARAMETERS = ("server", "token_file", "insecure", "outbox_size")
 
 
 def server_options(function: Function) -> Function:
-    """Add the options of a server that is pushed to."""
     for option in reversed(_SERVER_OPTIONS):
         function = option(function)
     return function
 
 
 def read_destination(values: dict[str, Any]) -> dict[str, Any]:
-    """Take a command's database and server out of its values, as settings of a run.
+    """Remove database and server from a command's values, and return them as settings of a run.
 
-    Raises: click.UsageError if both were given, or a server's option alone; TargetError if address or token cannot be
-    used.
+    Raises click.UsageError if both are given, or a server's option alone; TargetError if URL or
+    token cannot be used.
     """
     db = str(values.pop("db"))
     context = click.get_current_context()
@@ -99,20 +101,22 @@ def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     for name in SERVER_PARAMETERS:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE and name != "server":
             option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} goes with --server; give that, or set COMPILEBOARD_SERVER")
+            raise click.UsageError(
+                f"{option} goes with --server; give that, or set COMPILEBOARD_SERVER"
+            )
         del values[name]
     return {"database": db}
 
 
 def read_server(values: dict[str, Any]) -> dict[str, Any]:
-    """Take a command's server out of its values, as settings of a run.
-
-    Raises: click.UsageError if there is none; TargetError if its address or token cannot be used.
-    """
     server, token_file, insecure, outbox_bytes = (values.pop(name) for name in SERVER_PARAMETERS)
     if not server:
-        raise click.UsageError("--server is missing: the address to push to; or set COMPILEBOARD_SERVER")
-    target = Target(check_server(server), os.path.abspath(token_file) if token_file else "", insecure)
+        raise click.UsageError(
+            "--server is missing: the address to push to; or set COMPILEBOARD_SERVER"
+        )
+    target = Target(
+        check_server(server), os.path.abspath(token_file) if token_file else "", insecure
+    )
     target.read_token(os.environ)
     return {
         "database": "",
@@ -124,15 +128,15 @@ def read_server(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_message(text: str) -> None:
-    """Print one line of our own, apart from the program's output."""
     if sys.stderr is None:  # closed by the caller; print() would then take stdout
         return
-    with suppress(OSError, ValueError):  # nobody reads it any more: no reason to leave the program alone
+    with suppress(
+        OSError, ValueError
+    ):  # nobody reads it any more: no reason to leave the program alone
         print(f"compileboard: {text}", file=sys.stderr, flush=True)
 
 
 def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
-    """Return what shows how many bytes are done: on a terminal, a line that is written anew every quarter second."""
     if sys.stderr is None or not sys.stderr.isatty():
         return lambda _bytes: None
     total = f" of {total_bytes / 1e6:,.0f}" if total_bytes else ""
@@ -149,7 +153,6 @@ def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
 
 
 def pick_up() -> None:
-    """Record what an earlier command could not, and print what that was; what waits for a server is sent again."""
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import has_waiting
 
@@ -161,16 +164,17 @@ def pick_up() -> None:
 
 
 def print_recovery(report: RecoveryReport) -> None:
-    """Print what was recorded, what still waits and what never can be."""
     if report.run_ids:
         events = "1 event" if report.event_count == 1 else f"{report.event_count} events"
         print_message(f"picked up {events} not recorded so far, of {', '.join(report.run_ids)}")
     for problem in report.problems:
         retry = collector_command("retry", "--db", "FILE")
         print_message(
-            f"still waiting to be recorded: {problem} Each command tries again; `{retry}` records it elsewhere"
+            f"still waiting to be recorded: {problem} Each command tries again; `{retry}` "
+            "records it elsewhere"
         )
     for problem in report.set_aside:
         print_message(
-            f"set aside, because it cannot be recorded: {problem}; `{collector_command('retry')}` tries again"
+            f"set aside, because it cannot be recorded: {problem}; "
+            f"`{collector_command('retry')}` tries again"
         )

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine, torch and environment can and cannot record, and why."""
+"""`doctor`: what this machine, torch and environment can record, and why."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ print(json.dumps({
     "device_count": torch.cuda.device_count(),
 }))
 """
-TORCH_COMPAT = Path(__file__).resolve().parent.parent / "observe" / "torch_compat.py"  # needs nothing else of ours
+TORCH_COMPAT = (
+    Path(__file__).resolve().parent.parent / "observe" / "torch_compat.py"
+)  # needs nothing else of ours
 # What a tester calls what torch_compat calls a capability.
 RECORDED = {
     "metrics": "compile records",
@@ -86,8 +88,6 @@ RECORDED = {
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `mark` is ok, note or fails."""
-
     mark: str
     subject: str
     finding: str
@@ -95,7 +95,11 @@ class Check:
 
 # What no look at this machine can tell.
 LIMITS = (
-    Check("note", "out of reach", "python -I, -S and -E, and interpreters that drop PYTHONPATH, run unobserved"),
+    Check(
+        "note",
+        "out of reach",
+        "python -I, -S and -E, and interpreters that drop PYTHONPATH, run unobserved",
+    ),
     Check(
         "note",
         "containers",
@@ -104,12 +108,18 @@ LIMITS = (
     Check(
         "note",
         "other nodes",
-        "each starts its own `run`; with one COMPILEBOARD_RUN_ID on all they are one run, without it one run each",
+        (
+            "each starts its own `run`; with one COMPILEBOARD_RUN_ID on all they are one run, "
+            "without it one run each"
+        ),
     ),
     Check(
         "note",
         "--level full",
-        "adds torch's own trace log: graphs, generated code, guards and a timeline; compiles slow by about a tenth",
+        (
+            "adds torch's own trace log: graphs, generated code, guards and a timeline; compiles "
+            "slow by about a tenth"
+        ),
     ),
 )
 
@@ -118,28 +128,36 @@ LIMITS = (
 @db_option
 @server_options
 def doctor(**values: Any) -> int:
-    """Print what this machine, torch and environment can record, and why; with --server, whether it can be pushed."""
+    """Print what this machine, torch and environment can record, and why; with --server, whether
+    runs can be pushed.
+    """
     checks = examine(**_read_destination(values))
     width = max(len(check.subject) for check in checks)
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for check in checks:
         head = f"{check.mark:<5} {check.subject:<{width}}  "
         room = max(30, columns - len(head)) if columns else len(check.finding) + 1
-        print(head + f"\n{'':<{len(head)}}".join(textwrap.wrap(check.finding, room, break_on_hyphens=False)))
+        print(
+            head
+            + f"\n{'':<{len(head)}}".join(
+                textwrap.wrap(check.finding, room, break_on_hyphens=False)
+            )
+        )
     return FAILED if any(check.mark == "fails" for check in checks) else DONE
 
 
 def _read_destination(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the database, or the server, or why it cannot be used."""
     try:
         config = RunConfig(**read_destination(values))
     except TargetError as error:
         return {"database": "", "destination": [Check("fails", "server", str(error))]}
-    return {"database": config.database, "destination": check_server_of(config, os.environ) if config.server else None}
+    return {
+        "database": config.database,
+        "destination": check_server_of(config, os.environ) if config.server else None,
+    }
 
 
 def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[Check]:
-    """Ask a server what a box asks it: is it there, does it take this token, and what is its version and time."""
     target = Target.of(config)
     with closing(Client(target, environment)) as client:
         try:
@@ -152,7 +170,9 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
     version = health.body.get("version")
     if not isinstance(version, str) and stream.status in (200, 404):
         finding = f"{target.server} is no CompileBoard server: /healthz answers {health.describe()}"
-        return [Check("fails", "server", f"{finding}; give the address at which the dashboard opens")]
+        return [
+            Check("fails", "server", f"{finding}; give the address at which the dashboard opens")
+        ]
     checks = []
     if stream.status in (200, 404):
         token = "its token may push" if client.has_token else "it asks for no token"
@@ -160,16 +180,23 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
     else:
         checks.append(Check("fails", "server", explain_refusal(stream)))
     if isinstance(version, str) and version != VERSION:
-        checks.append(Check("note", "server version", f"{clean_text(version)[:40]}; this collector is {VERSION}"))
+        checks.append(
+            Check(
+                "note", "server version", f"{clean_text(version)[:40]}; this collector is {VERSION}"
+            )
+        )
     skew_s = describe_skew(health.headers.get("date", ""), began_s)
     if skew_s is not None and abs(skew_s) > MOST_SKEW_S:
-        finding = f"differs from this machine's by {abs(skew_s):.0f} s; runs appear at another time than they began"
+        finding = (
+            f"differs from this machine's by {abs(skew_s):.0f} s; runs appear at another time "
+            "than they began"
+        )
         checks.append(Check("note", "server clock", finding))
     return checks
 
 
 def describe_skew(date: str, now_s: float) -> float | None:
-    """Return how far a server's clock is ahead, None where it does not say."""
+    """Return the seconds a server's clock is ahead, None if unknown."""
     try:
         return parsedate_to_datetime(date).timestamp() - now_s
     except (ValueError, TypeError):
@@ -177,11 +204,12 @@ def describe_skew(date: str, now_s: float) -> float | None:
 
 
 def examine(database: str, destination: list[Check] | None = None) -> list[Check]:
-    """Check everything that recording depends on; leaves everything as it was."""
     environment = dict(os.environ)
     return [
         Check(
-            "ok" if sys.version_info >= (3, 10) else "fails", "python", f"{sys.version.split()[0]} ({sys.executable})"
+            "ok" if sys.version_info >= (3, 10) else "fails",
+            "python",
+            f"{sys.version.split()[0]} ({sys.executable})",
         ),
         *_torch_checks(),
         *_gpu_checks(environment),
@@ -199,21 +227,30 @@ def _database_checks(database: str) -> list[Check]:
 
 def _torch_checks() -> list[Check]:
     if importlib.util.find_spec("torch") is None:
-        return [Check("fails", "torch", "is not installed for this python; run doctor with the python of your program")]
+        return [
+            Check(
+                "fails",
+                "torch",
+                "is not installed for this python; run doctor with the python of your program",
+            )
+        ]
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return [Check("note", "torch", "version unknown: not installed by pip"), *_probe_checks()]
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if numbers < OLDEST_TORCH:
-        return [Check("fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer")]
+        return [
+            Check(
+                "fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer"
+            )
+        ]
     newer, tested = numbers > NEWEST_TORCH, ".".join(map(str, NEWEST_TORCH))
     text = f"{version} is newer than what was tested ({tested})" if newer else version
     return [Check("note" if newer else "ok", "torch", text), *_probe_checks()]
 
 
 def _probe_checks() -> list[Check]:
-    """Ask torch itself, in a process of its own."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", PROBE, str(TORCH_COMPAT)],
@@ -231,21 +268,33 @@ def _probe_checks() -> list[Check]:
 
 
 def build_check(facts: dict[str, Any]) -> Check:
-    """Describe what this torch can compile for."""
-    platform = f"CUDA {facts['cuda']}" if facts["cuda"] else f"ROCm {facts['hip']}" if facts["hip"] else None
+    platform = (
+        f"CUDA {facts['cuda']}"
+        if facts["cuda"]
+        else f"ROCm {facts['hip']}"
+        if facts["hip"]
+        else None
+    )
     if platform is None:
-        return Check("note", "torch build", "without CUDA: compiles for the CPU are recorded, there are none for a GPU")
+        return Check(
+            "note",
+            "torch build",
+            "without CUDA: compiles for the CPU are recorded, there are none for a GPU",
+        )
     words = [platform]
     if facts["cudnn"]:
         words.append(f"cuDNN {facts['cudnn']}")
-    words.append(f"triton {facts['triton']}" if facts["triton"] else "no triton: inductor cannot compile for the GPU")
+    words.append(
+        f"triton {facts['triton']}"
+        if facts["triton"]
+        else "no triton: inductor cannot compile for the GPU"
+    )
     count = facts["device_count"]
     words.append(f"{count} usable GPU{'' if count == 1 else 's'}")
     return Check("ok" if facts["triton"] and count else "note", "torch build", ", ".join(words))
 
 
 def capability_checks(answers: dict[str, str]) -> list[Check]:
-    """Describe what this torch lets be recorded."""
     texts = {"ok": "recorded", "later": "recorded once inductor is loaded"}
     return [
         Check(
@@ -259,7 +308,9 @@ def capability_checks(answers: dict[str, str]) -> list[Check]:
 
 def _gpu_checks(environment: dict[str, str]) -> list[Check]:
     if shutil.which("nvidia-smi") is None:
-        return [Check("note", "gpu", "there is no nvidia-smi: runs are recorded without a GPU's name")]
+        return [
+            Check("note", "gpu", "there is no nvidia-smi: runs are recorded without a GPU's name")
+        ]
     gpus = gpu_facts(environment)
     if not gpus:
         return [Check("note", "gpu", "nvidia-smi names no visible GPU")]
@@ -267,7 +318,8 @@ def _gpu_checks(environment: dict[str, str]) -> list[Check]:
 
 
 def sqlite_check(version: str) -> Check:
-    """Name the SQLite builds that can damage a WAL database when two connections check-point it at once.
+    """Return whether this SQLite build can corrupt a WAL database when two connections checkpoint
+    at once.
 
     Source: https://sqlite.org/wal.html#walresetbug
     """
@@ -279,15 +331,22 @@ def sqlite_check(version: str) -> Check:
     return Check(
         "note",
         "sqlite",
-        f"{version} has the rare WAL-reset bug, which can damage a database that several processes write at once. "
-        "CompileBoard checkpoints the WAL seldom and verifies a run before deleting its spool. To avoid the bug, use "
-        "SQLite 3.51.3 or newer (3.50.7 and 3.44.6 have the fix too): upgrade libsqlite3 or this Python",
+        f"{version} has the rare WAL-reset bug, which can damage a database that several "
+        "processes write at once. "
+        "CompileBoard checkpoints the WAL seldom and verifies a run before deleting its spool. "
+        "To avoid the bug, use "
+        "SQLite 3.51.3 or newer (3.50.7 and 3.44.6 have the fix too): upgrade libsqlite3 or "
+        "this Python",
     )
 
 
 def _sqlite_utils_check() -> Check:
     if importlib.util.find_spec("sqlite_utils") is None:
-        return Check("fails", "sqlite-utils", "is not installed; databases cannot be made: pip install sqlite-utils")
+        return Check(
+            "fails",
+            "sqlite-utils",
+            "is not installed; databases cannot be made: pip install sqlite-utils",
+        )
     return Check("ok", "sqlite-utils", importlib.metadata.version("sqlite-utils"))
 
 
@@ -304,7 +363,6 @@ def _database_check(database: str) -> Check:
 
 
 def spool_check(root: Path) -> Check:
-    """Make a folder where spools go, and take it away again: permissions do not tell everything."""
     missing = [folder for folder in (root, *root.parents) if not folder.exists()]
     try:
         try:
@@ -317,28 +375,35 @@ def spool_check(root: Path) -> Check:
                     folder.rmdir()
     except OSError as error:
         advice = "set COMPILEBOARD_HOME to a folder on a local disk that may be written"
-        return Check("fails", "spool", f"{root} cannot be written: {error.strerror or error}; {advice}")
+        return Check(
+            "fails", "spool", f"{root} cannot be written: {error.strerror or error}; {advice}"
+        )
     if free < LOW_DISK_BYTES:
         return Check("note", "spool", f"only {free >> 20} MiB are free where {root} is")
     waiting = len(list(root.glob("*/run.json"))) if root.is_dir() else 0
-    runs = f", {waiting} {'run waits' if waiting == 1 else 'runs wait'} to be recorded" if waiting else ""
+    runs = (
+        f", {waiting} {'run waits' if waiting == 1 else 'runs wait'} to be recorded"
+        if waiting
+        else ""
+    )
     return Check("ok", "spool", f"{root}{runs}")
 
 
 def unrecorded_checks(environment: Mapping[str, str]) -> list[Check]:
-    """Name the runs that could not be recorded."""
     return [
         Check(
             "note",
             spool.state,
-            f"{spool.name}: {spool.reason}; `{command_hints.collector_command('retry', spool.name)}` tries again",
+            (
+                f"{spool.name}: {spool.reason}; "
+                f"`{command_hints.collector_command('retry', spool.name)}` tries again"
+            ),
         )
         for spool in list_unrecorded(environment)
     ]
 
 
 def environment_checks(environment: dict[str, str]) -> list[Check]:
-    """Describe what in the environment changes what can be seen."""
     checks = []
     for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
         value = environment.get(name, "")
@@ -346,12 +411,20 @@ def environment_checks(environment: dict[str, str]) -> list[Check]:
             finding = "is 1: torch.compile does nothing, so there is nothing to record; unset it"
             checks.append(Check("fails", name, finding))
         elif value not in ("", "0"):  # torch/_dynamo/config.py and eval_frame.py compare with "1"
-            checks.append(Check("note", name, f"is {value!r}: torch takes only 1 for off, so it compiles; use 0 or 1"))
+            checks.append(
+                Check(
+                    "note",
+                    name,
+                    f"is {value!r}: torch takes only 1 for off, so it compiles; use 0 or 1",
+                )
+            )
     try:
         if joined := joined_run_id(environment):
             checks.append(Check("note", "COMPILEBOARD_RUN_ID", f"is set: `run` joins run {joined}"))
     except ValueError as error:
-        checks.append(Check("fails", "COMPILEBOARD_RUN_ID", str(error).removeprefix("COMPILEBOARD_RUN_ID ")))
+        checks.append(
+            Check("fails", "COMPILEBOARD_RUN_ID", str(error).removeprefix("COMPILEBOARD_RUN_ID "))
+        )
     for name, finding in (
         ("TORCH_TRACE", "is set: your trace is left as it is; compiles pay for it"),
         ("PYTHONHOME", "is set: other interpreters the program starts may not find us"),

@@ -1,4 +1,4 @@
-"""`import`: find the logs and the files of results, bring them into the database, say what came of it."""
+"""`import`: find and import logs and result files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ from compileboard.collectors.cli.indexing import index_after
 from compileboard.collectors.contract.rejects import KINDS, OF_WHOLE_FILE, Reject
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
-from compileboard.collectors.pipeline.log_loader import APART_US, Imported, Loader, LoadOptions, Progress, await_log
+from compileboard.collectors.pipeline.log_loader import (
+    APART_US,
+    Imported,
+    Loader,
+    LoadOptions,
+    Progress,
+    await_log,
+)
 from compileboard.collectors.pipeline.log_loader import follow as go_on
 from compileboard.collectors.pipeline.result_import import load_results
 from compileboard.collectors.repro.left_scripts import import_scripts
@@ -58,7 +65,10 @@ FOR_PROGRAMS = "For programs that import what others sent"
 DEFAULT_LIMITS = Limits(64 << 30, 1000, 200_000, 20_000_000, 20_000_000)
 LIMITS = {
     "bytes": "Most unpacked bytes of compressed files and archives of a PATH, as 200G. Default: 64G.",
-    "ratio": f"Largest unpacked ÷ packed size of a file; real logs reach 180. Default: {DEFAULT_LIMITS.ratio}.",
+    "ratio": (
+        "Largest unpacked ÷ packed size of a file; real logs reach 180. Default: "
+        f"{DEFAULT_LIMITS.ratio}."
+    ),
     "entries": f"Most entries in archives. Default: {DEFAULT_LIMITS.entries}.",
     "records": f"Most records to import. Default: {DEFAULT_LIMITS.records}.",
     "rows": f"Most rows to write into the database. Default: {DEFAULT_LIMITS.rows}.",
@@ -66,7 +76,9 @@ LIMITS = {
 
 
 def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
-    for (name, text), default in reversed(list(zip(LIMITS.items(), astuple(DEFAULT_LIMITS), strict=True))):
+    for (name, text), default in reversed(
+        list(zip(LIMITS.items(), astuple(DEFAULT_LIMITS), strict=True))
+    ):
         words: dict[str, Any] = {
             "type": Value(read_size if name == "bytes" else read_count),
             "default": default,
@@ -79,7 +91,11 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
-@click.command("import", cls=Command, epilog="Example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n")
+@click.command(
+    "import",
+    cls=Command,
+    epilog="Example: TORCH_TRACE=/tmp/trace python train.py; %(prog)s /tmp/trace\n",
+)
 @db_option
 @server_options
 @click.argument(
@@ -88,24 +104,42 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     required=True,
     type=click.Path(readable=False),
     metavar="PATH...",
-    help="Log, file of results, bundle, folder, archive, or -; each is a run, files of one folder are one.",
+    help=(
+        "Log, file of results, bundle, folder, archive, or -; each is a run, files of one "
+        "folder are one."
+    ),
 )
 @click.option("--latest", is_flag=True, help="Read only the newest log of a folder, and its ranks.")
 @click.option("--follow", is_flag=True, help="Keep reading logs that grow, until Ctrl-C.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything could not be read.")
-@click.option("--no-payloads", is_flag=True, help="Store no graphs, code and guards, only what the tables need.")
+@click.option(
+    "--no-payloads",
+    is_flag=True,
+    help="Store no graphs, code and guards, only what the tables need.",
+)
 @click.option("--redact-source", is_flag=True, help="Store no line of the program's source code.")
-@click.option("--name", metavar="NAME", help="Name of the run. Default: the program's file, or the folder.")
-@click.option("--suite", metavar="NAME", help="Suite of the run, and of results whose rows name none.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the run. Default: the program's file, or the folder."
+)
+@click.option(
+    "--suite", metavar="NAME", help="Suite of the run, and of results whose rows name none."
+)
 @tag_option
 @click.option(
     "--root",
     "roots",
     multiple=True,
     metavar="DIR",
-    help="Folder of the repository where the log was written; files are named from there; repeatable.",
+    help=(
+        "Folder of the repository where the log was written; files are named from there; "
+        "repeatable."
+    ),
 )
-@click.option("--no-index", is_flag=True, help="Leave the run out of the search index until `index` is called.")
+@click.option(
+    "--no-index",
+    is_flag=True,
+    help="Leave the run out of the search index until `index` is called.",
+)
 @click.option(
     "--jobs",
     type=Value(read_count),
@@ -129,7 +163,13 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     cls=Option,
     group=FOR_PROGRAMS,
 )
-@click.option("--only-own", is_flag=True, help="Add to runs of --sender alone.", cls=Option, group=FOR_PROGRAMS)
+@click.option(
+    "--only-own",
+    is_flag=True,
+    help="Add to runs of --sender alone.",
+    cls=Option,
+    group=FOR_PROGRAMS,
+)
 @click.option(
     "--progress-lines",
     is_flag=True,
@@ -154,10 +194,10 @@ def import_command(
 ) -> int:
     """Import torch's trace logs.
 
-    A log, a folder of logs (its ranks and processes become one run), a .gz, .zst, .xz, .tar.* or .zip of either, or -
-    for standard input. Read what PyTorch's benchmark harness, CI and HUD write the same way: CSV, JSON and raw timings.
-    Of torch_compile_debug and minifier folders, the scripts become repros.
-    Importing again adds only what is new.
+    Reads a log, a folder of logs (its ranks and processes become one run), a .gz, .zst, .xz, .tar.*
+    or .zip of either, or - for standard input; also results of PyTorch's benchmark harness, CI and
+    HUD: CSV, JSON and raw timings. Scripts in torch_compile_debug and minifier folders become
+    repros. Importing again adds only what is new.
     """
     destination = read_destination(options)
     lines = ProgressLines(sys.stdout) if progress_lines else None
@@ -171,20 +211,34 @@ def import_command(
         from compileboard.collectors.push.report import deliver
 
         if lines is not None:
-            raise ValueError("--progress-lines goes with --db: what reads the lines serves the database itself")
+            raise ValueError(
+                "--progress-lines goes with --db: what reads the lines serves the database itself"
+            )
         load_options = LoadOptions(payloads=not no_payloads, tags=dict(tags), **options)
-        rest: dict[str, Any] = {"latest": latest, "strict": strict, "limits": limits, "names": read_names(names)}
+        rest: dict[str, Any] = {
+            "latest": latest,
+            "strict": strict,
+            "limits": limits,
+            "names": read_names(names),
+        }
         rest |= {"follow": follow, "then": " and pushes it"}
         rest["process_count"] = jobs
         root = outbox_root(os.environ)
-        code, queued = import_into_outbox(paths, root, RunConfig(**destination), load_options, **rest)
+        code, queued = import_into_outbox(
+            paths, root, RunConfig(**destination), load_options, **rest
+        )
         return code if deliver(os.environ, queued, print_message) else FAILED
     db = destination["database"]
     try:
         return import_paths(
             list(paths),
             db,
-            LoadOptions(payloads=not no_payloads, tags=dict(tags), sender=RunSender(sender, not only_own), **options),
+            LoadOptions(
+                payloads=not no_payloads,
+                tags=dict(tags),
+                sender=RunSender(sender, not only_own),
+                **options,
+            ),
             print_line=print_message,
             latest=latest,
             follow=follow,
@@ -207,9 +261,14 @@ def import_command(
 
 
 def import_into_outbox(
-    paths: Sequence[str], root: Path, config: RunConfig, options: LoadOptions | None = None, **rest: Any
+    paths: Sequence[str],
+    root: Path,
+    config: RunConfig,
+    options: LoadOptions | None = None,
+    **rest: Any,
 ) -> tuple[int, list[str]]:
-    """Import into a database that is thrown away, and put its runs into the outbox; return the exit code and the runs.
+    """Import into a database that is thrown away, and put its runs into the outbox; return the exit
+    code and the runs.
 
     Raises: StoreError, ValueError, OSError.
     """
@@ -222,7 +281,9 @@ def import_into_outbox(
 
     with temporary_database() as database:
         options = options or LoadOptions()
-        code = import_paths(list(paths), database, options, print_line=print_outcome, index=False, **rest)
+        code = import_paths(
+            list(paths), database, options, print_line=print_outcome, index=False, **rest
+        )
         return code, list(bundle_runs(database, root, config, print_message))
 
 
@@ -242,30 +303,44 @@ def import_paths(
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
 ) -> int:
-    """Import the paths, each as a run of its own but for the logs of one folder; return the exit code.
+    """Import the paths, each as a run of its own but for the logs of one folder; return the exit
+    code.
 
-    One of several that cannot be imported is named, and the others are imported. `then` says what follows where
+    One of several that cannot be imported is named, and the others are imported. `then` says what
+    follows where
     --follow ends.
 
-    Raises: ValueError, StoreError or OSError where nothing was imported, or with `lines` anything was not.
+    Raises: ValueError, StoreError or OSError where nothing was imported, or with `lines` anything
+    was not.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)  # records come and go by the thousand, and none of them in circles
+    gc.set_threshold(
+        50_000, 50, 100
+    )  # records come and go by the thousand, and none of them in circles
     if follow and len(paths) > 1:
-        raise ValueError("--follow takes one PATH and several were given; give the folder that the logs are in.")
+        raise ValueError(
+            "--follow takes one PATH and several were given; give the folder that the logs are in."
+        )
     if follow and paths == ["-"]:
-        raise ValueError("--follow takes a log or a folder; standard input is read to its end without it.")
+        raise ValueError(
+            "--follow takes a log or a folder; standard input is read to its end without it."
+        )
     if process_count > 1 and (follow or limits != DEFAULT_LIMITS):
-        raise ValueError("--jobs goes without --follow and --limit-…, which are of one process; leave it out.")
+        raise ValueError(
+            "--jobs goes without --follow and --limit-…, which are of one process; leave it out."
+        )
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     bundles, paths = ([], paths) if follow else split_bundles(paths)
     if bundles and options != LoadOptions(again=options.again, sender=options.sender):
         label = names.get(Path(bundles[0]).name, bundles[0])
         raise ValueError(
-            f"{label} is a bundle, which is taken as it is; give the options about what is stored, names, suites and "
+            f"{label} is a bundle, which is taken as it is; give the options about what is "
+            "stored, names, suites and "
             "tags to logs alone"
         )
-    attempts = _Attempts(print_line, is_alone=len(bundles) + len(paths) == 1, has_reader=lines is not None)
+    attempts = _Attempts(
+        print_line, is_alone=len(bundles) + len(paths) == 1, has_reader=lines is not None
+    )
     found: list[SourceGroup] = []
     for path in [] if follow else paths:
         with attempts.attempt():
@@ -279,7 +354,9 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(connection, database, options, print_line, lines, index, budget, process_count)
+        importing = _Importing(
+            connection, database, options, print_line, lines, index, budget, process_count
+        )
         for bundle in bundles:
             with attempts.attempt():
                 importing.read_bundle(bundle, names.get(Path(bundle).name, Path(bundle).name))
@@ -313,7 +390,9 @@ class _Attempts:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Raises: StoreError, ValueError or OSError for one path alone, or where the database itself fails."""
+        """Raises: StoreError, ValueError or OSError for one path alone, or where the database
+        itself fails.
+        """
         try:
             yield
         except (StoreBusy, StoreFull, BrokenPipeError):
@@ -331,8 +410,6 @@ class _Attempts:
 
 @dataclass
 class _Importing:
-    """An import of one group after another, which prints what came of each."""
-
     connection: sqlite3.Connection
     database: str
     options: LoadOptions
@@ -376,13 +453,20 @@ class _Importing:
         show = _progress_line(group, group.results)
         size_bytes = sum(source.size_bytes or 0 for source in group.results)
         if size_bytes > SLOW_BYTES:
-            self.print_line(f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take minutes")
+            self.print_line(
+                f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take "
+                "minutes"
+            )
         most_records = self.budget.limits.records
-        loaded = load_results(self.connection, self.database, group, self.options, show, most_records=most_records)
+        loaded = load_results(
+            self.connection, self.database, group, self.options, show, most_records=most_records
+        )
         for number, done in enumerate(loaded):
             self.budget.check(group.label, done.record_count)
             # What was passed over is said once, of the group.
-            self._report(done, replace(group, ignored=[]) if number or group.sources else group, began_s)
+            self._report(
+                done, replace(group, ignored=[]) if number or group.sources else group, began_s
+            )
             began_s = time.monotonic()
 
     def read_repros(self, group: SourceGroup) -> None:
@@ -390,8 +474,12 @@ class _Importing:
         done = import_scripts(self.connection, self.database, group, self.options)
         if done.run_id:
             self.budget.check(group.label, done.record_count)
-            has_others = bool(group.sources or group.results)  # which said already what was passed over
-            ignored = [] if has_others else [name for name in group.ignored if "storages" not in name]
+            has_others = bool(
+                group.sources or group.results
+            )  # which said already what was passed over
+            ignored = (
+                [] if has_others else [name for name in group.ignored if "storages" not in name]
+            )
             self._report(done, replace(group, ignored=ignored), began_s)
             return
         examples = "; ".join(str(reject.example) for reject in done.rejects.by_kind.values())
@@ -435,37 +523,61 @@ class _Importing:
             raise NotOwner(self.options.sender, *foreign)
         if apart:
             raise StoreError(
-                f"run {', '.join(apart)} is there already, with records that {label} lacks, or pruned, or still being "
-                "recorded: nothing of it was added. Import the logs or files themselves there, which adds what is new."
+                f"run {', '.join(apart)} is there already, with records that {label} lacks, or "
+                "pruned, or still being "
+                "recorded: nothing of it was added. Import the logs or files themselves there, "
+                "which adds what is new."
             )
 
     def _begin(self, group: SourceGroup) -> Loader:
-        loader = Loader(self.connection, self.database, group, self.options, process_count=self.process_count)
-        if not may_add(self.connection, loader.imported.run_id, self.options.sender):  # before its run is reported
+        loader = Loader(
+            self.connection, self.database, group, self.options, process_count=self.process_count
+        )
+        if not may_add(
+            self.connection, loader.imported.run_id, self.options.sender
+        ):  # before its run is reported
             loader.close()
             raise NotOwner(self.options.sender, loader.imported.run_id)
         return loader
 
-    def _read(self, loader: Loader, follow: Callable[[], SourceGroup] | None = None, then: str = "") -> None:
+    def _read(
+        self, loader: Loader, follow: Callable[[], SourceGroup] | None = None, then: str = ""
+    ) -> None:
         began_s = time.monotonic()
         try:
-            show = self.lines.begin(loader.group, loader.imported) if self.lines else _progress_line(loader.group)
-            done = loader.read(self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show))
+            show = (
+                self.lines.begin(loader.group, loader.imported)
+                if self.lines
+                else _progress_line(loader.group)
+            )
+            done = loader.read(
+                self.budget.watch(loader.group.label, lambda: loader.imported.record_count, show)
+            )
             if follow is not None and not done.deleted:
-                self.print_line(f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it{then}")
+                self.print_line(
+                    f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it{then}"
+                )
                 go_on(loader, follow, show)
         finally:
             loader.finish()
         self._report(done, loader.group, began_s)
 
-    def _report(self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None) -> None:
+    def _report(
+        self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None
+    ) -> None:
         took_s = time.monotonic() - began_s
-        self.print_line(_describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database))
+        self.print_line(
+            _describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database)
+        )
         remarks = _remarks(done, group)
-        others = [run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id]
+        others = [
+            run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id
+        ]
         self._came[group.label].append(done.run_id)
         if self.lines and others:  # who reads the lines keeps the last one
-            remarks.append(f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}")
+            remarks.append(
+                f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}"
+            )
         for line in [*remarks, *_damage(done)]:
             self.print_line(line)
         if self.lines:
@@ -484,10 +596,13 @@ class _Importing:
 
 
 def split_bundles(paths: list[str]) -> tuple[list[str], list[str]]:
-    """Return the bundles among some paths and directly inside folders, and the paths that may have something else."""
     bundles, others = [], []
     for path in paths:
-        files = [os.path.join(path, name) for name in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
+        files = (
+            [os.path.join(path, name) for name in sorted(os.listdir(path))]
+            if os.path.isdir(path)
+            else [path]
+        )
         inside = [file for file in files if is_bundle(file)]
         bundles += inside
         if len(inside) < len(files) or not files:
@@ -496,7 +611,6 @@ def split_bundles(paths: list[str]) -> tuple[list[str], list[str]]:
 
 
 def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
-    """Make one group of the logs that were given one by one and lie in one folder: `import /tmp/trace/*.log`."""
     joined: dict[object, SourceGroup] = {}
     for number, group in enumerate(groups):
         files = [*group.sources, *group.results, *group.repros]
@@ -516,15 +630,13 @@ def join_folders(groups: list[SourceGroup]) -> list[SourceGroup]:
 
 
 def read_names(path: str | None) -> Mapping[str, str]:
-    """Read what files are called where that is not their name on disk.
-
-    Raises: ValueError if it is no JSON object of texts; OSError.
-    """
     if path is None:
         return NO_NAMES
     names = json.loads(Path(path).read_text(encoding="utf-8"))
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise ValueError(f"{path}: expected a JSON object of texts, what a file is called by its name on disk")
+        raise ValueError(
+            f"{path}: expected a JSON object of texts, what a file is called by its name on disk"
+        )
     return names
 
 
@@ -533,7 +645,9 @@ def _describe_merged(merged: MergedRun, took_s: float) -> str:
         "new": f"{_count(merged.record_count, 'record')} of a bundle in {took_s:.1f} s",
         "grown": f"{_count(merged.record_count, 'new record')} of a bundle in {took_s:.1f} s",
         "known": "nothing new, it is here already",
-        "deleted": "it was deleted from this database, so it is left out; --again imports it all the same",
+        "deleted": (
+            "it was deleted from this database, so it is left out; --again imports it all the same"
+        ),
     }
     return f"{merged.name}: run {merged.run_id}: {states[merged.state]}"
 
@@ -541,7 +655,8 @@ def _describe_merged(merged: MergedRun, took_s: float) -> str:
 def _outcome(done: Imported, took_s: float, database: str) -> str:
     if done.deleted:
         return (
-            f"{done.name}: run {done.run_id} was deleted from this database, or pruned, so its log is left out; "
+            f"{done.name}: run {done.run_id} was deleted from this database, or pruned, so its "
+            "log is left out; "
             "--again imports a deleted one all the same"
         )
     show = command_hints.collector_command("show", done.run_id, database=database)
@@ -549,13 +664,20 @@ def _outcome(done: Imported, took_s: float, database: str) -> str:
         new = "new " if done.known_run else ""
         breaks = f" and {_count(done.break_count, 'graph break')}" if done.break_count else ""
         return (
-            f"{done.name}: {_count(done.result_count, f'{new}result')}{breaks} of {_logs(done)} in run {done.run_id}; "
+            f"{done.name}: {_count(done.result_count, f'{new}result')}{breaks} of "
+            f"{_logs(done)} in run {done.run_id}; "
             f"{show}"
         )
     if done.known_run and not done.record_count:
-        return f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; {show}"
+        return (
+            f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; "
+            f"{show}"
+        )
     if done.repro_count is not None:
-        return f"{done.name}: {_count(done.repro_count, 'repro')} of torch's scripts in run {done.run_id}; {show}"
+        return (
+            f"{done.name}: {_count(done.repro_count, 'repro')} of torch's scripts in run "
+            f"{done.run_id}; {show}"
+        )
     rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
     new = "new records" if done.known_run else "records"
     return (
@@ -568,27 +690,36 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
     remarks = []
     if done.with_source:
         remarks.append(
-            "the log was imported with its source before, which stays; delete the run and use --again to drop it"
+            "the log was imported with its source before, which stays; delete the run and use "
+            "--again to drop it"
         )
     if done.without_payloads:
         remarks.append(
-            "the log was imported without its texts before and goes on so; delete the run and use --again to have them"
+            "the log was imported without its texts before and goes on so; delete the run and "
+            "use --again to have them"
         )
     for label, run_id in done.changed:
-        remarks.append(f"{label} begins as a log of run {run_id} and goes on otherwise, so it is a run of its own")
+        remarks.append(
+            f"{label} begins as a log of run {run_id} and goes on otherwise, so it is a run of "
+            "its own"
+        )
     for label, run_id in done.elsewhere:
         remarks.append(
-            f"{label} is in run {run_id}, imported by itself before, and stays there; delete that run and import the "
+            f"{label} is in run {run_id}, imported by itself before, and stays there; delete "
+            "that run and import the "
             "folder with --again to have one run of both"
         )
     for label, run_id in done.also_in:
         remarks.append(
-            f"{label} was imported by itself before, as run {run_id}, which stays; delete it if it is one too many"
+            f"{label} was imported by itself before, as run {run_id}, which stays; delete it "
+            "if it is one too many"
         )
     if done.apart:
         remarks.append(
-            f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after all others had ended; if "
-            "they are of several runs, delete the run and import each by itself (--latest takes the newest)"
+            f"the logs lie apart: some began more than {APART_US // 60_000_000} minutes after "
+            "all others had ended; if "
+            "they are of several runs, delete the run and import each by itself (--latest "
+            "takes the newest)"
         )
     if group.ignored:
         names = ", ".join(group.ignored[:3]) + (" …" if len(group.ignored) > 3 else "")
@@ -599,7 +730,9 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
 def _damage(done: Imported) -> list[str]:
     texts = []
     for kind, reject in sorted(done.rejects.by_kind.items()):
-        where = f", first {_format_location(reject)}" if reject.first_line or reject.file_label else ""
+        where = (
+            f", first {_format_location(reject)}" if reject.first_line or reject.file_label else ""
+        )
         texts.append(f"{reject.count} × {KINDS.get(kind, kind)}{where}")
     return texts
 
@@ -621,4 +754,6 @@ def _count(count: int, what: str) -> str:
 
 
 def _progress_line(group: SourceGroup, sources: list[LogSource] | None = None) -> Progress:
-    return count_megabytes(group.label, sum(source.size_bytes or 0 for source in (sources or group.sources)))
+    return count_megabytes(
+        group.label, sum(source.size_bytes or 0 for source in (sources or group.sources))
+    )

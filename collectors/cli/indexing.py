@@ -1,4 +1,4 @@
-"""`index`: put into the search index what is not in it yet, and say how far that is."""
+"""`index`: add runs to the search index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PrintLine = Callable[[str], None]
 
 @click.command(cls=Command)
 @db_option
-@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID, its start, or latest. Default: all runs.")
+@click.argument(
+    "runs", nargs=-1, metavar="[RUN ...]", help="Run's ID, its start, or latest. Default: all runs."
+)
 def index(db: str, runs: tuple[str, ...]) -> int:
     """Index runs for search: all, or those given. Indexed texts are skipped.
 
@@ -31,18 +33,18 @@ def index(db: str, runs: tuple[str, ...]) -> int:
 
 
 def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) -> int:
-    """Index the given runs, or all that have something new; return the exit code.
-
-    Raises: StoreError if the database is missing or cannot be written; ValueError for a run that is not there.
-    """
     open_reader(database).close()  # refuses a missing or older one before a writer could make it
     with closing(open_writer(database)) as connection:
-        chosen = [_find(connection, given, database) for given in run_ids] or list_pending(connection)
+        chosen = [_find(connection, given, database) for given in run_ids] or list_pending(
+            connection
+        )
         if not chosen:
             print_line(f"{database}: every run is in the search index")
         for number, run_id in enumerate(chosen, 1):
             where = f"{number} of {len(chosen)}: " if len(chosen) > 1 else ""
-            print_line(index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new")
+            print_line(
+                index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new"
+            )
         checkpoint(connection)
     return 0
 
@@ -54,16 +56,13 @@ def _find(connection: sqlite3.Connection, given: str, database: str) -> str:
     run_id = find_run(connection, given)
     if run_id is None:
         raise ValueError(
-            f"there is no run {given!r} in {database}; `{collector_command('list', database=database)}` names them"
+            f"there is no run {given!r} in {database}; "
+            f"`{collector_command('list', database=database)}` names them"
         )
     return run_id
 
 
 def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -> str | None:
-    """Index one run and say what that was; None if there was nothing new.
-
-    Raises: StoreError; what was indexed before is kept.
-    """
     began_s = time.monotonic()
     done = index_run(connection, run_id, progress=count_megabytes(f"{where}indexing"))
     if not done.complete:
@@ -72,11 +71,13 @@ def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -
         return None
     took_s = time.monotonic() - began_s
     texts = "1 text" if done.document_count == 1 else f"{done.document_count:,} texts"
-    return f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) indexed for search in {took_s:.1f} s"
+    return (
+        f"{where}run {run_id}: {texts} ({done.text_bytes / 1e6:.1f} MB) indexed for search in "
+        f"{took_s:.1f} s"
+    )
 
 
 def index_after(connection: sqlite3.Connection, run_id: str, print_line: PrintLine) -> None:
-    """Index a run that was just imported, and say so if there was anything; what goes wrong is for a later command."""
     try:
         message = index_one(connection, run_id)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""`list` and `show`: a database's newest runs as a table for the terminal, and one run's summary."""
+"""`list` and `show`: the newest runs as a table, and one run's summary."""
 
 from __future__ import annotations
 
@@ -29,15 +29,36 @@ from compileboard.collectors.terminal.values import read_count, read_key
 from compileboard.command_line import Command, Value
 from compileboard.exit_codes import DONE, REFUSED
 
-HEADER = ("run", "started", "name", "suite", "state", "compiles", "breaks", "recomp.", "compiling", "took")
+HEADER = (
+    "run",
+    "started",
+    "name",
+    "suite",
+    "state",
+    "compiles",
+    "breaks",
+    "recomp.",
+    "compiling",
+    "took",
+)
 COMPILES, COMPILING = 5, 8  # columns: the first number, and what a narrow terminal goes without
-SHORT_ID, SHORT_NAME, SHORT_SUITE = 14, 14, 8  # what a narrow terminal gets; `show` takes a short id
+SHORT_ID, SHORT_NAME, SHORT_SUITE = (
+    14,
+    14,
+    8,
+)  # what a narrow terminal gets; `show` takes a short id
 GAP = "  "
 
 
 @click.command("list", cls=Command)
 @db_option
-@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="Most runs to list. Default: 20.")
+@click.option(
+    "--limit",
+    type=Value(read_count),
+    default=20,
+    metavar="N",
+    help="Most runs to list. Default: 20.",
+)
 @click.option("--suite", metavar="NAME", help="Only runs of this suite.")
 @click.option(
     "--tag",
@@ -47,7 +68,9 @@ GAP = "  "
     metavar="KEY[=VALUE]",
     help="Only runs with this tag; repeatable, all must match.",
 )
-def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]) -> None:
+def list_runs(
+    db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str | None], ...]
+) -> None:
     """List the newest runs of a database."""
     earlier = list_unrecorded(os.environ)
     pick_up()
@@ -60,14 +83,19 @@ def list_runs(db: str, limit: int, suite: str | None, tags: tuple[tuple[str, str
 
 
 @click.command(cls=Command)
-@click.argument("run", metavar="RUN", help="Run's ID, as much of its start as is unique, or latest.")
+@click.argument(
+    "run", metavar="RUN", help="Run's ID, as much of its start as is unique, or latest."
+)
 @db_option
 def show(run: str, db: str) -> int:
     """Print one run's summary."""
     pick_up()
     summary = summarize(db, run)
     if summary is None:
-        print_message(f"there is no run {run!r} in {db}; `{collector_command('list', database=db)}` names them")
+        print_message(
+            f"there is no run {run!r} in {db}; `{collector_command('list', database=db)}` "
+            "names them"
+        )
         return REFUSED
     print(summary.text())
     return DONE
@@ -81,16 +109,13 @@ def list_text(
     tags: Iterable[tuple[str, str | None]] = (),
     columns: int | None = None,
 ) -> str:
-    """Lay the newest runs out as a table, cut to a terminal's columns where it has one; a tag without a value is any.
-
-    Raises: StoreError if the database cannot be read.
-    """
     suite, wanted_tags = clean(suite), clean(list(tags))
     connection = open_reader(database)
     try:
         rows = connection.execute(
             f"""
-            select id, started_us, coalesce(title, name) || iif(source = 'trial', ' (trial)', '') as name, suite,
+            select id, started_us, coalesce(title, name) || iif(source = 'trial', ' (trial)',
+              '') as name, suite,
               {SHOWN_STATE} as state,
               compile_count, graph_break_count, recompile_count, compile_us, torch_version, ended_us
             from runs
@@ -105,13 +130,19 @@ def list_text(
                   from run_tags
                   where run_tags.run_id = runs.id
                     and key = json_extract(wanted.value, '$[0]')
-                    and run_tags.value = coalesce(json_extract(wanted.value, '$[1]'), run_tags.value)
+                    and run_tags.value = coalesce(json_extract(wanted.value, '$[1]'),
+                      run_tags.value)
                 )
               )
             order by started_us desc, id desc
             limit :limit
             """,  # noqa: S608  own text
-            {"alive_since_us": read_alive_since_us(), "limit": limit, "suite": suite, "tags": json.dumps(wanted_tags)},
+            {
+                "alive_since_us": read_alive_since_us(),
+                "limit": limit,
+                "suite": suite,
+                "tags": json.dumps(wanted_tags),
+            },
         ).fetchall()
     finally:
         connection.close()
@@ -129,7 +160,9 @@ def _cells(row: sqlite3.Row) -> list[str]:
     counts = (row["compile_count"], row["graph_break_count"], row["recompile_count"])
     return [
         row["id"],
-        f"{datetime.fromtimestamp(row['started_us'] / 1e6):%Y-%m-%d %H:%M}" if row["started_us"] else NOT_RECORDED,
+        f"{datetime.fromtimestamp(row['started_us'] / 1e6):%Y-%m-%d %H:%M}"
+        if row["started_us"]
+        else NOT_RECORDED,
         printable(row["name"])[:30],
         printable(row["suite"] or "–")[:20],
         row["state"],
@@ -140,10 +173,18 @@ def _cells(row: sqlite3.Row) -> list[str]:
 
 
 def _laid_out(table: list[list[str]], columns: int | None) -> str:
-    """Align the cells; on a terminal that is too narrow, shorten what can be told from its beginning."""
     lines = [list(HEADER), *table]
-    shortest = next(n for n in range(SHORT_ID, 65) if len({row[0][:n] for row in table}) == len(table))
-    for column, width in ((0, shortest), (1, 0), (2, SHORT_NAME), (3, SHORT_SUITE), (COMPILES, 0), (COMPILING, 0)):
+    shortest = next(
+        n for n in range(SHORT_ID, 65) if len({row[0][:n] for row in table}) == len(table)
+    )
+    for column, width in (
+        (0, shortest),
+        (1, 0),
+        (2, SHORT_NAME),
+        (3, SHORT_SUITE),
+        (COMPILES, 0),
+        (COMPILING, 0),
+    ):
         if columns is None or sum(_widths(lines)) + len(GAP) * (len(lines[0]) - 1) <= columns:
             break
         if column == COMPILES:
@@ -153,7 +194,9 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
                 del line[column]
             elif line is not lines[0] and column < COMPILES:
                 # The year can be told from the order; a name that was cut is marked.
-                line[column] = line[column][5:] if column == 1 else _cut(line[column], width, mark=column > 1)
+                line[column] = (
+                    line[column][5:] if column == 1 else _cut(line[column], width, mark=column > 1)
+                )
     widths = _widths(lines)
     return "\n".join(
         GAP.join(

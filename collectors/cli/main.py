@@ -1,4 +1,6 @@
-"""`compileboard-collect` = `python -m collectors`: the collector's commands; each is imported when it is called."""
+"""`compileboard-collect` = `python -m collectors`; each command is imported when it is
+called.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +11,51 @@ import click
 
 from compileboard import __version__
 from compileboard.collectors.cli.common import print_message
-from compileboard.collectors.store.errors import NEEDED, StoreError, StoreMissing, describe_error, explain
+from compileboard.collectors.store.errors import (
+    NEEDED,
+    StoreError,
+    StoreMissing,
+    describe_error,
+    explain,
+)
 from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 COMMANDS = {
     "run": Entry("run:run", "Observe a command and everything it starts."),
-    "try": Entry("try_command:try_fix", "Run a recorded program again with a fix applied to a copy, and compare."),
+    "try": Entry(
+        "try_command:try_fix",
+        "Run a recorded program again with a fix applied to a copy, and compare.",
+    ),
     "import": Entry(
         "import_command:import_command",
         "Import trace logs (TORCH_TRACE) and upstream's benchmark results.",
     ),
     "push": Entry("retry:push", "Send runs to a server: what waits here, a database's, or logs."),
-    "commits": Entry("commits:commits", "Add the history of a repository, by which commits are ordered."),
+    "commits": Entry(
+        "commits:commits", "Add the history of a repository, by which commits are ordered."
+    ),
     "index": Entry("indexing:index", "Add runs to the search index that are not in it yet."),
     "bench": Entry(
         "bench:bench",
-        "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, recompiles.",
+        (
+            "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, "
+            "recompiles."
+        ),
     ),
     "ci": Entry("ci:ci", "Measure a pull request's checkout and its base, in GitHub Actions."),
-    "retry": Entry("retry:retry", "Record runs that could not be recorded, into another database if one is given."),
+    "retry": Entry(
+        "retry:retry",
+        "Record runs that could not be recorded, into another database if one is given.",
+    ),
     "list": Entry("listing:list_runs", "List the newest runs of a database."),
     "show": Entry("listing:show", "Print one run's summary."),
-    "repro": Entry("repro:repro", "Work on a graph that failed: run it again, make it smaller, name the cause."),
-    "doctor": Entry("doctor:doctor", "Print what this machine, torch and environment can record, and why."),
+    "repro": Entry(
+        "repro:repro", "Work on a graph that failed: run it again, make it smaller, name the cause."
+    ),
+    "doctor": Entry(
+        "doctor:doctor", "Print what this machine, torch and environment can record, and why."
+    ),
 }
 EXAMPLES = """\
 Examples:
@@ -48,12 +71,10 @@ Examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code."""
     return run_group(collect, argv, collector_command())
 
 
 def explain_error(error: Exception, database: str | None) -> bool:
-    """Print what an error means in one line; return False if it is none of ours."""
     if isinstance(error, StoreMissing):
         example = collector_command("run", database=str(database), then="-- python train.py")
         print_message(f"There is no database at {database}. Record a run first: {example}")
@@ -71,7 +92,9 @@ def explain_error(error: Exception, database: str | None) -> bool:
 @click.group(
     "compileboard-collect",
     cls=Group,
-    entries={name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()},
+    entries={
+        name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()
+    },
     explain=explain_error,
     context_settings=SETTINGS,
     epilog=EXAMPLES.format(collect=collector_command(), serve=dashboard_command("serve")),

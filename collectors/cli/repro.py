@@ -1,4 +1,4 @@
-"""`repro`: work on a graph that failed or was wrong: run it again, check it, make it smaller, send it."""
+"""`repro`: run, check, minify or send a graph that failed or was wrong."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ Examples:
   %(prog)s export 3f2a -o failure.py     one file that needs torch alone
 """
 ENTRIES: dict[str, Entry] = {  # commands with modules of their own
-    "analyze": Entry(f"{__package__}.repro_locate:analyze_command", "Name the operation of a graph that is wrong."),
-    "bisect": Entry(f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."),
-    "minify": Entry(f"{__package__}.repro_minify:minify_command", "Make a failing graph as small as it gets."),
+    "analyze": Entry(
+        f"{__package__}.repro_locate:analyze_command",
+        "Name the operation of a graph that is wrong.",
+    ),
+    "bisect": Entry(
+        f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."
+    ),
+    "minify": Entry(
+        f"{__package__}.repro_minify:minify_command", "Make a failing graph as small as it gets."
+    ),
 }
 TRIALS = "Limits of each trial"
 _OWN_PROCESS = "each trial is a process of its own, which ends with all that it held"
@@ -79,23 +86,23 @@ def _answer_torch_flag(ctx: click.Context, param: click.Parameter, given: object
 
 
 def torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of torch's own scripts: each says what there is here."""
     for flag in (*NOT_NEEDED, *ELSEWHERE):
         is_flag = flag not in WITH_VALUE
-        function = click.option(flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_answer_torch_flag)(
-            function
-        )
+        function = click.option(
+            flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_answer_torch_flag
+        )(function)
     return function
 
 
 name_argument = click.argument(
-    "name", metavar="REPRO", help="Repro's ID, or its start; an archive, a script, or a folder that torch left."
+    "name",
+    metavar="REPRO",
+    help="Repro's ID, or its start; an archive, a script, or a folder that torch left.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 
 def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that runs a repro's code."""
     function = torch_options(function)
     for option in reversed(
         (
@@ -106,8 +113,16 @@ def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="Module or file that registers operations, lowerings or backends; "
                 "MODULE:FUNCTION calls a function too; repeatable.",
             ),
-            click.option("--trust", is_flag=True, help="Run code that is not your own: an archive, an imported run."),
-            click.option("--device", metavar="DEVICE", help="Device to run on instead of the recorded one: cpu."),
+            click.option(
+                "--trust",
+                is_flag=True,
+                help="Run code that is not your own: an archive, an imported run.",
+            ),
+            click.option(
+                "--device",
+                metavar="DEVICE",
+                help="Device to run on instead of the recorded one: cpu.",
+            ),
             click.option(
                 "--timeout",
                 type=Value(read_seconds),
@@ -132,30 +147,23 @@ def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 level_option = click.option(
-    "--level", type=Choice(("dynamo", "aot")), help="Graph to run, where both are recorded: dynamo or aot."
+    "--level",
+    type=Choice(("dynamo", "aot")),
+    help="Graph to run, where both are recorded: dynamo or aot.",
 )
 
 
 def origin_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that takes a repro by its id: the database, or the server, that has it."""
     return db_option(server_options(function))
 
 
 def load_trusted(name: str, options: dict[str, Any], *, trust: bool) -> Repro:
-    """Load a repro whose code is about to be run, and take where from out of the options.
-
-    Raises: NotRunnable, StoreError, OSError.
-    """
     repro = load_any(name, options)
     repro.check_trust(is_trusted=trust)
     return repro
 
 
 def load_any(name: str, options: dict[str, Any]) -> Repro:
-    """Load a repro to look at, and take where from out of the options.
-
-    Raises: NotRunnable, StoreError, OSError.
-    """
     from compileboard.collectors.repro.loading import is_path, load_repro
 
     destination = read_destination(options)
@@ -176,10 +184,6 @@ def work(
     memory: int | None,
     device: str | None,
 ) -> dict[str, Any]:
-    """Run a task of a repro in its driver, with its progress on the terminal's bottom row.
-
-    Raises: NotRunnable.
-    """
     line = progress_line(os.environ)
 
     def show(message: dict[str, Any]) -> None:
@@ -199,8 +203,9 @@ def work(
         )
 
 
-def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any) -> None:
-    """Save an answer in the repro's database, on its server, or beside its file; print why where it cannot be."""
+def save(
+    repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any
+) -> None:
     from compileboard.collectors.repro.results import now_us, save_answer
     from compileboard.collectors.store.errors import StoreError
     from compileboard.collectors.store.repros import ReproResult
@@ -232,15 +237,20 @@ def save(repro: Repro, command: str, started_us: int, answer: dict[str, Any], **
 def repro() -> None:
     """Work on a graph that failed or was wrong, in processes of its own.
 
-    REPRO is an ID of the dashboard, a file, an archive, or a folder that torch left. What was made to travel runs only
-    with --trust. Exit codes: 0 reproduced or answered, 1 not reproduced, 2 could not be run.
+    REPRO is an ID of the dashboard, a file, an archive, or a folder that torch left. What was made
+    to travel runs only with --trust. Exit codes: 0 reproduced or answered, 1 not reproduced, 2
+    could not be run.
     """
 
 
 @repro.command("list", cls=Command)
 @db_option
-@click.option("--run", "run_id", metavar="RUN", help="Only those of this run: its ID, its start, or latest.")
-@click.option("--limit", type=Value(read_count), default=20, metavar="N", help="Most to list. Default: 20.")
+@click.option(
+    "--run", "run_id", metavar="RUN", help="Only those of this run: its ID, its start, or latest."
+)
+@click.option(
+    "--limit", type=Value(read_count), default=20, metavar="N", help="Most to list. Default: 20."
+)
 @json_option
 def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
     """List the newest repros of a database."""
@@ -253,13 +263,17 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
         run = None if run_id is None else find_run(connection, run_id)
         if run_id is not None and run is None:
             raise NotRunnable(
-                f"there is no run {run_id!r} in {db}; `{collector_command('list', database=db)}` names them"
+                f"there is no run {run_id!r} in {db}; "
+                f"`{collector_command('list', database=db)}` names them"
             )
         lines = list_repros(connection, run, limit=limit)
     if as_json:
         print(json.dumps([vars(line) for line in lines], indent=2, ensure_ascii=False))
     elif not lines:
-        print(f"{db} has no repros. A run whose compile fails records one: {collector_command('run', then='-- …')}")
+        print(
+            f"{db} has no repros. A run whose compile fails records one: "
+            f"{collector_command('run', then='-- …')}"
+        )
     else:
         print(_lay_out([_cells(line) for line in lines]))
     return DONE
@@ -286,7 +300,9 @@ def _cells(line: ReproLine) -> list[str]:
 def _lay_out(rows: list[list[str]]) -> str:
     table = [["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table
+    )
 
 
 @repro.command("show", cls=Command)
@@ -301,7 +317,11 @@ def show_command(name: str, with_program: bool, as_json: bool, **options: Any) -
 
     loaded = load_any(name, options)
     if as_json:
-        body = {"name": loaded.name, "manifest": dump_manifest(loaded.manifest), "distrust": loaded.distrust}
+        body = {
+            "name": loaded.name,
+            "manifest": dump_manifest(loaded.manifest),
+            "distrust": loaded.distrust,
+        }
         body |= {"program": loaded.program, "dynamo_program": loaded.dynamo_program}
         print(json.dumps({**body, "results": list_answers(loaded)}, indent=2, ensure_ascii=False))
     elif with_program:
@@ -320,14 +340,17 @@ def show_command(name: str, with_program: bool, as_json: bool, **options: Any) -
 def run_command(name: str, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
     """Run a repro again: does it still fail here, in the same way?
 
-    A folder's repros run one after the other. Dynamo's record of a frame, FUNCTION_ERROR_LINE.rec, is traced again.
-    Exit code 0: it fails as it was recorded. 1: it passes, or fails in another way. 2: it could not be run.
+    A folder's repros run one after the other. Dynamo's record of a frame, FUNCTION_ERROR_LINE.rec,
+    is traced again. Exit code 0: it fails as it was recorded. 1: it passes, or fails in another
+    way. 2: it could not be run.
     """
     from compileboard.collectors.repro.loading import list_repros
 
     paths = list_repros(Path(name)) if os.path.isdir(name) else []
     if len(paths) < 2:
-        return _run_one(str(paths[0]) if paths else name, level, options, trust=trust, as_json=as_json)
+        return _run_one(
+            str(paths[0]) if paths else name, level, options, trust=trust, as_json=as_json
+        )
     codes = []
     for path in paths:
         print_message(f"{path}:")
@@ -340,7 +363,9 @@ def run_command(name: str, level: str | None, trust: bool, as_json: bool, **opti
     return max(codes)
 
 
-def _run_one(name: str, level: str | None, options: dict[str, Any], *, trust: bool, as_json: bool) -> int:
+def _run_one(
+    name: str, level: str | None, options: dict[str, Any], *, trust: bool, as_json: bool
+) -> int:
     from compileboard.collectors.repro.describing import describe_rerun
     from compileboard.collectors.repro.loading import load_record
     from compileboard.collectors.repro.rerun import LIMITED, SAME
@@ -353,9 +378,15 @@ def _run_one(name: str, level: str | None, options: dict[str, Any], *, trust: bo
         loaded.check_trust(is_trusted=trust)
     else:
         loaded, task = load_trusted(name, options, trust=trust), "rerun"
-    answer = work(loaded, f"compileboard.collectors.repro.rerun:{task}", {"level": level}, **options)
+    answer = work(
+        loaded, f"compileboard.collectors.repro.rerun:{task}", {"level": level}, **options
+    )
     save(loaded, "run", started_us, answer)
-    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_rerun(loaded, answer))
+    print(
+        json.dumps(answer, indent=2, ensure_ascii=False)
+        if as_json
+        else describe_rerun(loaded, answer)
+    )
     return {SAME: DONE, LIMITED: REFUSED}.get(answer["status"], FAILED)
 
 
@@ -363,11 +394,16 @@ def _run_one(name: str, level: str | None, options: dict[str, Any], *, trust: bo
 @name_argument
 @origin_options
 @level_option
-@click.option("--strict", is_flag=True, help="Expect the bits of eager, not the same within the precision.")
+@click.option(
+    "--strict", is_flag=True, help="Expect the bits of eager, not the same within the precision."
+)
 @trial_options
 @json_option
-def check_command(name: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any) -> int:
-    """Compare what a repro's compiled graph returns, and leaves in its inputs, with eager and with float64.
+def check_command(
+    name: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any
+) -> int:
+    """Compare what a repro's compiled graph returns, and leaves in its inputs, with eager and with
+    float64.
 
     Exit code 0: it differs. 1: it does not. 2: it could not be compared.
     """
@@ -380,20 +416,37 @@ def check_command(name: str, level: str | None, strict: bool, trust: bool, as_js
     asked = {"level": level, "kind": "accuracy", "strict": strict}
     answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
     save(loaded, "check", started_us, answer)
-    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_check(loaded, answer))
+    print(
+        json.dumps(answer, indent=2, ensure_ascii=False)
+        if as_json
+        else describe_check(loaded, answer)
+    )
     if answer["status"] == PASSES:
         return FAILED
-    return DONE if answer["status"] != LIMITED and answer["failure_status"] in WRONG_ANSWERS else REFUSED
+    return (
+        DONE
+        if answer["status"] != LIMITED and answer["failure_status"] in WRONG_ANSWERS
+        else REFUSED
+    )
 
 
 @repro.command("get-args", cls=Command)
 @name_argument
 @origin_options
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write.",
+)
 @level_option
 @trial_options
 @json_option
-def get_args_command(name: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any) -> int:
+def get_args_command(
+    name: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any
+) -> int:
     """Write a repro's inputs into a file that `torch.load` reads, and print what they are."""
     from compileboard.collectors.repro.describing import describe_inputs
 
@@ -437,7 +490,9 @@ def import_command(name: str, db: str, run_name: str | None) -> int:
 
     loaded = load_repro(name, os.path.abspath(db), os.environ)
     if loaded.id is not None:
-        raise NotRunnable(f"{loaded.name} is in {db} already; expected a file, an archive or a folder")
+        raise NotRunnable(
+            f"{loaded.name} is in {db} already; expected a file, an archive or a folder"
+        )
     repro_id, is_new = import_repro(loaded, os.path.abspath(db), run_name)
     print_message(f"{'stored as' if is_new else 'known as'} repro {repro_id} in {db}")
     return DONE

@@ -1,4 +1,6 @@
-"""`repro analyze` and `repro bisect`: which operation, pass or setting makes a graph fail."""
+"""`repro analyze` and `repro bisect`: find the operation, pass or setting that makes a
+graph fail.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12  # of the terminal's table
 PACKAGE = "compileboard.collectors.repro.locate"
-strict_option = click.option("--strict", is_flag=True, help="Take other bits than eager's as wrong.")
+strict_option = click.option(
+    "--strict", is_flag=True, help="Take other bits than eager's as wrong."
+)
 
 
 @click.command("analyze", cls=Command)
@@ -49,7 +53,8 @@ def analyze_command(
     """Name the operation of a graph that is wrong, or fails.
 
     Each operation is judged on the compiled values of its inputs, against float64 and beside eager.
-    Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it could not be run.
+    Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it
+    could not be run.
     """
     from compileboard.collectors.repro.locate import findings
     from compileboard.collectors.repro.locate.sentences import summarize_analysis
@@ -73,7 +78,11 @@ def analyze_command(
             "\n".join(
                 [
                     f"{summarize_analysis(analysis)}.",
-                    *(advise_passing(loaded.manifest.preload) if analysis.status == findings.NOT_REPRODUCED else ()),
+                    *(
+                        advise_passing(loaded.manifest.preload)
+                        if analysis.status == findings.NOT_REPRODUCED
+                        else ()
+                    ),
                     *lay_out_nodes(rows),
                     *_end_sentences(analysis.notes),
                     counts,
@@ -88,16 +97,24 @@ def analyze_command(
 @origin_options
 @level_option
 @strict_option
-@click.option("--settings", is_flag=True, help="Try single settings of inductor even where a step is named.")
+@click.option(
+    "--settings", is_flag=True, help="Try single settings of inductor even where a step is named."
+)
 @trial_options
 @json_option
 def bisect_command(
-    name: str, level: str | None, strict: bool, settings: bool, trust: bool, as_json: bool, **options: Any
+    name: str,
+    level: str | None,
+    strict: bool,
+    settings: bool,
+    trust: bool,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Find the pass, lowering, decomposition or setting without which a graph passes.
 
-    torch's own bisector asks, then single settings of inductor are tried. Your inductor cache stays as it is.
-    Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
+    torch's own bisector asks, then single settings of inductor are tried. Your inductor cache stays
+    as it is. Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
     """
     from compileboard.collectors.repro.locate import findings
     from compileboard.collectors.repro.locate.sentences import summarize_bisection
@@ -114,7 +131,11 @@ def bisect_command(
     else:
         lines = [
             f"{summarize_bisection(bisection)}.",
-            *(advise_passing(loaded.manifest.preload) if bisection.status == findings.NOT_REPRODUCED else ()),
+            *(
+                advise_passing(loaded.manifest.preload)
+                if bisection.status == findings.NOT_REPRODUCED
+                else ()
+            ),
             *lay_out_settings(bisection.settings),
             *_end_sentences(bisection.notes),
         ]
@@ -123,7 +144,6 @@ def bisect_command(
 
 
 def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
-    """Return the rows that are wrong, and of the others the first few."""
     from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS
 
     wrong = [row for row in rows if row.verdict in WRONG_VERDICTS]
@@ -131,7 +151,6 @@ def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
 
 
 def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
-    """Return judged operations as a table."""
     cells = [
         [
             row.node,
@@ -145,11 +164,12 @@ def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
         ]
         for row in rows
     ]
-    return _lay_out(["node", "operation", "verdict", "error", "eager", "limit", "explains", ""], cells)
+    return _lay_out(
+        ["node", "operation", "verdict", "error", "eager", "limit", "explains", ""], cells
+    )
 
 
 def lay_out_settings(settings: Sequence[TriedSetting]) -> list[str]:
-    """Return the settings that were tried as a table."""
     words = {True: "passes", False: "fails", None: "fails otherwise"}
     cells = [[entry.setting, entry.value, words[entry.passes]] for entry in settings]
     return _lay_out(["setting", "value", "graph"], cells)
@@ -162,7 +182,10 @@ def _lay_out(head: list[str], cells: list[list[str]]) -> list[str]:
         return []
     table = [head, *([printable(cell) for cell in row] for row in cells)]
     widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+        for row in table
+    ]
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`repro minify`: the fewest operations that still fail in the same way."""
+"""`repro minify`: find the fewest operations that still fail in the same way."""
 
 from __future__ import annotations
 
@@ -33,10 +33,25 @@ _FORWARD = re.compile(r"^    def forward\(.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 @name_argument
 @origin_options
 @level_option
-@click.option("--strict", is_flag=True, help="Of a wrong answer: take any other bits than eager's as wrong.")
-@click.option("--max-time", type=Value(read_seconds), metavar="S", help="Stop after this, with the smallest so far.")
-@click.option("--resume/--no-resume", default=True, help="Go on from what was tried before. Default: resume.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the smallest program too.")
+@click.option(
+    "--strict", is_flag=True, help="Of a wrong answer: take any other bits than eager's as wrong."
+)
+@click.option(
+    "--max-time",
+    type=Value(read_seconds),
+    metavar="S",
+    help="Stop after this, with the smallest so far.",
+)
+@click.option(
+    "--resume/--no-resume", default=True, help="Go on from what was tried before. Default: resume."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the smallest program too.",
+)
 @trial_options
 @json_option
 def minify_command(
@@ -50,10 +65,11 @@ def minify_command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Make a failing graph as small as it gets, with the same failure.
+    """Make a failing graph as small as possible, with the same failure.
 
-    Each trial is a process of its own, within --timeout and --memory. Ctrl-C ends the search; the same command goes on.
-    Exit code 0: it fails, and this is the smallest. 1: it does not fail here as recorded. 2: it could not be run.
+    Each trial is a process of its own, within --timeout and --memory. Ctrl-C ends the search; the
+    same command continues it. Exit code 0: it fails, and this is the smallest. 1: it does not fail
+    here as recorded. 2: it could not be run.
     """
     from compileboard.collectors.repro.minify.findings import load_minification
     from compileboard.collectors.repro.results import now_us, work_folder
@@ -78,7 +94,11 @@ def minify_command(
     save(loaded, "minify", started_us, detail, **(columns if answer.answers else {}))
     if output is not None and program is not None:
         output.write_text(program, encoding="utf-8", errors="surrogatepass")
-    print(json.dumps(body, indent=2, ensure_ascii=False) if as_json else "\n".join(_describe(answer, program)))
+    print(
+        json.dumps(body, indent=2, ensure_ascii=False)
+        if as_json
+        else "\n".join(_describe(answer, program))
+    )
     return DONE if answer.answers else FAILED
 
 
@@ -92,12 +112,18 @@ def _describe(answer: Any, program: str | None) -> list[str]:
         code = (forward[0] if forward else "").rstrip().splitlines()
         lines += ["", *code[:MOST_LINES], *(["    …"] if len(code) > MOST_LINES else []), ""]
     lines += [text for condition, text in _notes(answer) if condition]
-    lines.append(f"{answer.tried_count} trials, {answer.remembered_count} answers from memory, {answer.seconds:.1f} s")
+    lines.append(
+        f"{answer.tried_count} trials, {answer.remembered_count} answers from memory, "
+        f"{answer.seconds:.1f} s"
+    )
     return lines
 
 
 def _notes(answer: Any) -> list[tuple[bool, str]]:
-    limited = f"{answer.limited_count} trials reached a limit and count as passing; --timeout, --memory allow more"
+    limited = (
+        f"{answer.limited_count} trials reached a limit and count as passing; --timeout, "
+        "--memory allow more"
+    )
     return [
         (
             answer.status == "minified" and not answer.is_confirmed,

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from compileboard.collectors.cli.common import print_message, print_recovery, read_server, server_options
+from compileboard.collectors.cli.common import (
+    print_message,
+    print_recovery,
+    read_server,
+    server_options,
+)
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.collectors.store.sealed.address import find_board
@@ -49,10 +54,19 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
     return FAILED if report.set_aside or report.problems else DONE
 
 
-@click.command(cls=Command, epilog="Example: %(prog)s compileboard.db --server https://board.example.com\n")
+@click.command(
+    cls=Command, epilog="Example: %(prog)s compileboard.db --server https://board.example.com\n"
+)
 @server_options
-@click.option("--all", is_flag=True, expose_value=False, help="Send all that waits on this machine. The default.")
-@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run, or latest; repeatable.")
+@click.option(
+    "--all",
+    is_flag=True,
+    expose_value=False,
+    help="Send all that waits on this machine. The default.",
+)
+@click.option(
+    "--run", "run_ids", multiple=True, metavar="ID", help="Only this run, or latest; repeatable."
+)
 @click.option("--list", "is_list", is_flag=True, help="Print what waits, and send nothing.")
 @click.argument(
     "paths",
@@ -62,10 +76,10 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
     help="Database, spool folder, or folder or file that `import` reads. Default: what waits.",
 )
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
-    """Send runs to a server: what waits on this machine, a database's, or what `import` reads.
+    """Send runs to a server: those waiting on this machine, a database's, or what `import` reads.
 
-    Of runs that the server has, what it lacks is sent. What waits takes the --token-file that is given; --server
-    chooses what waits for it, and with --run it is where those runs go now.
+    Only what the server lacks is sent. Waiting runs use the given --token-file; --server selects
+    those waiting for it, and with --run is their new target.
     """
     from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
@@ -88,22 +102,24 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     if not queued:
         wake_sender(os.environ)
         has_recorders = not paths and any(item.is_written() for item in list_waiting(root))
-        print_message("nothing waits but what is being recorded" if has_recorders else "nothing waits to be pushed")
+        print_message(
+            "nothing waits but what is being recorded"
+            if has_recorders
+            else "nothing waits to be pushed"
+        )
         return DONE
     return DONE if deliver(os.environ, queued, print_message) else FAILED
 
 
 def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]) -> list[Waiting]:
-    """List what waits and is to be sent, now with the server and token that the command line names.
-
-    Raises: ValueError if no such run waits, TargetError, OSError.
-    """
     from compileboard.collectors.push.outbox import list_waiting
     from compileboard.collectors.push.target import check_server
     from compileboard.collectors.terminal.run_summary import NEWEST
 
     context = click.get_current_context()
-    given = {name: context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in values}
+    given = {
+        name: context.get_parameter_source(name) == ParameterSource.COMMANDLINE for name in values
+    }
     server = check_server(values["server"]) if given["server"] else ""
     waiting = list(list_waiting(root))
     newest = max((item.run_id for item in waiting), default=NEWEST)
@@ -130,10 +146,6 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
 
 
 def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -> Iterator[str]:
-    """Put what a path names into the outbox; yield its runs.
-
-    Raises: StoreError, ValueError, OSError.
-    """
     from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
     from compileboard.collectors.pipeline.recover_spools import pick_up_spool
     from compileboard.collectors.push.run_bundles import bundle_runs
@@ -149,12 +161,17 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
         manifest = replace(read_manifest(folder), database="", **server)
         manifest.write(folder)
         if not pick_up_spool(folder):
-            raise ValueError(f"{path} is being recorded by another process; it is pushed when that is done")
+            raise ValueError(
+                f"{path} is being recorded by another process; it is pushed when that is done"
+            )
         yield manifest.run_id
     elif is_bundle(path):
         queue_more = partial(queue_stored_answers, root=root, config=config)
         with closing(open_reader(path)) as reader:
-            named = [find_run(reader, NEWEST) or NEWEST if run_id == NEWEST else run_id for run_id in run_ids]
+            named = [
+                find_run(reader, NEWEST) or NEWEST if run_id == NEWEST else run_id
+                for run_id in run_ids
+            ]
         yield from bundle_runs(path, root, config, print_message, named, queue_more)
     else:
         yield from import_into_outbox([path], root, config)[1]

@@ -1,4 +1,4 @@
-"""`run`: observe a command and everything it starts, and end as it ended."""
+"""`run`: observe a command and everything it starts, and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ from compileboard.collectors.cli.common import (
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.store.errors import StoreError, describe_error
 from compileboard.collectors.terminal.command_hints import collector_command
-from compileboard.collectors.terminal.progress_line import ProgressLine, count_text, counts_text, progress_line
+from compileboard.collectors.terminal.progress_line import (
+    ProgressLine,
+    count_text,
+    counts_text,
+    progress_line,
+)
 from compileboard.collectors.terminal.values import read_size
 from compileboard.command_line import Choice, Command, Value
 from compileboard.exit_codes import REFUSED
@@ -39,13 +44,18 @@ if TYPE_CHECKING:
 @db_option
 @server_options
 @click.option("--name", metavar="NAME", help="Name of the run. Default: the script's.")
-@click.option("--suite", metavar="NAME", help="Suite that the run belongs to; overview charts are per suite and name.")
+@click.option(
+    "--suite",
+    metavar="NAME",
+    help="Suite that the run belongs to; overview charts are per suite and name.",
+)
 @tag_option
 @click.option(
     "--level",
     type=Choice(("light", "full")),
     default="light",
-    help="Level of detail. light: compiles, breaks, recompiles, caches, failures, at no measurable cost; "
+    help="Level of detail. light: compiles, breaks, recompiles, caches, failures, at no "
+    "measurable cost; "
     "full: torch's trace log too, which slows compiles by about a tenth. Default: light.",
 )
 @click.option("--no-source", is_flag=True, help="Store no line of the program's source code.")
@@ -59,7 +69,8 @@ if TYPE_CHECKING:
     "--repro",
     multiple=True,
     type=Choice(("crash", "accuracy")),
-    help="Capture more than graphs that raise; repeatable. crash: the graph that runs when a process dies; accuracy: "
+    help="Capture more than graphs that raise; repeatable. crash: the graph that runs when a "
+    "process dies; accuracy: "
     "each graph whose first call differs from eager and float64, which takes two more calls.",
 )
 @click.option(
@@ -73,17 +84,25 @@ if TYPE_CHECKING:
 @click.option(
     "--stack-room",
     is_flag=True,
-    help="Start Python programs with room on CPython's frame stack, whose chunks can slow compiled models.",
+    help=(
+        "Start Python programs with room on CPython's frame stack, whose chunks can slow "
+        "compiled models."
+    ),
 )
 @click.option(
     "--diff-branch",
     metavar="REF",
-    help="Observe the command in this branch or commit too, first, in a throw-away worktree; the checkout is not "
+    help="Observe the command in this branch or commit too, first, in a throw-away worktree; "
+    "the checkout is not "
     "touched.",
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument(
-    "command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT ...]", help="Command to run."
+    "command",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="-- COMMAND [ARGUMENT ...]",
+    help="Command to run.",
 )
 def run(
     command: tuple[str, ...],
@@ -100,15 +119,26 @@ def run(
 
     The program's output, exit code and exceptions stay as they are.
     """
-    from compileboard.collectors.runs.program import CannotRun, check_program, end_like, hold_closed_streams
+    from compileboard.collectors.runs.program import (
+        CannotRun,
+        check_program,
+        end_like,
+        hold_closed_streams,
+    )
 
     with unhindered("closed standard streams may not stay closed"):
         hold_closed_streams()
     if not command:
-        print_message(f"no command to run; write it after `--`: {collector_command('run', then='-- python train.py')}")
+        print_message(
+            "no command to run; write it after `--`: "
+            f"{collector_command('run', then='-- python train.py')}"
+        )
         return REFUSED
     if no_source and level == "full":
-        print_message("--level full keeps torch's trace, which is full of source code; it cannot go with --no-source")
+        print_message(
+            "--level full keeps torch's trace, which is full of source code; it cannot go with "
+            "--no-source"
+        )
         return REFUSED
     if no_source and repro_inputs:
         print_message("--repro-inputs keeps the values of tensors; it cannot go with --no-source")
@@ -128,21 +158,23 @@ def run(
                 destination["database"] = os.path.abspath(destination["database"])
             with enter_base(diff_branch, list(command)) as (moved, environment):
                 base_tags = (*tags, (TAG, "base"), (REF_TAG, diff_branch))
-                outcome = observe(moved, environment, quiet, tags=base_tags, **destination, **options)
+                outcome = observe(
+                    moved, environment, quiet, tags=base_tags, **destination, **options
+                )
             if outcome.is_interrupted:
                 return end_like(outcome)
             tags = (*tags, (TAG, "new"))
-        return end_like(observe(list(command), os.environ, quiet, tags=tags, **destination, **options))
+        return end_like(
+            observe(list(command), os.environ, quiet, tags=tags, **destination, **options)
+        )
     except CannotRun as error:
         print_message(str(error))
         return error.exit_code
 
 
-def observe(command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any) -> ProgramExit:
-    """Run a command to its end and record it; return how it ended.
-
-    Raises: CannotRun if it cannot be started.
-    """
+def observe(
+    command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
+) -> ProgramExit:
     from compileboard.collectors.runs.program import CannotRun, ProgramExit, run_program
 
     launch: Launch | None = None
@@ -183,7 +215,6 @@ def observe(command: list[str], environment: Mapping[str, str], quiet: bool, **o
 
 
 def _list_closing_lines(launch: Launch, database: str) -> list[str]:
-    """Describe what was recorded or pushed."""
     manifest = launch.manifest
     if manifest.server:
         from compileboard.collectors.pipeline.outbox_sink import OutboxSink
@@ -193,9 +224,19 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
 
         recorder = launch.recording.recorder
         counts = f"recorded {counts_text(*recorder.sink.count_compiles())}; " if recorder else ""
-        lost_count = recorder.sink.lost_count if recorder and isinstance(recorder.sink, OutboxSink) else 0
-        lost = f"{count_text(lost_count, 'event')} lost, as the outbox was full; " if lost_count else ""
-        return [counts + lost + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))]
+        lost_count = (
+            recorder.sink.lost_count if recorder and isinstance(recorder.sink, OutboxSink) else 0
+        )
+        lost = (
+            f"{count_text(lost_count, 'event')} lost, as the outbox was full; "
+            if lost_count
+            else ""
+        )
+        return [
+            counts
+            + lost
+            + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))
+        ]
     lines = closing_lines(database, manifest.run_id)
     if "accuracy" in manifest.repro:
         from compileboard.collectors.terminal.graph_checks import describe_graph_checks
@@ -205,7 +246,6 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
 
 
 def _end_progress(progress: ProgressLine) -> None:
-    """End the line of progress; what its end raises is not the program's."""
     with suppress(Exception):
         progress.__exit__(None, None, None)
 
@@ -213,7 +253,6 @@ def _end_progress(progress: ProgressLine) -> None:
 def open_launch(
     command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
 ) -> tuple[Launch, DestinationLine | None]:
-    """Begin the run of a command; return it with the line that says where it goes."""
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.pipeline.live import Launch
     from compileboard.collectors.runs.command_line import unreachable
@@ -235,7 +274,6 @@ def open_launch(
 
 @contextmanager
 def unhindered(what: str) -> Iterator[None]:
-    """Print what goes wrong before or beside the program in one line; the program runs all the same."""
     try:
         yield
     except Exception as error:
@@ -243,7 +281,6 @@ def unhindered(what: str) -> Iterator[None]:
 
 
 def closing_lines(database: str, run_id: str) -> list[str]:
-    """Describe what fixes save and what was recorded, or why there may be nothing; the next commands."""
     from compileboard.collectors.terminal.run_summary import summarize
 
     try:
@@ -254,15 +291,22 @@ def closing_lines(database: str, run_id: str) -> list[str]:
         return [f"run {run_id} is not in {database}"]
     show = collector_command("show", run_id, database=database)
     if summary.compile_count:
-        counts = counts_text(summary.compile_count, summary.graph_break_count, summary.recompile_count)
+        counts = counts_text(
+            summary.compile_count, summary.graph_break_count, summary.recompile_count
+        )
         if summary.failure_count:
             counts += f", {count_text(summary.failure_count, 'failure')}"
-        cliff = "; it may lose time to Python's frame stack, which `run --stack-room` settles" if summary.cliffs else ""
+        cliff = (
+            "; it may lose time to Python's frame stack, which `run --stack-room` settles"
+            if summary.cliffs
+            else ""
+        )
         lines = [summary.savings, f"recorded {counts}{cliff}; {show}"]
         if summary.fix_to_try is not None:
             words = ("try", run_id, "--fix", str(summary.fix_to_try))
             lines.append(
-                f"try fix {summary.fix_to_try} on a copy of the source: {collector_command(*words, database=database)}"
+                f"try fix {summary.fix_to_try} on a copy of the source: "
+                f"{collector_command(*words, database=database)}"
             )
         if len(summary.repros) == 1:
             command = collector_command("repro", "run", summary.repros[0].id, database=database)
@@ -274,13 +318,16 @@ def closing_lines(database: str, run_id: str) -> list[str]:
     doctor = collector_command("doctor", database=database)
     if summary.torch_version:
         return [
-            "nothing was compiled although torch was loaded: no compiled function was called, or TORCH_COMPILE_DISABLE "
+            "nothing was compiled although torch was loaded: no compiled function was called, "
+            "or TORCH_COMPILE_DISABLE "
             f"or TORCHDYNAMO_DISABLE is set (check: `{doctor}`); {show}"
         ]
     if summary.state != "finished":  # it had no chance to
         return [f"the program ended before it loaded torch.compile; {show}"]
     return [
-        "nothing was compiled: no process that could be observed loaded torch.compile. Either the program does not use "
-        "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another machine "
+        "nothing was compiled: no process that could be observed loaded torch.compile. Either "
+        "the program does not use "
+        "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another "
+        "machine "
         f"(details: `{doctor}`)"
     ]

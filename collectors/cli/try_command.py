@@ -1,4 +1,6 @@
-"""`try`: run a recorded program again with a fix applied to a copy, and say what it changed."""
+"""`try`: run a recorded program again with a fix applied to a copy, and print the
+effect.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,23 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
 
 @click.command("try", cls=Command, epilog=EXAMPLES)
 @db_option
-@click.option("--fix", metavar="N", type=Value(read_count), cls=Option, exclusive="fix", help="Number of the fix.")
+@click.option(
+    "--fix",
+    metavar="N",
+    type=Value(read_count),
+    cls=Option,
+    exclusive="fix",
+    help="Number of the fix.",
+)
 @click.option(
     "--patch",
     metavar="FILE",
     cls=Option,
     exclusive="fix",
-    help="Unified diff to apply instead; paths from the run's folder or its repository. - is standard input.",
+    help=(
+        "Unified diff to apply instead; paths from the run's folder or its repository. - is "
+        "standard input."
+    ),
 )
 @click.option(
     "--repeat",
@@ -64,12 +76,20 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
     help="Keep the patch, the patched copies and both outputs here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.argument("run", metavar="RUN", help="Run's ID, as much of its start as is unique, or latest.")
 @click.argument(
-    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]", help="Command, if not as recorded."
+    "run", metavar="RUN", help="Run's ID, as much of its start as is unique, or latest."
+)
+@click.argument(
+    "command",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[-- COMMAND ...]",
+    help="Command, if not as recorded.",
 )
 def try_fix(run: str, command: tuple[str, ...], db: str, keep: Path | None, **options: Any) -> int:
-    """Run a recorded program again, as it is and with a fix applied to a copy; your files stay as they are."""
+    """Run a recorded program again, as it is and with a fix applied to a copy; your files stay as
+    they are.
+    """
     from compileboard.collectors.trials.patches import CannotTry
 
     pick_up()
@@ -86,7 +106,6 @@ def try_fix(run: str, command: tuple[str, ...], db: str, keep: Path | None, **op
 
 
 def _make_folder(keep: Path | None) -> Path:
-    """Raises: CannotTry if the folder holds something already."""
     from compileboard.collectors.trials.patches import CannotTry
 
     if keep is None:
@@ -121,7 +140,9 @@ def _try(
             from compileboard.collectors.store.sealed.large_runs import reopen_in
 
             reopen_in(database, program.run_id)
-            candidate = _pick_fix(load_causes(connection, program.run_id), fix, program, folder, database)
+            candidate = _pick_fix(
+                load_causes(connection, program.run_id), fix, program, folder, database
+            )
     for warning in program.warnings:
         print_message(warning)
     trial, result = run_trial(program, candidate, database, folder, repeat_count, print_message)
@@ -131,7 +152,10 @@ def _try(
         print(json.dumps(_to_json(trial), indent=2, ensure_ascii=False))
     else:
         print(_to_text(trial, result))
-        print_message(f"see it with: {dashboard_command('serve', database=database)}  (page /runs/{trial.run_id})")
+        print_message(
+            f"see it with: {dashboard_command('serve', database=database)}  (page "
+            f"/runs/{trial.run_id})"
+        )
     return _EXIT_CODES.get(trial.outcome, FAILED)
 
 
@@ -149,14 +173,19 @@ def _read_patch(patch: str, program: RecordedProgram, folder: Path) -> Candidate
 
 
 def _pick_fix(
-    causes: Sequence[Cause], number: int | None, program: RecordedProgram, folder: Path, database: str
+    causes: Sequence[Cause],
+    number: int | None,
+    program: RecordedProgram,
+    folder: Path,
+    database: str,
 ) -> Candidate:
-    """Raises: CannotTry if there is no such fix, or none that can be applied by itself."""
     from compileboard.collectors.trials.patches import CannotTry, apply_edits
     from compileboard.collectors.trials.trial import Candidate
 
     cause = next((cause for cause in causes if cause.number == number), None)
-    suggested = next((fix for fix in cause.fixes if fix.edits or fix.settings), None) if cause else None
+    suggested = (
+        next((fix for fix in cause.fixes if fix.edits or fix.settings), None) if cause else None
+    )
     if cause is None or suggested is None:
         wrong = (
             ""
@@ -165,17 +194,24 @@ def _pick_fix(
             if cause is None
             else f"{number} ({cause.title}) has nothing to fix; "
             if cause.is_expected
-            else f"fix {number} ({cause.title}) takes a person: make the change as a patch and use --patch; "
+            else (
+                f"fix {number} ({cause.title}) takes a person: make the change as a patch and "
+                "use --patch; "
+            )
         )
         raise CannotTry(f"{wrong}{_list_fixes(causes, program, database)}")
     recorded = {}
     if cause.code is not None:
         first_line, file = cause.code.first_line, cause.code.file
-        recorded = {(file, first_line + offset): line for offset, line in enumerate(cause.code.lines)}
+        recorded = {
+            (file, first_line + offset): line for offset, line in enumerate(cause.code.lines)
+        }
     if cause.file and cause.line and cause.source_line:
         recorded[cause.file, cause.line] = cause.source_line
     files = apply_edits(suggested.edits, recorded, program.roots, folder)
-    return Candidate(suggested.title, tuple(files), suggested.settings, suggested.fix.id, cause.fingerprint)
+    return Candidate(
+        suggested.title, tuple(files), suggested.settings, suggested.fix.id, cause.fingerprint
+    )
 
 
 def _list_fixes(causes: Sequence[Cause], program: RecordedProgram, database: str) -> str:
@@ -186,7 +222,10 @@ def _list_fixes(causes: Sequence[Cause], program: RecordedProgram, database: str
     ]
     if not numbers:
         show = collector_command("try", program.run_id, "--patch", "FILE", database=database)
-        return f"run {program.run_id} has no fix that can be tried by itself; try a change of your own: {show}"
+        return (
+            f"run {program.run_id} has no fix that can be tried by itself; try a change of "
+            f"your own: {show}"
+        )
     return f"run {program.run_id} has these:{''.join(numbers)}"
 
 
@@ -207,7 +246,6 @@ def _to_json(trial: Trial) -> dict[str, Any]:
 
 
 def _to_text(trial: Trial, result: TrialResult) -> str:
-    """Lay the result out for a terminal: each metric with what its verdict rests on, then the line that sums it up."""
     from compileboard.collectors.trials.calls import FEWEST_CALLS
 
     rows = [
@@ -216,15 +254,28 @@ def _to_text(trial: Trial, result: TrialResult) -> str:
     ]
     lines = [f"{trial.title}: {trial.outcome_label.lower()}", ""]
     if result.step_name is None:
-        rows.append(("Step", f"not measured: no function was called {FEWEST_CALLS} times without compiling", ""))
+        rows.append(
+            (
+                "Step",
+                f"not measured: no function was called {FEWEST_CALLS} times without compiling",
+                "",
+            )
+        )
     if result.verdicts and trial.outcome not in ("failed", "not_applied"):
         widths = [max(len(row[column]) for row in rows if row[2]) for column in (0, 1)]
-        lines += [f"  {label:<{widths[0]}}  {text:<{widths[1]}}  {basis}".rstrip() for label, text, basis in rows]
+        lines += [
+            f"  {label:<{widths[0]}}  {text:<{widths[1]}}  {basis}".rstrip()
+            for label, text, basis in rows
+        ]
         lines += [f"  {'Output':<{widths[0]}}  {result.output.describe()}", ""]
     if result.base_failure is not None:
         lines += [f"  The program fails without the fix too: {result.base_failure}", ""]
     if result.failure is not None and result.failure_text:
         lines += [*(f"  | {line}" for line in result.failure_text.splitlines()[-12:]), ""]
-    runs = [f"{name} {run_id}" for name, run_id in (("base", trial.base_run_id), ("fix", trial.new_run_id)) if run_id]
+    runs = [
+        f"{name} {run_id}"
+        for name, run_id in (("base", trial.base_run_id), ("fix", trial.new_run_id))
+        if run_id
+    ]
     lines += [f"  Runs: {', '.join(runs)}"] if runs else []
     return "\n".join([*lines, f"  {trial.summary}"])

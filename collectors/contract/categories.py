@@ -1,4 +1,4 @@
-"""The kinds of guard failure that the classifier tells apart, with a label and a meaning each."""
+"""Kinds of guard failure with labels and meanings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Category:
-    """A kind of guard failure."""
-
     name: str
     label: str
     meaning: str
@@ -16,17 +14,29 @@ class Category:
 
 CATEGORIES: tuple[Category, ...] = (
     Category("tensor_size", "Tensor size", "A tensor dimension differed from the compiled size."),
-    Category("tensor_stride", "Tensor stride", "A tensor's memory layout differed from the compiled one."),
-    Category("tensor_rank", "Tensor rank", "A tensor's number of dimensions differed from the compiled one."),
+    Category(
+        "tensor_stride", "Tensor stride", "A tensor's memory layout differed from the compiled one."
+    ),
+    Category(
+        "tensor_rank",
+        "Tensor rank",
+        "A tensor's number of dimensions differed from the compiled one.",
+    ),
     Category("tensor_dtype", "Tensor dtype", "A tensor's dtype differed from the compiled one."),
     Category("tensor_device", "Tensor device", "A tensor's device differed from the compiled one."),
-    Category("tensor_requires_grad", "requires_grad", "A tensor's requires_grad differed from the compiled one."),
+    Category(
+        "tensor_requires_grad",
+        "requires_grad",
+        "A tensor's requires_grad differed from the compiled one.",
+    ),
     Category(
         "dispatch_keys",
         "Dispatch keys",
         "A tensor's dispatch keys differed: inference mode, subclass, layout or device.",
     ),
-    Category("tensor_aliasing", "Tensor aliasing", "Two inputs that were distinct are the same tensor."),
+    Category(
+        "tensor_aliasing", "Tensor aliasing", "Two inputs that were distinct are the same tensor."
+    ),
     Category(
         "symbolic_shape",
         "Symbolic shape",
@@ -35,19 +45,35 @@ CATEGORIES: tuple[Category, ...] = (
     Category("int_value", "Integer value", "A Python integer differed from the compiled value."),
     Category("float_value", "Float value", "A Python float differed from the compiled value."),
     Category("string_value", "String value", "A string differed from the compiled value."),
-    Category("other_value", "Other value", "A bool, None, dtype, device or other constant differed."),
-    Category("global_value", "Global variable", "A global variable differed from the compiled value."),
+    Category(
+        "other_value", "Other value", "A bool, None, dtype, device or other constant differed."
+    ),
+    Category(
+        "global_value", "Global variable", "A global variable differed from the compiled value."
+    ),
     Category(
         "module_attribute",
         "Module attribute",
         "An attribute of a module or object changed, appeared or disappeared.",
     ),
-    Category("container_length", "Container length", "The length of a list, tuple, dict, set or iterator differed."),
-    Category("dict_keys", "Dict or set keys", "The keys of a dict or set, or their order, differed."),
-    Category("object_identity", "Object identity", "Another object (function, class, module, …) was in its place."),
+    Category(
+        "container_length",
+        "Container length",
+        "The length of a list, tuple, dict, set or iterator differed.",
+    ),
+    Category(
+        "dict_keys", "Dict or set keys", "The keys of a dict or set, or their order, differed."
+    ),
+    Category(
+        "object_identity",
+        "Object identity",
+        "Another object (function, class, module, …) was in its place.",
+    ),
     Category("type_change", "Type", "A value's type differed from the compiled one."),
     Category("grad_mode", "Grad mode", "Gradients were enabled or disabled since the compile."),
-    Category("autocast", "Autocast", "Automatic mixed precision or its dtype changed since the compile."),
+    Category(
+        "autocast", "Autocast", "Automatic mixed precision or its dtype changed since the compile."
+    ),
     Category(
         "deterministic",
         "Deterministic algorithms",
@@ -70,5 +96,5 @@ BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORI
 
 
 def label_category(name: str) -> Category:
-    """Return a category by its name; one that a later version wrote is its own label."""
+    """Return a category by name; an unknown one, from a later version, is its own label."""
     return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")

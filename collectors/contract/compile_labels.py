@@ -1,6 +1,7 @@
-"""Labels of compiles and processes: what tells one from the others of its run, on pages, in reports, API and terminal.
+"""Labels that distinguish the compiles and processes of a run.
 
-`encoder · Tower.forward · train.py:15 · first compile`; torch's compile ID stands behind it.
+`encoder · Tower.forward · train.py:15 · first compile`, followed by torch's compile
+ID.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ UNKNOWN_FUNCTION = "unknown function"
 
 
 class ProcessIdentity(NamedTuple):
-    """What is known of a process; `task` is `suite/model/experiment` of a benchmark's."""
-
     id: str
     task: str | None
     rank: int | None
@@ -25,7 +24,6 @@ class ProcessIdentity(NamedTuple):
 
 
 def name_processes(processes: Iterable[ProcessIdentity]) -> dict[str, str]:
-    """Return what tells each process of a run from the others, by id: nothing where there is only one."""
     unnamed = list(processes)
     parts: dict[str, list[str]] = {process.id: [] for process in unnamed}
     groups = [unnamed]
@@ -57,23 +55,21 @@ def _describe_process(process: ProcessIdentity) -> Sequence[str | None]:
 
 
 def label_function(function: str | None, resumed_at: int | None = None) -> str:
-    """Return a function's name, and of the code behind a graph break where it goes on."""
     name = function or UNKNOWN_FUNCTION
     return f"{name} after the break at line {resumed_at}" if resumed_at else name
 
 
 def label_line(file: str | None, line: int | None) -> str:
-    """Return `train.py:15`, the file alone where no line is known, nothing without a file."""
+    """Return `train.py:15`, or the file alone, or "" without a file."""
     return (f"{file}:{line}" if line else file) if file else ""
 
 
 def label_role(recompiled_from: str | None, category: str | None = None) -> str:
-    """Return which compile of its function it is: `first compile`, `recompile: tensor size`."""
+    """Return `first compile` or `recompile: tensor size`."""
     if recompiled_from is None:
         return "first compile"
     return f"recompile: {label_category(category).label.lower()}" if category else "recompile"
 
 
 def build_label(process: str, function: str, line: str, role: str = "") -> str:
-    """Join the parts of a label that are known."""
     return SEPARATOR.join(filter(None, (process, function, line, role)))

@@ -1,8 +1,8 @@
-"""The wire contract: what a collector tells a store, and nothing about how either works.
+"""The events that collectors send to a store.
 
-An event is identified by (process_id, sequence). Recording the same event twice is one event. Each class below is one
-kind; `kind` on the wire is the class's `KIND`. Times are microseconds since the epoch, durations are microseconds.
-What torch did not say is None, never 0 and never "".
+An event is identified by (process_id, sequence); recording it twice has no effect. `kind` on the
+wire is the class's `KIND`. Times are microseconds since the epoch,
+durations microseconds. Values that torch did not report are None, never 0 or "".
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ KINDS: dict[str, type[Event]] = {}  # each event's class, by its kind on the wir
 
 @dataclass(frozen=True)
 class Event:
-    """What every event has: the process that saw it, its sequence number there, and when."""
-
     KIND: ClassVar[str] = ""
     process_id: str
     sequence: int
@@ -35,8 +33,6 @@ class Event:
 
 @dataclass(frozen=True)
 class RunStarted(Event):
-    """A run began: one job, whatever number of processes it starts."""
-
     KIND = "run_started"
     run_id: str
     name: str
@@ -51,12 +47,14 @@ class RunStarted(Event):
     host: Host = field(default_factory=Host)
     gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started the program
+    stack_room: bool | None = (
+        None  # with `run --stack-room`; None where nothing of ours started the program
+    )
 
 
 @dataclass(frozen=True)
 class RunEnded(Event):
-    """A run ended. `state` is finished, failed, killed, interrupted or, of a log, imported."""
+    """A run ended as finished, failed, killed, interrupted or, for a log, imported."""
 
     KIND = "run_ended"
     run_id: str
@@ -67,8 +65,6 @@ class RunEnded(Event):
 
 @dataclass(frozen=True)
 class CommitsSeen(Event):
-    """The history of the run's commit along first parents, the newest first; authors' names, no addresses."""
-
     KIND = "commits_seen"
     # hash, time_us, author and subject of each, the newest first
     commits: list[tuple[str, int, str | None, str | None]] = field(default_factory=list)
@@ -77,8 +73,6 @@ class CommitsSeen(Event):
 
 @dataclass(frozen=True)
 class ProcessStarted(Event):
-    """A process that loaded torch._dynamo, or a forked copy of one."""
-
     KIND = "process_started"
     run_id: str
     pid: int
@@ -86,7 +80,10 @@ class ProcessStarted(Event):
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
-    task: str | None = None  # which of a benchmark's tasks it works on; its breaks and recompiles are that result's
+    task: str | None = (
+        # Which of a benchmark's tasks it works on; its breaks and recompiles are that result's
+        None
+    )
     argv: list[str] = field(default_factory=list)
     level: str = "light"
     python_version: str | None = None
@@ -101,31 +98,29 @@ class ProcessStarted(Event):
 
 @dataclass(frozen=True)
 class ConfigSeen(Event):
-    """A configuration text, named by its content hash."""
-
     KIND = "config_seen"
     config_hash: str
-    config_kind: str  # dynamo | inductor | functorch | compiler | changed (what differs from torch's defaults)
+    # Dynamo | inductor | functorch | compiler | changed (what differs from torch's defaults)
+    config_kind: str
     body: str
 
 
 @dataclass(frozen=True)
 class FrameContext(Event):
-    """The compile that an event belongs to; all None where torch had no compile in flight."""
+    """The compile that an event belongs to; all None if torch had none in progress."""
 
     compile_id: str | None = None  # as torch prints it: "0/1", "!0/1/0"
     frame_id: int | None = None
     frame_compile_id: int | None = None
     attempt: int | None = None
     rank: int | None = None
-    # What else a log's record has around it: subgraph_name, keys nobody knows yet, the stack of one outside a compile.
+    # What else a log's record has around it: subgraph_name, keys nobody knows yet, the stack of one
+    # outside a compile.
     envelope: dict[str, Json] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
 class CompileStarted(FrameContext):
-    """Dynamo began to trace a frame."""
-
     KIND = "compile_started"
     function: str | None = None  # qualified name, or what torch calls the code object
     file: str | None = None  # repository-relative or module path; never absolute
@@ -136,8 +131,6 @@ class CompileStarted(FrameContext):
 
 @dataclass(frozen=True)
 class Compiled(FrameContext):
-    """A CompilationMetrics record."""
-
     KIND = "compiled"
     record_kind: str = "forward"  # forward | backward | runtime
     function: str | None = None
@@ -150,14 +143,16 @@ class Compiled(FrameContext):
     duration_us: int | None = None
     duration_source: str | None = None  # torch's fields that the duration is of
     phases_us: dict[str, int] = field(default_factory=dict)  # exclusive, see decode/metrics.py
-    metrics: dict[str, Json] = field(default_factory=dict)  # torch's own names; config texts as {"config_hash": …}
-    dynamic_sources: str | None = None  # what torch made dynamic because it differed: "L['x']:0,L['n']"
+    metrics: dict[str, Json] = field(
+        default_factory=dict
+    )  # torch's own names; config texts as {"config_hash": …}
+    dynamic_sources: str | None = (
+        None  # what torch made dynamic because it differed: "L['x']:0,L['n']"
+    )
 
 
 @dataclass(frozen=True)
 class GraphBroke(FrameContext):
-    """A dynamo_graph_break_reason."""
-
     KIND = "graph_broke"
     gb_id: str | None = None
     gb_type: str | None = None
@@ -171,7 +166,8 @@ class GraphBroke(FrameContext):
     resumed_at: int | None = None
     source_line: str | None = None
     source_hash: str | None = None
-    outcome: str = "unknown"  # resumed | skipped | unknown; the store settles unknown from the compile's own record
+    # Resumed | skipped | unknown; the store settles unknown from the compile's own record
+    outcome: str = "unknown"
     fingerprint: str = ""
     stack: list[Frame] = field(default_factory=list)
     text: str = ""  # all that torch wrote
@@ -179,8 +175,6 @@ class GraphBroke(FrameContext):
 
 @dataclass(frozen=True)
 class GuardFailure:
-    """Why one cache entry could not serve a call."""
-
     cache_entry: str | None  # compile id of the entry: "0/0"
     reason: str
     category: str
@@ -196,8 +190,6 @@ class GuardFailure:
 
 @dataclass(frozen=True)
 class Recompiled(FrameContext):
-    """A recompile_reasons event: every cache entry with its failed guard."""
-
     KIND = "recompiled"
     recompiled_from: str | None = None  # newest cache entry
     guards: list[GuardFailure] = field(default_factory=list)
@@ -206,8 +198,6 @@ class Recompiled(FrameContext):
 
 @dataclass(frozen=True)
 class CompileFailed(FrameContext):
-    """A dynamo_error: the traceback of a compile that raised."""
-
     KIND = "compile_failed"
     error_type: str | None = None
     message: str | None = None
@@ -216,10 +206,11 @@ class CompileFailed(FrameContext):
 
 @dataclass(frozen=True)
 class RuntimeFailed(FrameContext):
-    """An exception that compiled code raised while it ran, or that ended the program.
+    """An exception that compiled code raised, or that ended the program.
 
-    `position` tells a process's failures apart. The first event of one has all; later ones bring its count, and that
-    it ended the program. With the phase compile it only says that what a compile raised ended the program.
+    `position` numbers a process's failures. The first event of one has all fields; later
+    ones update its count and whether it ended the program. Phase compile means only that an
+    exception from a compile ended the program.
     """
 
     KIND = "runtime_failed"
@@ -233,28 +224,30 @@ class RuntimeFailed(FrameContext):
     line: int | None = None
     occurrence_count: int = 1
     ended_program: bool = False
-    compiled_us: int | None = None  # when its compile was made: compile ids begin again after reset()
+    compiled_us: int | None = (
+        None  # when its compile was made: compile ids begin again after reset()
+    )
 
 
 @dataclass(frozen=True)
 class ReproCaptured(FrameContext):
-    """A graph that failed, or was wrong, as it can be run again: contract/repros.py says what the manifest is.
+    """A failed or wrong graph as it can be run again; contract/repros.py describes the manifest.
 
-    A second event of a position completes the first: what it has wins, and a text that it lacks stays.
+    A second event of a position completes the first; texts that it lacks are kept.
     """
 
     KIND = "repro_captured"
     position: int = 0  # among the repros of its process
     manifest: dict[str, Json] = field(default_factory=dict)
     program: str = ""  # the graph as Python's source
-    dynamo_program: str | None = None  # dynamo's graph, where `program` is what AOTAutograd made of it
+    dynamo_program: str | None = (
+        None  # dynamo's graph, where `program` is what AOTAutograd made of it
+    )
     failure_position: int | None = None  # of the RuntimeFailed that it belongs to
 
 
 @dataclass(frozen=True)
 class ReproValues(Event):
-    """The bytes of one storage of a repro's inputs, after the repro itself."""
-
     KIND = "repro_values"
     position: int = 0  # of its repro
     digest: str = ""  # SHA-256
@@ -263,7 +256,9 @@ class ReproValues(Event):
 
 @dataclass(frozen=True)
 class ReproAnswered(Event):
-    """A command of `repro` answered: it began at `sequence` and ended at `time_us`. No process of the run did."""
+    """A `repro` command answered: it began at `sequence` and ended at `time_us`. It belongs to no
+    process of the run.
+    """
 
     KIND = "repro_answered"
     repro: str = ""  # 16 hexadecimal digits
@@ -280,8 +275,6 @@ class ReproAnswered(Event):
 
 @dataclass(frozen=True)
 class CacheLookedUp(FrameContext):
-    """A look-up in the FX graph cache or AOTAutograd's cache."""
-
     KIND = "cache_looked_up"
     cache: str = "fx_graph"  # fx_graph | aot_autograd
     result: str = "miss"  # hit | miss | bypass
@@ -294,8 +287,6 @@ class CacheLookedUp(FrameContext):
 
 @dataclass(frozen=True)
 class CudagraphSkipped(FrameContext):
-    """Inductor could not use a CUDA graph, and why."""
-
     KIND = "cudagraph_skipped"
     reason: str = ""
     stack: list[Frame] = field(default_factory=list)
@@ -303,12 +294,12 @@ class CudagraphSkipped(FrameContext):
 
 @dataclass(frozen=True)
 class SnapshotTaken(Event):
-    """A process's running totals; a later one replaces an earlier one."""
-
     KIND = "snapshot_taken"
     final: bool = False
     counters: dict[str, dict[str, Json]] = field(default_factory=dict)
-    compile_times: dict[str, float] = field(default_factory=dict)  # seconds, torch's own phase names
+    compile_times: dict[str, float] = field(
+        default_factory=dict
+    )  # seconds, torch's own phase names
     losses: dict[str, int] = field(default_factory=dict)
     gpus: list[Gpu] = field(default_factory=list)
     cudnn_version: str | None = None
@@ -316,9 +307,10 @@ class SnapshotTaken(Event):
 
 @dataclass(frozen=True)
 class RecordsLost(Event):
-    """Records of a process that were lost, by reason, as far as its spool's reader knows; the largest count holds.
+    """Lost records of a process by reason, as known to its spool's reader; the largest count is
+    valid.
 
-    Its sequence number is below zero: the process's own start at 0.
+    Its sequence number is below zero, because the process's own start at 0.
     """
 
     KIND = "records_lost"
@@ -328,24 +320,27 @@ class RecordsLost(Event):
 
 @dataclass(frozen=True)
 class PageFaultsCounted(Event):
-    """Minor page faults of a process while it compiled nothing, read from outside; a later one replaces it.
+    """Minor page faults of a process while it compiled nothing, read from outside; a later event
+    replaces it.
 
-    Its sequence number is below zero: the process itself says nothing of it.
+    Its sequence number is below zero, because the process does not send it.
     """
 
     KIND = "page_faults_counted"
     calm_us: int  # how long it compiled nothing, as far as it was watched
     cpu_us: int
     fault_count: int
-    is_on_cliff: bool  # one small range of memory was mapped and unmapped all the time: docs/stack-cliff.md
+    is_on_cliff: (
+        bool  # one small range of memory was mapped and unmapped all the time: docs/stack-cliff.md
+    )
 
 
 @dataclass(frozen=True)
 class ArtifactSeen(FrameContext):
-    """A record that is no event of its own: a graph, generated code, guards, or an unknown name.
+    """A record without an event of its own: a graph, generated code, guards, or an unknown name.
 
-    `state` says what became of its text: kept, none (it has none), left_out, withheld, damaged (its md5 does not fit;
-    kept as it came) or too_large.
+    `state` describes its text: kept, none (it has none), left_out, withheld, damaged
+    (wrong md5; kept) or too_large.
     """
 
     KIND = "artifact_seen"
@@ -363,8 +358,6 @@ class ArtifactSeen(FrameContext):
 
 @dataclass(frozen=True)
 class SpanSeen(FrameContext):
-    """A chromium_event: a phase begins (B), ends (E), or something happens at once (i)."""
-
     KIND = "span_seen"
     name: str = ""
     phase: str = "i"
@@ -376,8 +369,6 @@ class SpanSeen(FrameContext):
 
 @dataclass(frozen=True)
 class SymbolSeen(FrameContext):
-    """A symbolic shape was made, specialised or guarded."""
-
     KIND = "symbol_seen"
     symbol_kind: str = "other"  # created | unbacked | specialized | guarded | other
     symbol: str | None = None
@@ -388,15 +379,19 @@ class SymbolSeen(FrameContext):
     file: str | None = None
     line: int | None = None
     source_line: str | None = None
-    detail: dict[str, Json] = field(default_factory=dict)  # torch's own fields, stacks with their paths shortened
+    detail: dict[str, Json] = field(
+        default_factory=dict
+    )  # torch's own fields, stacks with their paths shortened
 
 
 @dataclass(frozen=True)
 class BenchMeasured(Event):
-    """What one experiment measured of one model. What was not measured is None; a failure is a status, never a 0.
+    """One experiment's result for one model. What was not measured is None; a failure is a status,
+    never a 0.
 
-    `values` holds every number by upstream's own column name and in its unit (speedup, abs_latency in ms,
-    compilation_latency in s, eager_peak_mem in GB, graph_breaks), other people's columns too.
+    `values` holds every number by upstream's column name and in its unit (speedup,
+    abs_latency in ms, compilation_latency in s, eager_peak_mem in GB, graph_breaks), including
+    unknown columns.
     """
 
     KIND = "bench_measured"
@@ -412,11 +407,17 @@ class BenchMeasured(Event):
     batch_size: int | None = None
     world_size: int = 1
     status: str = "measured"  # measured | failed | skipped | not_run
-    reason: str | None = None  # of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why
+    reason: str | None = (
+        None  # of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why
+    )
     accuracy: str | None = None  # upstream's verdict
     values: dict[str, float] = field(default_factory=dict)
-    repeats: dict[str, list[float]] = field(default_factory=dict)  # eager, compiled, shape=…/eager: ms, in their order
-    facts: dict[str, Json] = field(default_factory=dict)  # settings, noise, texts of unknown columns
+    repeats: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # eager, compiled, shape=…/eager: ms, in their order
+    facts: dict[str, Json] = field(
+        default_factory=dict
+    )  # settings, noise, texts of unknown columns
     message: str | None = None  # the exception's own line
     traceback: str | None = None
     task: str | None = None
@@ -428,8 +429,6 @@ class BenchMeasured(Event):
 
 @dataclass(frozen=True)
 class Noted(FrameContext):
-    """A record that this version has no decoder for; it loses nothing and shows under its own name."""
-
     KIND = "noted"
     name: str = ""
     body: Json = None
@@ -439,7 +438,6 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes a new one
 
 
 def dump_event(event: Event) -> str:
-    """Write an event as one line of JSON."""
     body: dict[str, Json] = {"v": SCHEMA_VERSION, "kind": event.KIND, **event.__dict__}
     if isinstance(event, Recompiled):
         body["guards"] = [guard.__dict__ for guard in event.guards]
@@ -449,28 +447,27 @@ def dump_event(event: Event) -> str:
 
 
 def load_event(line: str) -> Event:
-    """Read an event back from its line.
-
-    Raises: ValueError if the line is not an event of this schema version.
-    """
+    """Raises ValueError if the line is not an event of this schema version."""
     body = json.loads(line)
     if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
-        raise ValueError(f"expected an event of schema version {SCHEMA_VERSION}, got {str(line)[:80]!r}")
+        raise ValueError(
+            f"expected an event of schema version {SCHEMA_VERSION}, got {str(line)[:80]!r}"
+        )
     return build_event(body)
 
 
 def build_event(body: Mapping[str, Json]) -> Event:
-    """Make an event of the object that its line holds.
-
-    Raises: ValueError if it is of an unknown kind, or lacks a field.
-    """
     cls = KINDS.get(body.get("kind", ""))
     if cls is None:
-        raise ValueError(f"unknown event kind {body.get('kind')!r}; known: {', '.join(sorted(KINDS))}")
+        raise ValueError(
+            f"unknown event kind {body.get('kind')!r}; known: {', '.join(sorted(KINDS))}"
+        )
     try:
         values = _pick(cls, body)
         if cls is Recompiled:
-            values["guards"] = [GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get("guards", [])]
+            values["guards"] = [
+                GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get("guards", [])
+            ]
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"a {cls.KIND} event lacks a field: {error}") from None
@@ -480,7 +477,6 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {}
 
 
 def _pick(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
-    """Pick the values that a class has; a newer collector's others are left out."""
     if cls not in _FIELDS:
         _FIELDS[cls] = tuple(of_cls.name for of_cls in fields(cls))
     return {name: body[name] for name in _FIELDS[cls] if name in body}

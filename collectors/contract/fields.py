@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Field:
-    """A metric's field. `unit` is us, ms, s, time_us, time_s, bytes, count, bool, text, list, json, id or version."""
-
     unit: str
     help: str
 
@@ -121,5 +119,6 @@ inductor_provenance|list|Which kernels came of which nodes.
 """
 
 FIELDS: dict[str, Field] = {
-    name: Field(unit, meaning) for name, unit, meaning in (line.split("|", 2) for line in _TABLE.strip().splitlines())
+    name: Field(unit, meaning)
+    for name, unit, meaning in (line.split("|", 2) for line in _TABLE.strip().splitlines())
 }

@@ -1,4 +1,4 @@
-"""Content hashes and fingerprints, shared by the live hook and the log reader."""
+"""Content hashes and fingerprints, shared by live hooks and log readers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ WITHHELD = re.compile(r"<source withheld ([0-9a-f]{12})>")
 
 
 def config_hash(text: str) -> str:
-    """Return the content hash that names a configuration text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def source_hash(line: str | None) -> str | None:
-    """Hash a source line without its indentation; a withheld line gives the hash it carries."""
+    """Hash a source line without its indentation; a withheld line returns the hash it contains."""
     if line is None or not line.strip():
         return None
     withheld = WITHHELD.search(line)
@@ -27,32 +26,31 @@ def source_hash(line: str | None) -> str | None:
 
 
 def fingerprint(*parts: str | None) -> str:
-    """Hash an identity's parts; None and "" differ."""
     body = "\x1e".join("\x00" if part is None else part for part in parts)
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-@lru_cache(maxsize=10_000, typed=True)  # a suite's series come with each of its runs, and causes with each batch
+@lru_cache(
+    maxsize=10_000, typed=True
+)  # a suite's series come with each of its runs, and causes with each batch
 def content_digest(*parts: str | int | None) -> str:
-    """Hash a kind of thing and what tells one apart; None, "" and 0 differ, and so does where a part ends."""
+    """Hash an identity's parts; None, "" and 0 differ, and so do part boundaries."""
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
 
 def content_id(*parts: str | int | None) -> int:
-    """Return a thing's id, the same in every database: the first 63 bits of its digest, as an integer of SQLite."""
+    """Return an ID that is equal in every database: the first 63 bits of the digest, as an SQLite
+    integer.
+    """
     return int(content_digest(*parts)[:16], 16) >> 1
 
 
 def format_id(value: int) -> str:
-    """Return how addresses and JSON write an id of content, which passes 2^53."""
+    """Format an ID for addresses and JSON as text, since it exceeds 2^53."""
     return f"{value:016x}"
 
 
 def parse_id(text: str) -> int:
-    """Read an id of content back.
-
-    Raises: ValueError if the text is none.
-    """
     if not ID_TEXT.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no id: expected 16 digits of 0-9 and a-f")
     return int(text, 16)

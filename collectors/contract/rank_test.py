@@ -1,4 +1,4 @@
-"""The Mann–Whitney U test: are two sets of repeats drawn from the same distribution? Standard library alone."""
+"""The Mann–Whitney U test, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _EXACT_TOTAL, _EXACT_SMALLER, _EXACT_LARGER = 24, 8, 200
 
 @dataclass(frozen=True)
 class MannWhitney:
-    """The result of a test. `u` is base's statistic: the pairs in which base is larger, a tie counts half."""
-
     u: float
     p_value: float
     is_exact: bool
@@ -25,17 +23,18 @@ class MannWhitney:
 def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
     """Test two-sided whether base and new differ in location; ties get their mean rank.
 
-    Small samples are exact over every way to part the ranks, ties as they are; larger ones use the normal approximation
-    with the variance corrected for ties and a continuity correction of ½.
-    Raises: ValueError if a side is empty or a value is not a number.
-    Source: Mann and Whitney 1947; Lehmann, Nonparametrics: Statistical Methods Based on Ranks, 1.2 and 1.4 (ties).
+    Small samples are exact; larger ones use the normal approximation with corrections for ties and
+    continuity. Raises ValueError if a side is empty or has a NaN. Source: Mann and Whitney 1947;
+    Lehmann, Nonparametrics: Statistical Methods Based on Ranks, 1.2 and
+    1.4 (ties).
     """
     if not base or not new:
         raise ValueError(f"expected at least one value a side, got {len(base)} and {len(new)}")
     if any(math.isnan(value) for value in (*base, *new)):
         raise ValueError("a value is not a number: it has no rank")
     ordered = sorted(new)
-    # Twice the pairs in which base is larger, a tie once: whole numbers, which add up without rounding.
+    # Twice the pairs in which base is larger, a tie once: whole numbers, which add up without
+    # rounding.
     larger_twice = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in base)
     u = larger_twice / 2
     smaller, larger = sorted((len(base), len(new)))
@@ -50,19 +49,18 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
 
 
 def _double_ranks(values: Sequence[float]) -> tuple[int, ...]:
-    """Return twice the rank of each value, in order; equal ones share their mean rank."""
     counts = Counter(values)
     sizes = [counts[value] for value in sorted(counts)]
-    return tuple(2 * end - size + 1 for end, size in zip(accumulate(sizes), sizes) for _ in range(size))
+    return tuple(
+        2 * end - size + 1 for end, size in zip(accumulate(sizes), sizes) for _ in range(size)
+    )
 
 
 def smallest_p(base_count: int, new_count: int) -> float:
-    """Return the smallest p-value that so many repeats without ties can reach."""
     return min(1.0, 2 / math.comb(base_count + new_count, base_count))
 
 
 def _exact(ranks: tuple[int, ...], count: int, observed: int) -> float:
-    """Return the share of all sets of `count` ranks whose sum is as far from the mean as the observed one."""
     sums = _count_sums(ranks, count)
     # The mean is count × total ÷ N; everything times N is whole.
     size, mean = len(ranks), count * sum(ranks)
@@ -73,9 +71,10 @@ def _exact(ranks: tuple[int, ...], count: int, observed: int) -> float:
 
 @lru_cache(maxsize=256)
 def _count_sums(ranks: tuple[int, ...], count: int) -> tuple[tuple[int, int], ...]:
-    """Count in how many ways `count` of the ranks give each sum.
+    """Count the ways in which `count` of the ranks give each sum.
 
-    A polynomial is one large number with a slot a power: multiplying is a shift, and Python adds large numbers in C.
+    A polynomial is one large integer with a slot per power: multiplying is a shift, and Python adds
+    large integers in C.
     """
     bits = math.comb(len(ranks), count).bit_length()
     ways = [1] + [0] * count

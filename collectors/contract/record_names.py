@@ -1,7 +1,7 @@
-"""The names of the records that torch and the hooks write, each once: hooks, tap, readers and decoder take them here.
+"""Names of records that torch and the hooks write. Imported in the observed process.
 
-A record has torch's own name or, for an artifact, "artifact:" and the artifact's. Imported in the observed process.
-Source: the calls of trace_structured in torch 2.4 to 2.13.
+An artifact's name is prefixed by "artifact:". Source: the calls of trace_structured in torch 2.4 to
+2.13.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ SNAPSHOT = "snapshot"
 CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
-REPRO = "repro"  # metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program": …}
+# Metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program":
+# …}
+REPRO = "repro"
 REPRO_VALUES = "repro_values"  # metadata: position and digest; payload: the body
 GRAPH_CHECKED = "graph_checked"  # metadata: a graph's verdict of --repro=accuracy
 HOOK_RECORDS = frozenset(
-    (PROCESS_STARTED, SNAPSHOT, CONFIG, RUNTIME_FAILED, CUDAGRAPH_SKIP, REPRO, REPRO_VALUES, GRAPH_CHECKED)
+    (
+        PROCESS_STARTED,
+        SNAPSHOT,
+        CONFIG,
+        RUNTIME_FAILED,
+        CUDAGRAPH_SKIP,
+        REPRO,
+        REPRO_VALUES,
+        GRAPH_CHECKED,
+    )
 )
 
 # What becomes an event, seen alike by the hooks and in a log.
@@ -27,7 +38,10 @@ GRAPH_BREAK = "artifact:dynamo_graph_break_reason"
 RECOMPILE = "artifact:recompile_reasons"
 COMPILE_ERROR = "artifact:dynamo_error"
 FORWARD_METRICS, BACKWARD_METRICS = "compilation_metrics", "bwd_compilation_metrics"
-FORWARD_RUNTIME_METRICS, BACKWARD_RUNTIME_METRICS = "compilation_metrics_runtime", "bwd_compilation_metrics_runtime"
+FORWARD_RUNTIME_METRICS, BACKWARD_RUNTIME_METRICS = (
+    "compilation_metrics_runtime",
+    "bwd_compilation_metrics_runtime",
+)
 METRICS: dict[str, str] = {
     FORWARD_METRICS: "forward",
     BACKWARD_METRICS: "backward",
@@ -35,7 +49,8 @@ METRICS: dict[str, str] = {
     FORWARD_RUNTIME_METRICS: "runtime",
     BACKWARD_RUNTIME_METRICS: "runtime",
 }
-# Cache and result; 2.5 and 2.6 wrote one name with the state inside the payload, later ones write it in the name.
+# Cache and result; 2.5 and 2.6 wrote one name with the state inside the payload, later ones write
+# it in the name.
 CACHE_ARTIFACTS: dict[str, tuple[str, str | None]] = {
     "fx_graph_cache_hit": ("fx_graph", "hit"),
     "fx_graph_cache_miss": ("fx_graph", "miss"),
@@ -57,8 +72,12 @@ KEPT_WHOLE = frozenset(
         GRAPH_CHECKED,
     )
 )
-EVENTS = frozenset((COMPILE_START, GRAPH_BREAK, RECOMPILE, COMPILE_ERROR, *METRICS, *CACHES, *KEPT_WHOLE))
-TAPPED_ARTIFACTS = frozenset(name.removeprefix(ARTIFACT) for name in EVENTS if name.startswith(ARTIFACT))
+EVENTS = frozenset(
+    (COMPILE_START, GRAPH_BREAK, RECOMPILE, COMPILE_ERROR, *METRICS, *CACHES, *KEPT_WHOLE)
+)
+TAPPED_ARTIFACTS = frozenset(
+    name.removeprefix(ARTIFACT) for name in EVENTS if name.startswith(ARTIFACT)
+)
 
 # What a log has beside them; every other name is an artifact that is kept with its text.
 SPAN = "chromium_event"

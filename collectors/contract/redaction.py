@@ -1,7 +1,7 @@
-"""Redact the user's source lines in what torch wrote, so that what is left still tells breaks and causes apart.
+"""Redact the user's source lines in torch's texts, keeping breaks and causes distinguishable.
 
-Each line becomes `<source withheld 3fa9c1d2e4b5>`, the start of the SHA-256 of the stripped line: `hashing.source_hash`
-reads it back, and fingerprints are the same with and without the source. Paths, names, numbers and torch's words stay.
+Each line becomes `<source withheld 3fa9c1d2e4b5>`, the start of the SHA-256 of the stripped line:
+`source_hash` reads it back, so fingerprints are the same with and without source.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from .fingerprints import source_hash
 _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)?$')
 _MARKS = re.compile(r"^[\s^~]+$")
 # "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
-# A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84 in forward".
-# What a data-dependent guard was "Caused by: if n > 0:  # models.py:85 in forward (torch/…)" begins its line.
+# A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84
+# in forward". What a data-dependent guard was "Caused by: if n > 0:  # models.py:85 in forward
+# (torch/…)" begins its line.
 _COMMENT = re.compile(
     r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and |^\s*Caused by: )"
     r"(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
 )
-_LONG_LINE = 20_000  # torch writes none with a comment; a made one would take for ever to look through
-# How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f, code: y = x + 1
+_LONG_LINE = (
+    20_000  # torch writes none with a comment; a made one would take for ever to look through
+)
+# How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f,
+# code: y = x + 1
 _NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
-# Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same thing.
+# Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same
+# thing.
 _CODE_KEYS = frozenset(("loc", "code", "source_line"))
 
 _INTERPRETER = re.compile(r"(?:i?python|pypy|(?:ba|da|z|k|fi)?sh)[\d.]*t?")
@@ -34,7 +39,6 @@ _VALUE_OPTIONS = frozenset(("-X", "-W", "-o", "--check-hash-based-pycs", "--rcfi
 
 
 def redact_line(line: str) -> str:
-    """Replace one source line, keeping its indentation."""
     hashed = source_hash(line)
     if hashed is None:
         return line
@@ -43,7 +47,6 @@ def redact_line(line: str) -> str:
 
 
 def redact_source(value: Any) -> Any:
-    """Replace every line of the user's source in a text, or in all texts of a JSON value."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):
@@ -57,7 +60,7 @@ def redact_source(value: Any) -> Any:
 
 
 def redact_code(argv: list[str]) -> list[str]:
-    """Replace the program in a command line: what follows the `-c` of a Python or a shell."""
+    """Replace the program after `-c` of Python or a shell in a command line."""
     redacted = list(argv)
     for position, word in enumerate(argv):
         if _INTERPRETER.fullmatch(word.rsplit("/", 1)[-1]):
@@ -105,7 +108,8 @@ def _text(text: str) -> str:
             frame_indent = len(frame["indent"])
             redacted.append(line)
         elif frame_indent is not None and line.strip() and indent > frame_indent:
-            # A statement over several lines has several; carets under it show its length, not its text.
+            # A statement over several lines has several; carets under it show its length, not its
+            # text.
             redacted.append(line if _MARKS.match(line) else redact_line(line))
         else:
             frame_indent = None
@@ -118,11 +122,12 @@ def _in_comment(line: str) -> str:
         return redact_line(line)
     if _NODE.search(line):
         return _NODE.sub(lambda match: match["before"] + redact_line(match["code"]), line)
-    return _COMMENT.sub(lambda match: match["before"] + redact_line(match["code"]) + match["after"], line)
+    return _COMMENT.sub(
+        lambda match: match["before"] + redact_line(match["code"]) + match["after"], line
+    )
 
 
 def _nested(text: str) -> str | None:
-    """Redact a text that is itself JSON (torch writes recompile reasons as a list), and write it as torch does."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Rejects: what of an input could not be read or stored, by kind, with counts and examples."""
+"""Unreadable parts of an input by kind, with counts and examples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from .events import Event
 
 # Kinds that a later reading of the same log may do away with: only what the last one met counts.
-OF_WHOLE_FILE = frozenset(("empty_log", "too_large_file", "wrong_separator", "unknown_table"))  # nothing of it was read
+OF_WHOLE_FILE = frozenset(
+    ("empty_log", "too_large_file", "wrong_separator", "unknown_table")
+)  # nothing of it was read
 OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
 
 # kind -> what it means, in words for people
@@ -47,7 +49,10 @@ KINDS: dict[str, str] = {
     "no_result": "compile phases or raw timings of a model that no table beside them has; left out",
     "too_large_file": "a file of results larger than 256 MiB; left out",
     "wrong_separator": "a table that is separated by semicolons, tabs or bars; expected commas; left out",
-    "too_many_rows": "a file of results with more than 100,000 rows; those are read and the others left out: part it",
+    "too_many_rows": (
+        "a file of results with more than 100,000 rows; those are read and the others left "
+        "out: part it"
+    ),
     "unknown_table": "a table of which no column is known; left out",
     "damaged_file": "an archive or a compressed file that cannot be read to its end",
 }
@@ -58,8 +63,6 @@ EXAMPLE_CHARACTERS = 200
 
 @dataclass
 class Reject:
-    """The count of one kind of reject."""
-
     count: int = 0
     first_line: int | None = None
     example: str | None = None
@@ -68,12 +71,11 @@ class Reject:
 
 @dataclass
 class Rejects:
-    """Counts of one log's records that could not be read."""
-
     by_kind: dict[str, Reject] = field(default_factory=dict)
 
-    def add(self, kind: str, line: int | None = None, example: bytes | str | None = None, count: int = 1) -> None:
-        """Count what was met at a line."""
+    def add(
+        self, kind: str, line: int | None = None, example: bytes | str | None = None, count: int = 1
+    ) -> None:
         reject = self.by_kind.setdefault(kind, Reject(0, line))
         if not reject.count and example is not None:
             text = example.decode("utf-8", "replace") if isinstance(example, bytes) else example
@@ -81,51 +83,45 @@ class Rejects:
         reject.count += count
 
     def count(self, kind: str) -> int:
-        """Return how many of a kind there were."""
         reject = self.by_kind.get(kind)
         return reject.count if reject else 0
 
     def add_all(self, others: Rejects) -> None:
-        """Count what another reading met."""
         for kind, reject in others.by_kind.items():
             self.add(kind, reject.first_line, reject.example, reject.count)
 
     def add_refused(
-        self, refused: Iterable[RefusedEvent], line_of: Callable[[Event], int | None] = lambda event: None
+        self,
+        refused: Iterable[RefusedEvent],
+        line_of: Callable[[Event], int | None] = lambda event: None,
     ) -> None:
-        """Count the events that a store could not take, with the lines that they are from."""
         for refusal in refused:
             self.add("refused", line_of(refusal.event), f"{refusal.event.KIND}: {refusal.reason}")
 
     def copy(self) -> Rejects:
-        """Return the same counts, to go on with apart."""
         return Rejects({kind: replace(reject) for kind, reject in self.by_kind.items()})
 
     def add_file(self, label: str, others: Rejects) -> None:
-        """Count what was met in a file among others."""
         for kind, reject in others.by_kind.items():
             self.add(kind, reject.first_line, reject.example, reject.count)
             self.by_kind[kind].file_label = self.by_kind[kind].file_label or label
 
     @property
     def total(self) -> int:
-        """Sum all kinds."""
         return sum(reject.count for reject in self.by_kind.values())
 
 
 @dataclass(frozen=True)
 class RefusedEvent:
-    """An event that the store could not take, and why."""
-
     event: Event
     reason: str
 
 
 @dataclass
 class IngestResult:
-    """Counts of a batch. What is `refused` or `clashing` is in no table; the rest of its batch is recorded.
+    """Counts of a batch. `refused` and `clashing` events are not stored; the rest of the batch is.
 
-    A clashing event has the process and sequence of another one: an event that came again has its content too.
+    A clashing event has the process and sequence of another event with different content.
     """
 
     new_count: int = 0

@@ -1,9 +1,8 @@
-"""A repro: a graph that failed or was wrong, with all that is needed to run it again elsewhere.
+"""A repro: a failed or wrong graph with everything needed to run it elsewhere.
 
-A repro is a manifest (JSON), the graph as a module that Python can run (torch's own script without its last part), the
-graph that dynamo made of it where both are known, and the values of inputs where they were asked for. Capture writes
-it, the store keeps it as text, `repro` runs it in processes of its own. Values are the bytes of whole storages, named
-by their SHA-256: no pickle, so reading them runs nothing. Imported in the observed process.
+It consists of a manifest (JSON), the graph as a Python module, dynamo's graph if known, and
+optionally input values: the bytes of whole storages, not pickles, so reading them runs nothing.
+Imported in the observed process.
 """
 
 from __future__ import annotations
@@ -16,7 +15,10 @@ from typing import Any
 
 FORMAT = 1
 KINDS = ("compile", "runtime", "accuracy", "crash")
-LEVELS = ("dynamo", "aot")  # whose graph `program` is: dynamo's, or the one that AOTAutograd gave to the compiler
+LEVELS = (
+    "dynamo",
+    "aot",
+)  # whose graph `program` is: dynamo's, or the one that AOTAutograd gave to the compiler
 PHASES = ("forward", "backward", "inference")
 # What became of an input's values.
 KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD = "kept", "absent", "freed", "too_large", "withheld"
@@ -32,14 +34,17 @@ Size = int | str  # an expression of symbols, as sympy writes it: "2*s0 + 1"
 
 @dataclass(frozen=True)
 class ReproInput:
-    """An input of the graph: what it was, without its values.
+    """An input of the graph without its values.
 
-    Inputs of one `storage` share memory. A size or stride that was symbolic is written as its expression.
+    Inputs with the same `storage` share memory. A symbolic size or stride is written as its
+    expression.
     """
 
     name: str  # of the placeholder
     kind: str = "tensor"  # tensor | symint | int | float | bool | none | other
-    value: int | float | bool | str | None = None  # a number's; a symint's hint; of "other" its class
+    value: int | float | bool | str | None = (
+        None  # a number's; a symint's hint; of "other" its class
+    )
     expression: str | None = None  # a symint's: "s0"
     dtype: str | None = None  # "float32"
     shape: tuple[Size, ...] | None = None
@@ -56,8 +61,6 @@ class ReproInput:
 
 @dataclass(frozen=True)
 class ReproManifest:
-    """All of a repro but its programs and values."""
-
     kind: str  # one of KINDS
     level: str  # one of LEVELS
     phase: str = "inference"  # one of PHASES
@@ -66,8 +69,12 @@ class ReproManifest:
     traceback: str | None = None
     operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
     signal: str | None = None  # that ended the process: "SIGSEGV"
-    is_asynchronous: bool = False  # the error came after the graph had returned, as a device's do: it ran last
-    has_earlier_values: bool = False  # the values are of the graph's first call, and a later one failed
+    is_asynchronous: bool = (
+        False  # the error came after the graph had returned, as a device's do: it ran last
+    )
+    has_earlier_values: bool = (
+        False  # the values are of the graph's first call, and a later one failed
+    )
     function: str | None = None  # that was compiled: qualified name
     file: str | None = None
     line: int | None = None
@@ -75,18 +82,23 @@ class ReproManifest:
     node_count: int | None = None  # call nodes of the graph
     inputs: tuple[ReproInput, ...] = ()
     symbols: dict[str, int] = field(default_factory=dict)  # hint of each symbol
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # {"inductor": {"max_autotune": "True"}}
+    settings: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # {"inductor": {"max_autotune": "True"}}
     versions: dict[str, str | None] = field(default_factory=dict)  # torch python cuda triton
     device: str | None = None  # the GPU's name, or "cpu"
     preload: tuple[str, ...] = ()  # modules or files that register what the graph needs
-    accuracy: dict[str, Any] = field(default_factory=dict)  # of an accuracy failure: what was compared
-    dynamo_inputs: tuple[ReproInput, ...] = ()  # of `dynamo_program`, where it is not the program itself
+    accuracy: dict[str, Any] = field(
+        default_factory=dict
+    )  # of an accuracy failure: what was compared
+    dynamo_inputs: tuple[
+        ReproInput, ...
+    ] = ()  # of `dynamo_program`, where it is not the program itself
     source: str = "live"  # live | torch: read from what torch itself left
     format: int = FORMAT
 
 
 def dump_manifest(manifest: ReproManifest) -> dict[str, Any]:
-    """Return a manifest as JSON, without what is at its default."""
     body = _sparse(manifest)
     for name in ("inputs", "dynamo_inputs"):
         if name in body:
@@ -95,14 +107,20 @@ def dump_manifest(manifest: ReproManifest) -> dict[str, Any]:
 
 
 def load_manifest(body: Mapping[str, Any]) -> ReproManifest:
-    """Read a manifest; a field that this version does not know is passed over.
-
-    Raises: ValueError if it is none, or of a newer format.
-    """
-    if not isinstance(body, Mapping) or body.get("kind") not in KINDS or body.get("level") not in LEVELS:
-        raise ValueError(f"this is no repro: expected a kind of {', '.join(KINDS)} and a level of {', '.join(LEVELS)}")
+    if (
+        not isinstance(body, Mapping)
+        or body.get("kind") not in KINDS
+        or body.get("level") not in LEVELS
+    ):
+        raise ValueError(
+            f"this is no repro: expected a kind of {', '.join(KINDS)} and a level of "
+            f"{', '.join(LEVELS)}"
+        )
     if not isinstance(body.get("format"), int) or body["format"] > FORMAT:
-        raise ValueError(f"a repro of format {body.get('format')!r}: this version reads up to {FORMAT}; update it")
+        raise ValueError(
+            f"a repro of format {body.get('format')!r}: this version reads up to {FORMAT}; "
+            "update it"
+        )
     known = _checked(ReproManifest, body)
     for name in ("inputs", "dynamo_inputs"):
         known[name] = tuple(_load_input(entry) for entry in known.get(name, ()))
@@ -124,10 +142,6 @@ _TYPES: dict[str, tuple[type, ...]] = {  # of JSON, by what a field is declared 
 
 
 def _checked(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a class that JSON has.
-
-    Raises: ValueError if one is of another type: whoever wrote it is not trusted.
-    """
     values = {}
     for entry in fields(cls):
         if entry.name not in body:
@@ -135,7 +149,9 @@ def _checked(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
         value, declared = body[entry.name], str(entry.type)
         expected = _TYPES.get(declared, (dict,) if declared.startswith("dict") else (list, tuple))
         if not isinstance(value, expected):
-            raise ValueError(f"{entry.name} of this repro is {str(value)[:40]!r}: expected {declared}")
+            raise ValueError(
+                f"{entry.name} of this repro is {str(value)[:40]!r}: expected {declared}"
+            )
         values[entry.name] = value
     return values
 
@@ -146,13 +162,17 @@ def _load_input(body: Any) -> ReproInput:
     values = _checked(ReproInput, body)
     for name in ("shape", "stride"):
         if values.get(name) is not None:
-            values[name] = tuple(size if isinstance(size, int) else str(size) for size in values[name])
+            values[name] = tuple(
+                size if isinstance(size, int) else str(size) for size in values[name]
+            )
     return ReproInput(**values)
 
 
 def _sparse(value: Any) -> dict[str, Any]:
     defaults = {
-        entry.name: entry.default_factory() if entry.default_factory is not MISSING else entry.default
+        entry.name: entry.default_factory()
+        if entry.default_factory is not MISSING
+        else entry.default
         for entry in fields(value)
     }
     return {name: part for name, part in asdict(value).items() if part != defaults[name]}
@@ -165,7 +185,7 @@ _QUOTED = re.compile(r"'[^']{40,}'|\"[^\"]{40,}\"")
 
 
 def error_pattern(message: str | None) -> str:
-    """Return the first line of an error's message without values: numbers, addresses, paths and long texts."""
+    """Return an error's first line without numbers, addresses, paths and long texts."""
     line = next((part.strip() for part in (message or "").splitlines() if part.strip()), "")
     for pattern, instead in ((_ADDRESS, "0x…"), (_PATH, "/…"), (_QUOTED, "'…'"), (_NUMBER, "N")):
         line = pattern.sub(instead, line)
@@ -173,18 +193,18 @@ def error_pattern(message: str | None) -> str:
 
 
 def failure_fingerprint(manifest: ReproManifest) -> str:
-    """Name a failure alike wherever it is seen: error class, message without values, and the operation.
-
-    Where nothing names the operation, the function that was compiled stands in for it.
-    """
     subject = manifest.operation or manifest.function
-    parts = (manifest.kind, manifest.error_type or manifest.signal, error_pattern(manifest.message), subject)
+    parts = (
+        manifest.kind,
+        manifest.error_type or manifest.signal,
+        error_pattern(manifest.message),
+        subject,
+    )
     body = "\x1e".join("\x00" if part is None else part for part in parts)
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def program_digest(program: str, inputs: Iterable[ReproInput] = ()) -> str:
-    """Hash a graph's text without comments, and its inputs: the same graph is captured once."""
     lines = (line.split(" # File:")[0].split("#")[0].rstrip() for line in program.splitlines())
     body = "\n".join(line for line in lines if line)
     specs = [(entry.kind, entry.dtype, entry.shape, entry.stride, entry.device) for entry in inputs]

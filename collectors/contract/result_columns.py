@@ -1,7 +1,7 @@
-"""The numbers of a benchmark result, each defined once: upstream's name, unit, the store's column, the table it is in.
+"""The numbers of a benchmark result: upstream's name, unit, column and table of each.
 
-Readers and writers of upstream's files, the store, the queries and the metrics of the app take them here.
-Source: benchmarks/dynamo/common.py of PyTorch, output_csv and speedup_experiment; HUD's tables for the aliases.
+Source: benchmarks/dynamo/common.py of PyTorch, output_csv and speedup_experiment; HUD's tables for
+the aliases.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One number of a result.
-
-    Units: `unit` is how it is shown, "" where it has none; "%" is kept as a share of one, "MB" in bytes.
+    """One number of a result; `unit` is its displayed unit: "%" is stored as a share of one, "MB"
+    in bytes.
     """
 
     upstream: str  # its name to the harness and among BenchMeasured.values
     unit: str = ""
-    name: str | None = None  # the store's column, which names its unit; None: it is one of the result's other values
+    name: str | None = (
+        # The store's column, which names its unit; None: it is one of the result's other values
+        None
+    )
     is_count: bool = False
-    table: str = ""  # of upstream's; models is performance, accuracy and overhead; "" is ours, behind upstream's
+    # Of upstream's; models is performance, accuracy and overhead; "" is ours, behind upstream's
+    table: str = ""
     aliases: tuple[str, ...] = ()  # HUD's names
 
 
@@ -31,7 +34,13 @@ def _count(name: str) -> ResultColumn:
 RESULT_COLUMNS = (
     # In upstream's order.
     ResultColumn("speedup", "×", "speedup", table="models"),
-    ResultColumn("abs_latency", "ms", "abs_latency_ms", table="models", aliases=("abslatency", "absolute_latency")),
+    ResultColumn(
+        "abs_latency",
+        "ms",
+        "abs_latency_ms",
+        table="models",
+        aliases=("abslatency", "absolute_latency"),
+    ),
     ResultColumn("baseline", table="models"),
     ResultColumn("speedup_vs_baseline", "×", table="models"),
     ResultColumn(
@@ -48,7 +57,9 @@ RESULT_COLUMNS = (
         table="models",
         aliases=("memory_compression", "memorycompression"),
     ),
-    ResultColumn("eager_peak_mem", "GB", "eager_peak_mem_gb", table="models", aliases=("eager_peak_memory",)),
+    ResultColumn(
+        "eager_peak_mem", "GB", "eager_peak_mem_gb", table="models", aliases=("eager_peak_memory",)
+    ),
     ResultColumn(
         "dynamo_peak_mem",
         "GB",
@@ -100,5 +111,8 @@ ALIASES = {alias: column.upstream for column in RESULT_COLUMNS for alias in colu
 
 
 def list_upstream(table: str, *, counts: bool) -> tuple[str, ...]:
-    """Return the names of a table's numbers in upstream's order: its counts, or the others, which it writes as %.6f."""
-    return tuple(column.upstream for column in RESULT_COLUMNS if column.table == table and column.is_count is counts)
+    return tuple(
+        column.upstream
+        for column in RESULT_COLUMNS
+        if column.table == table and column.is_count is counts
+    )

@@ -1,4 +1,4 @@
-"""A run's settings, each declared once: command, hooks, manifest and the run's row take them from here.
+"""A run's settings, declared once for command, hooks, manifest and database.
 
 Imported in the observed process: the standard library alone.
 """
@@ -10,12 +10,17 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 REPRO_VARIABLE = "COMPILEBOARD_REPRO"
-SERVER_SETTINGS = ("server", "token_file", "insecure", "outbox_bytes")  # where a run goes that goes to no database
-STALE_AFTER_S = 30  # a recorder writes every few seconds that it is there; one that is silent for longer has ended
+SERVER_SETTINGS = (
+    "server",
+    "token_file",
+    "insecure",
+    "outbox_bytes",
+)  # where a run goes that goes to no database
+# A recorder writes every few seconds that it is there; one that is silent for longer has ended
+STALE_AFTER_S = 30
 
 
 def passed_on(variable: str, default: Any) -> Any:
-    """Declare a setting that the hooks need too: a variable takes it into the program."""
     return field(default=default, metadata={"variable": variable})
 
 
@@ -23,37 +28,67 @@ def passed_on(variable: str, default: Any) -> Any:
 class RunConfig:
     """Settings of one run, as `run`, `bench`, `install()` and `observe()` take them.
 
-    A flag's variable is "1" where the flag is not at its default, and empty otherwise.
+    A flag's variable is "1" if it differs from the default, else empty.
     """
 
     name: str = ""  # what the run is called; runs of one name are compared over time
     suite: str | None = None  # what the run belongs to: "nightly"
     tags: dict[str, str] = field(default_factory=dict)  # labels to find it by
     database: str = passed_on("COMPILEBOARD_DB", "")
-    server: str = passed_on("COMPILEBOARD_SERVER", "")  # instead of a database: the address that runs are pushed to
-    token_file: str = passed_on("COMPILEBOARD_TOKEN_FILE", "")  # the file with its token; the token itself is nowhere
-    insecure: bool = passed_on("COMPILEBOARD_INSECURE", default=False)  # a token may go over http:// to another machine
-    outbox_bytes: int = passed_on("COMPILEBOARD_OUTBOX_SIZE", 2 << 30)  # of what waits on this machine for its server
-    level: str = passed_on("COMPILEBOARD_LEVEL", "light")  # light | full: also torch's own trace log
+    server: str = passed_on(
+        "COMPILEBOARD_SERVER", ""
+    )  # instead of a database: the address that runs are pushed to
+    token_file: str = passed_on(
+        "COMPILEBOARD_TOKEN_FILE", ""
+    )  # the file with its token; the token itself is nowhere
+    insecure: bool = passed_on(
+        "COMPILEBOARD_INSECURE", default=False
+    )  # a token may go over http:// to another machine
+    outbox_bytes: int = passed_on(
+        "COMPILEBOARD_OUTBOX_SIZE", 2 << 30
+    )  # of what waits on this machine for its server
+    level: str = passed_on(
+        "COMPILEBOARD_LEVEL", "light"
+    )  # light | full: also torch's own trace log
     keep_source: bool = passed_on("COMPILEBOARD_NO_SOURCE", default=True)
-    capture_env: tuple[str, ...] = passed_on("COMPILEBOARD_CAPTURE_ENV", ())  # environment variables to store
-    repro: tuple[str, ...] = passed_on(REPRO_VARIABLE, ())  # "crash" | "accuracy": what is also captured
-    repro_inputs_bytes: int = passed_on("COMPILEBOARD_REPRO_INPUTS", 0)  # of a repro's input values; 0: none is kept
-    stack_room: bool | None = passed_on("COMPILEBOARD_STACK_ROOM", None)  # None: nothing of ours starts the program
+    capture_env: tuple[str, ...] = passed_on(
+        "COMPILEBOARD_CAPTURE_ENV", ()
+    )  # environment variables to store
+    repro: tuple[str, ...] = passed_on(
+        REPRO_VARIABLE, ()
+    )  # "crash" | "accuracy": what is also captured
+    repro_inputs_bytes: int = passed_on(
+        "COMPILEBOARD_REPRO_INPUTS", 0
+    )  # of a repro's input values; 0: none is kept
+    stack_room: bool | None = passed_on(
+        "COMPILEBOARD_STACK_ROOM", None
+    )  # None: nothing of ours starts the program
 
     def to_environment(self) -> dict[str, str]:
-        """Return the variables that take these settings into a program."""
-        return {variable: _to_text(setting, getattr(self, setting.name)) for variable, setting in _passed_on()}
+        return {
+            variable: _to_text(setting, getattr(self, setting.name))
+            for variable, setting in _passed_on()
+        }
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> RunConfig:
-        """Read what `to_environment` wrote; a variable that is not there leaves its setting at the default."""
-        present = [(variable, setting) for variable, setting in _passed_on() if variable in environment]
-        return cls(**{setting.name: _from_text(setting, environment[variable]) for variable, setting in present})
+        present = [
+            (variable, setting) for variable, setting in _passed_on() if variable in environment
+        ]
+        return cls(
+            **{
+                setting.name: _from_text(setting, environment[variable])
+                for variable, setting in present
+            }
+        )
 
 
 def _passed_on() -> list[tuple[str, Field[Any]]]:
-    return [(field.metadata["variable"], field) for field in fields(RunConfig) if "variable" in field.metadata]
+    return [
+        (field.metadata["variable"], field)
+        for field in fields(RunConfig)
+        if "variable" in field.metadata
+    ]
 
 
 def _is_flag(setting: Field[Any]) -> bool:

@@ -1,6 +1,6 @@
-"""Withhold secrets from what is stored: environment, command lines, git remotes.
+"""Withhold secrets from environment, command lines and git remotes.
 
-By name where there is one (API_KEY=…, --token …) and by shape where there is not (ghp_…, hf_…, a URL's password).
+By name (API_KEY=…, --token …) and by pattern (ghp_…, hf_…, a URL's password).
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ _SECRET_NAME = re.compile(
     r"|cookie|session"
     r"|signature|dsn$|[._-]key$|bearer|webhook|connection[_-]?string)"
 )
-_PLACE_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")  # --token-file says where the secret is, not what it is
+_PLACE_NAME = re.compile(
+    r"(?i)[._-](?:file|path|dir)$"
+)  # --token-file says where the secret is, not what it is
 _SECRET_SHAPE = re.compile(
     r"cb_[0-9a-f]{10}_[0-9a-f]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
     r"|AKIA[0-9A-Z]{12,}|ASIA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{16,}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|-----BEGIN[^-]+PRIVATE KEY-----[\s\S]*?(-----END[^-]+-----|$)"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|-----BEGIN[^-]+PRIVATE "
+    r"KEY-----[\s\S]*?(-----END[^-]+-----|$)"
 )
 _URL_LOGIN = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s@]+@")
-_URL_QUERY = re.compile(r"(?i)([?&][\w.-]*(?:token|key|secret|sig|signature|password|auth|credential)[\w.-]*=)[^&\s#]+")
-_HEADER = re.compile(r"(?i)\b((?:authorization|proxy-authorization|cookie|x-api-key)\s*[:=]\s*)[^\r\n'\"]+")
+_URL_QUERY = re.compile(
+    r"(?i)([?&][\w.-]*(?:token|key|secret|sig|signature|password|auth|credential)[\w.-]*=)[^&\s#]+"
+)
+_HEADER = re.compile(
+    r"(?i)\b((?:authorization|proxy-authorization|cookie|x-api-key)\s*[:=]\s*)[^\r\n'\"]+"
+)
 _ASSIGNMENT = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)([=:])(.+)", re.DOTALL)
 # Inside a shell line or a program's text: TOKEN=…, api_key = '…', --token …
 _NAMED = (
@@ -37,7 +44,6 @@ _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.+/=-]{8,}")
 
 
 def scrub_text(text: str) -> str:
-    """Withhold whatever in a text has the shape of a secret."""
     text = _URL_LOGIN.sub(rf"\1{WITHHELD}@", text)
     text = _URL_QUERY.sub(rf"\1{WITHHELD}", text)
     text = _HEADER.sub(rf"\1{WITHHELD}", text)
@@ -48,12 +54,13 @@ def scrub_text(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if a name says that its value is a secret."""
     return _SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
 
 
 def scrub_argv(argv: Iterable[str]) -> list[str]:
-    """Withhold the values of secret options: `--token X`, `--token=X`, `API_KEY=X`, and secrets by shape."""
+    """Withhold the values of secret options (`--token X`, `--token=X`, `API_KEY=X`), and secrets by
+    pattern.
+    """
     clean: list[str] = []
     withhold_next = False
     for argument in argv:
@@ -73,7 +80,6 @@ def scrub_argv(argv: Iterable[str]) -> list[str]:
 
 
 def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
-    """Return TORCH* variables, those that say which devices a program sees, and `names`; secrets are withheld."""
     selected = set(names)
     stored = {
         name: value
@@ -84,11 +90,19 @@ def scrub_environment(environment: Mapping[str, str], names: Iterable[str] = ())
 
 
 def scrub_values(values: Mapping[str, str]) -> dict[str, str]:
-    """Withhold the values whose name says that they are secret, and secrets by shape: environment, tags."""
-    return {name: WITHHELD if is_secret_name(name) else scrub_text(value) for name, value in values.items()}
+    return {
+        name: WITHHELD if is_secret_name(name) else scrub_text(value)
+        for name, value in values.items()
+    }
 
 
 PREFIXES = ("TORCH", "PYTORCH_")
 ALWAYS = frozenset(
-    {"CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS", "TRITON_CACHE_DIR", "LOCAL_WORLD_SIZE"}
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_LAUNCH_BLOCKING",
+        "OMP_NUM_THREADS",
+        "TRITON_CACHE_DIR",
+        "LOCAL_WORLD_SIZE",
+    }
 )

@@ -1,6 +1,7 @@
 """Shapes of the JSON that events and columns hold: `values.py` makes it fit them.
 
-A key of a shape that is not `total` may be missing. A key that no shape has is kept: torch adds some.
+A key of a shape that is not `total` may be missing. A key that no shape has is kept: torch adds
+some.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Values that the store takes: JSON's surrogates, integers and nesting are bounded, fields made to fit their types.
+"""Values that the store takes: JSON's surrogates, integers and nesting are bounded, fields made to
+fit their types.
 
-A whole number of a declared field is at most 2^53, another one 10^150: a sum in SQL, a square or a page's script then
-stays in range. Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
+A whole number of a declared field is at most 2^53, another one 10^150: a sum in SQL, a square or a
+page's script then stays in range. Python reads NaN and Infinity as JSON, and nobody else does: they
+become texts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value with every text encodable as UTF-8, every number finite and in 64 bits, and a bounded depth.
+    """Return a JSON value with every text encodable as UTF-8, every number finite and in 64 bits,
+    and a bounded depth.
 
     What is so already is returned itself, not a copy.
     """
@@ -64,13 +67,17 @@ def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
     else:
         return value
     return {
-        key if _is_name(key) else clean_text(str(key)): entry if _is_plain(entry) else clean(entry, depth + 1)
+        key if _is_name(key) else clean_text(str(key)): entry
+        if _is_plain(entry)
+        else clean(entry, depth + 1)
         for key, entry in value.items()
     }
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if a value is surely clean: nearly all are, and a compile's metrics have a hundred."""
+    """Return True if a value is surely clean: nearly all are, and a compile's metrics have a
+    hundred.
+    """
     kind = type(value)
     if kind is str:
         return str.isascii(value)
@@ -84,7 +91,9 @@ def _is_name(key: Any) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Write lone surrogates as escapes: \\xe9 for a byte of an argument or a path that is not UTF-8, else \\ud800."""
+    """Write lone surrogates as escapes: \\xe9 for a byte of an argument or a path that is not UTF-8,
+    else \\ud800.
+    """
     if text.isascii():
         return text
     try:
@@ -110,9 +119,11 @@ class OddValueError(ValueError):
 
 
 def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, Notes]:
-    """Return an event whose fields all fit, and a note of each that did not; None where one it must have does not.
+    """Return an event whose fields all fit, and a note of each that did not; None where one it must
+    have does not.
 
-    `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a hundred entries.
+    `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a
+    hundred entries.
     """
     notes: Notes = []
     values: dict[str, Any] = vars(event)
@@ -149,7 +160,9 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
 
 
 def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
-    """Return a CompilationMetrics record whose known fields have their types; what had not is under `odd_values`."""
+    """Return a CompilationMetrics record whose known fields have their types; what had not is under
+    `odd_values`.
+    """
     metrics = _fit_dict(value, notes)
     changes: dict[str, Any] = {}
     odd: dict[str, Any] = {}
@@ -179,7 +192,8 @@ def show_value(value: Any) -> str:
 
 @cache
 def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
-    """List a class's fields: name, plain type, whether it may be None, what makes a value fit, what makes the default.
+    """List a class's fields: name, plain type, whether it may be None, what makes a value fit, what
+    makes the default.
 
     The default is MISSING where there is none.
     """
@@ -188,7 +202,9 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
         (
             field.name,
             *_plain_type(hints[field.name]),
-            fit_metrics if (cls, field.name) == (Compiled, "metrics") else _fit_of(hints[field.name]),
+            fit_metrics
+            if (cls, field.name) == (Compiled, "metrics")
+            else _fit_of(hints[field.name]),
             _default(field),
         )
         for field in fields(cls)
@@ -219,7 +235,10 @@ def _fit_of(hint: Any) -> Fit:
     if origin is list:
         return _list_of(_fit_of(arguments[0]))
     if origin is tuple:
-        return _row_of([_fit_of(argument) for argument in arguments], [_plain_type(hint)[1] for hint in arguments])
+        return _row_of(
+            [_fit_of(argument) for argument in arguments],
+            [_plain_type(hint)[1] for hint in arguments],
+        )
     if origin is dict:
         return _fit_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1]))
     if is_dataclass(hint):
@@ -309,7 +328,9 @@ def _dict_of(fit: Fit) -> Fit:
                 fitted[name] = fit(entry, notes)
                 same = same and name is key and fitted[name] is entry
             except OddValueError as error:
-                notes.append(f"{show_value(name)} is {show_value(entry)} and left out, expected {error}")
+                notes.append(
+                    f"{show_value(name)} is {show_value(entry)} and left out, expected {error}"
+                )
                 same = False
         return value if same else fitted
 
@@ -321,14 +342,19 @@ def _row_of(fits: list[Fit], optional: list[bool]) -> Fit:
         if not isinstance(value, list | tuple) or len(value) != len(fits):
             raise OddValueError(f"a list of {len(fits)}")
         entries = zip(value, fits, optional, strict=True)
-        fitted = [None if entry is None and may_lack else fit(entry, notes) for entry, fit, may_lack in entries]
+        fitted = [
+            None if entry is None and may_lack else fit(entry, notes)
+            for entry, fit, may_lack in entries
+        ]
         return value if all(map(is_, fitted, value)) else fitted
 
     return fit_row
 
 
 def _shape_of(shape: Any) -> Fit:
-    """Return what fits a TypedDict: a key that may be None or missing is so where its value is odd."""
+    """Return what fits a TypedDict: a key that may be None or missing is so where its value is
+    odd.
+    """
     keys = {
         name: (_fit_of(hint), _plain_type(hint)[1], name in shape.__required_keys__)
         for name, hint in typing.get_type_hints(shape).items()

@@ -1,7 +1,5 @@
-"""The decision on a change: whether one number is better or worse than another, and what that rests on.
-
-Overview, Compare, `check`, incidents, bench's own table and the pytest plugin ask these functions, so that two runs are
-judged alike wherever they are compared. Standard library alone: bench and the plugin run without the app.
+"""Decide whether a number is better or worse than another. Used wherever runs are compared, so that
+verdicts agree; standard library alone.
 """
 
 from __future__ import annotations
@@ -20,19 +18,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class JudgedMetric(Protocol):
-    """What a decision needs of a metric."""
-
     @property
     def name(self) -> str:
-        """Return its name, as in SAMPLES."""
+        """Name, as in SAMPLES."""
 
     @property
     def direction(self) -> Direction:
-        """Return which way is better."""
+        """Which way is better."""
 
     @property
     def kind(self) -> Literal["value", "count"]:
-        """Return whether it is measured or counted."""
+        """Measured or counted."""
 
 
 M = TypeVar("M", bound=JudgedMetric)
@@ -41,8 +37,6 @@ M_co = TypeVar("M_co", bound=JudgedMetric, covariant=True)
 
 @dataclass(frozen=True)
 class ComparedMetric:
-    """A metric by what a decision needs of it."""
-
     name: str
     label: str
     direction: Direction
@@ -74,11 +68,13 @@ COMPARED = (
     ComparedMetric("fallbacks_to_eager", "Fallbacks to eager", "down_is_good", "count"),
     ComparedMetric("cudagraph_skips", "CUDA graph skips", "down_is_good", "count"),
 )
-# What the others are measured against: where eager mode changes, the machine or torch did, and no model is worse.
+# What the others are measured against: where eager mode changes, the machine or torch did, and no
+# model is worse.
 YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
 # What tells together whether eager mode moved a speed.
 SPEEDS = ("speedup", "eager_latency_ms", "abs_latency_ms")
-# Which samples tell the noise of a metric; of two names, the first ÷ the second of what was measured together.
+# Which samples tell the noise of a metric; of two names, the first ÷ the second of what was
+# measured together.
 SAMPLES: dict[str, tuple[str, ...]] = {
     "speedup": ("eager", "compiled"),
     "abs_latency_ms": ("compiled",),
@@ -96,11 +92,17 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 MEDIANS = ("speedup", "abs_latency_ms", "eager_latency_ms", "geomean_speedup", "scaling_efficiency")
 # What one measurement tells; every other number was measured once where it has no samples.
 EXACT = ("package_bytes", "quantized_error")
-# A change up to this is taken as noise, however sure it is: two starts of one program differ so. Compiling varies more.
-# Source: test-infra torchci/components/benchmark/compilers/common.tsx, RELATIVE_THRESHOLD
+# A change up to this is taken as noise, however sure it is: two starts of one program differ so.
+# Compiling varies more. Source: test-infra torchci/components/benchmark/compilers/common.tsx,
+# RELATIVE_THRESHOLD
 THRESHOLD, COMPILE_THRESHOLD = 0.05, 0.1
 _COMPILE_TIMES = (
-    *("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us", "compile_s"),
+    *(
+        "compilation_latency_s",
+        "warm_compilation_latency_s",
+        "cache_lookup_latency_us",
+        "compile_s",
+    ),
     *("export_latency_s", "load_latency_s", "second_process_latency_s"),
 )
 # asv's level: of 200 models that did not change, less than one looks changed.
@@ -127,20 +129,21 @@ METHODS = {
     "count": "count",
 }
 RULE = (
-    f"A change above {THRESHOLD:.0%} (compile times {COMPILE_THRESHOLD:.0%}) is more than noise where the 95%"
-    f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {FEWEST_SAMPLES} samples or more, where they lie"
-    " further apart than either side is wide. What was measured once is neither better nor worse, nor is what moved"
+    f"A change above {THRESHOLD:.0%} (compile times {COMPILE_THRESHOLD:.0%}) is more than "
+    "noise where the 95%"
+    f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {FEWEST_SAMPLES} "
+    "samples or more, where they lie"
+    " further apart than either side is wide. What was measured once is neither better nor "
+    "worse, nor is what moved"
     " because eager mode did, or what gives a wrong answer. A count is not noisy."
 )
 
 
 def threshold_of(metric: JudgedMetric) -> float:
-    """Return the share that a change must exceed."""
     return COMPILE_THRESHOLD if metric.name in _COMPILE_TIMES else THRESHOLD
 
 
 def direct(metric: JudgedMetric, base: float, new: float) -> str:
-    """Return better or worse; changed where neither way is better."""
     if base == new or metric.direction == "neutral" or metric.name in YARDSTICKS:
         return "changed"
     return "better" if (new > base) == (metric.direction == "up_is_good") else "worse"
@@ -148,37 +151,37 @@ def direct(metric: JudgedMetric, base: float, new: float) -> str:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One metric of one side: its value, and what tells how far that may be off."""
-
     value: float
     interval: tuple[float, float] | None = None
-    samples: Sequence[float] | None = ()  # None: a file's number, of which nobody knows how many there were
+    samples: (
+        Sequence[float] | None
+    ) = ()  # None: a file's number, of which nobody knows how many there were
 
 
 class MeasuredSide(Protocol):
-    """What one side measured of a model. A metric that was not measured is not in `values`, and never 0."""
+    """One side's measurements of a model; a metric that was not measured is missing from
+    `values`.
+    """
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Return the numbers by the names of COMPARED."""
+        """Values by name in COMPARED."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the 95% interval of the speedup."""
+        """95% interval of the speedup."""
 
     @property
     def repeats(self) -> Mapping[str, Sequence[float]]:
-        """Return the samples by the names in SAMPLES."""
+        """Samples by name in SAMPLES."""
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether the model's answer is known to be wrong."""
+        """Whether the model's answer is known to be wrong."""
 
 
 @dataclass(frozen=True)
 class SideValues:
-    """What one side measured of a model."""
-
     values: Mapping[str, float]
     interval: tuple[float, float] | None = None
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -186,16 +189,20 @@ class SideValues:
 
 
 def is_wrong_answer(accuracy: object) -> bool:
-    """Return whether an accuracy check's word says that the answer is not known to be right; None was not checked."""
-    return isinstance(accuracy, str) and not accuracy.startswith("pass") and accuracy != "eager_variation"
+    """Return whether an accuracy result is other than correct; None was not checked."""
+    return (
+        isinstance(accuracy, str)
+        and not accuracy.startswith("pass")
+        and accuracy != "eager_variation"
+    )
 
 
 @dataclass(frozen=True)
 class Verdict(Generic[M_co]):
-    """The decision on one metric of both sides; `change` is new relative to base, None where base is 0.
+    """The decision on one metric; `change` is relative to base, None if base is 0.
 
-    `sample_counts` are those of base and new, None where nobody knows; `spread_ratio` is how far the numbers may be
-    off: of intervals, half that of new ÷ base; of samples, the noise of the noisier side.
+    `sample_counts` are of base and new, None if unknown; `spread_ratio` is the
+    uncertainty: half the interval of new ÷ base, or the noise of the noisier side.
     """
 
     metric: M_co
@@ -213,12 +220,12 @@ class Verdict(Generic[M_co]):
 
     @property
     def label(self) -> str:
-        """Return the word for people; a change that is too small with the limit that it was held against."""
-        return f"within {100 * self.threshold:g}%" if self.word == "negligible" else LABELS[self.word]
+        return (
+            f"within {100 * self.threshold:g}%" if self.word == "negligible" else LABELS[self.word]
+        )
 
     @property
     def basis(self) -> str:
-        """Return what the verdict rests on: 12 samples a side, ±3.1%; one sample each: not judged."""
         if self.method == "count":
             return "counted"
         known = any(count is not None for count in self.sample_counts)
@@ -229,14 +236,16 @@ class Verdict(Generic[M_co]):
 
     @property
     def text(self) -> str:
-        """Return the word with what it rests on: worse (12 samples a side, ±3.1%)."""
         return self.basis if self.word == "single" else f"{self.label} ({self.basis})"
 
 
 def describe_counts(counts: Sequence[int | None]) -> str:
-    """Return how many samples each side has: 12 samples a side."""
     words = [
-        "no known count" if count is None else f"{count} samples" if count > 1 else "one sample"  # kept or not
+        "no known count"
+        if count is None
+        else f"{count} samples"
+        if count > 1
+        else "one sample"  # kept or not
         for count in counts
     ]
     if words[0] != words[1]:
@@ -245,39 +254,51 @@ def describe_counts(counts: Sequence[int | None]) -> str:
 
 
 def judge_sides(
-    metrics: Iterable[M], base: MeasuredSide, new: MeasuredSide, thresholds: Mapping[str, float] | None = None
+    metrics: Iterable[M],
+    base: MeasuredSide,
+    new: MeasuredSide,
+    thresholds: Mapping[str, float] | None = None,
 ) -> dict[str, Verdict[M]]:
-    """Compare every metric of a model that both sides measured, and say of a speed whether eager mode moved it.
+    """Compare every metric that both sides measured, and mark speeds that moved because eager mode
+    did.
 
-    Of a model whose answer is wrong on a side, only what is counted is judged.
+    If the answer is wrong on a side, only counts are compared.
     """
     limits = thresholds or {}
-    judged = ((metric.name, judge(metric, base, new, limits.get(metric.name))) for metric in metrics)
+    judged = (
+        (metric.name, judge(metric, base, new, limits.get(metric.name))) for metric in metrics
+    )
     verdicts = explain_by_eager({name: verdict for name, verdict in judged if verdict is not None})
-    wrong = [side for side, is_wrong in (("on base", base.is_wrong), ("in new", new.is_wrong)) if is_wrong]
+    wrong = [
+        side
+        for side, is_wrong in (("on base", base.is_wrong), ("in new", new.is_wrong))
+        if is_wrong
+    ]
     reason = f"the answer is wrong {' and '.join(wrong)}: how fast it comes says nothing"
     return {
-        name: replace(verdict, word="wrong", reason=reason) if wrong and verdict.metric.kind == "value" else verdict
+        name: replace(verdict, word="wrong", reason=reason)
+        if wrong and verdict.metric.kind == "value"
+        else verdict
         for name, verdict in verdicts.items()
     }
 
 
-def judge(metric: M, base: MeasuredSide, new: MeasuredSide, threshold: float | None = None) -> Verdict[M] | None:
-    """Compare one metric of a model by itself; None where a side did not measure it."""
+def judge(
+    metric: M, base: MeasuredSide, new: MeasuredSide, threshold: float | None = None
+) -> Verdict[M] | None:
     before, after = _measure(metric, base), _measure(metric, new)
     return None if before is None or after is None else decide(metric, before, after, threshold)
 
 
 def judge_values(metric: M, base: float, new: float) -> Verdict[M]:
-    """Compare two bare numbers."""
     return decide(metric, Measurement(base), Measurement(new))
 
 
 def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
-    """Clear a speed that moved because eager mode did: another machine or torch, not the compiler.
+    """Clear a change of speed that eager mode explains: another machine or torch, not the compiler.
 
-    Either the speedup moved and the compiled model is as fast as it was, or the compiled latency moved with eager's and
-    the speedup is what it was.
+    Either the speedup moved and compiled latency did not, or compiled and eager latency moved
+    together.
     """
     explained = dict(verdicts)
     speedup, eager, compiled = (explained.get(name) for name in SPEEDS)
@@ -295,11 +316,13 @@ def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]
     return explained
 
 
-def decide(metric: M, base: Measurement, new: Measurement, threshold: float | None = None) -> Verdict[M]:
-    """Return the verdict on a change of one metric. Every comparison ends here.
+def decide(
+    metric: M, base: Measurement, new: Measurement, threshold: float | None = None
+) -> Verdict[M]:
+    """Return the verdict on a change of one metric; every comparison ends here.
 
-    A count is compared by itself; intervals, many repeats or some samples tell what is noise; of medians whose repeats
-    were not kept the threshold does. What was measured once on a side is never better or worse.
+    Counts are compared directly; intervals or samples determine the noise; medians without samples
+    use the threshold. A value measured once on a side is never better or worse.
     """
     threshold = threshold_of(metric) if threshold is None else threshold
     before, after = base.value, new.value
@@ -310,9 +333,20 @@ def decide(metric: M, base: Measurement, new: Measurement, threshold: float | No
         return Verdict(metric, before, after, change, word, "count" if is_count else "threshold")
     if change is None or after <= 0:
         reason = "one side is not above 0, so there is no ratio"
-        return Verdict(metric, before, after, change, "noise", "threshold", reason, threshold=threshold)
+        return Verdict(
+            metric, before, after, change, "noise", "threshold", reason, threshold=threshold
+        )
     counts = _count_samples(metric, base), _count_samples(metric, new)
-    plain = Verdict(metric, before, after, change, "noise", "threshold", sample_counts=counts, threshold=threshold)
+    plain = Verdict(
+        metric,
+        before,
+        after,
+        change,
+        "noise",
+        "threshold",
+        sample_counts=counts,
+        threshold=threshold,
+    )
     if base.interval and new.interval:
         return _by_intervals(plain, base.interval, new.interval, threshold)
     base_samples, new_samples = base.samples or (), new.samples or ()
@@ -329,7 +363,9 @@ def decide(metric: M, base: Measurement, new: Measurement, threshold: float | No
     if any(count is not None and count < FEWEST_SAMPLES for count in counts):
         reason = f"{describe_counts(counts)}; a verdict takes {FEWEST_SAMPLES} each"
         return replace(plain, word="single", reason=reason)
-    return _by_one_side(replace(plain, word=direct(metric, before, after), reason=reason), base, new)
+    return _by_one_side(
+        replace(plain, word=direct(metric, before, after), reason=reason), base, new
+    )
 
 
 def decide_overall(
@@ -341,26 +377,35 @@ def decide_overall(
     threshold: float | None = None,
     latency: float | None = None,
 ) -> Verdict[M]:
-    """Return the verdict on a change of a mean or a sum over models, from the verdicts on each of them.
+    """Return the verdict on a mean or sum over models, from the verdicts on each.
 
-    `verdicts` counts the models by their words; None where nobody judged them, and then the threshold alone decides.
-    `noise` is how far the logarithm of new ÷ base may be off, as `find_noise` has it. A mean is no surer than its
-    models: it is worse where it moved that way beyond the threshold, and a model is worse or its own interval says so;
-    of one model it is what that model is. `latency` is new ÷ base of the compiled models' latency: where it is less
-    than half of what their intervals call a change of the speedup, eager mode moved.
+    `verdicts` counts the models by verdict; if None, only the threshold decides. `noise`
+    is the uncertainty of log(new ÷ base), from `find_noise`. A mean is worse if it moved that way
+    beyond the threshold and a model or its own interval is worse; with one model, it has that
+    model's verdict. `latency` is new ÷ base of compiled latency: below half of what the intervals
+    call a change of the speedup, eager mode moved.
     """
-    plain = decide(metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold)
+    plain = decide(
+        metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold
+    )
     plain = replace(plain, spread_ratio=noise and math.expm1(noise))
     counts = verdicts or {}
     total = sum(counts.values())
-    models = f"{counts.get(plain.word, 0)} of {total} {'model' if total == 1 else 'models'} {plain.label}"
+    models = (
+        f"{counts.get(plain.word, 0)} of {total} {'model' if total == 1 else 'models'} "
+        f"{plain.label}"
+    )
     if plain.word not in CHANGED or (verdicts is None and noise is None):
         within = plain.method == "threshold" and plain.word == "noise" and base > 0 and new > 0
         return replace(plain, word="negligible") if within else plain
     if plain.method == "count" or counts.get(plain.word):
         return replace(plain, reason=models if total else plain.reason)
     if counts.get("eager"):
-        return replace(plain, word="eager", reason=f"{counts['eager']} of {total} changed with eager mode, none alone")
+        return replace(
+            plain,
+            word="eager",
+            reason=f"{counts['eager']} of {total} changed with eager mode, none alone",
+        )
     if noise is not None and total != 1:  # the only model's intervals overlap
         is_apart = abs(math.log(new / base)) > noise
         if is_apart and latency is not None and -math.log(latency) / math.log(new / base) < 0.5:
@@ -368,17 +413,25 @@ def decide_overall(
             reason = f"the compiled models' latency changed by {change}: the rest is eager mode's"
             return replace(plain, word="eager", method="intervals", reason=reason)
         reason = f"the models' 95% intervals together{'' if is_apart else ' span no change'}"
-        return replace(plain, word=plain.word if is_apart else "noise", method="intervals", reason=reason)
+        return replace(
+            plain, word=plain.word if is_apart else "noise", method="intervals", reason=reason
+        )
     if counts.get("single"):
-        return replace(plain, word="single", reason=f"{counts['single']} of {total} measured once, none {plain.word}")
-    return replace(plain, word="noise", method=plain.method if noise is None else "intervals", reason=models)
+        return replace(
+            plain,
+            word="single",
+            reason=f"{counts['single']} of {total} measured once, none {plain.word}",
+        )
+    return replace(
+        plain, word="noise", method=plain.method if noise is None else "intervals", reason=models
+    )
 
 
 def find_noise(intervals: Sequence[tuple[float, float] | None]) -> float | None:
-    """Return how far the logarithm of a ratio of two geomeans may be off, from the 95% intervals of both sides.
+    """Return the uncertainty of the logarithm of a ratio of two geomeans, from the models' 95%
+    intervals.
 
-    A geomean's logarithm is a mean of logarithms, and models vary independently: their variances add. None where one
-    has no interval.
+    Models vary independently, so variances of logarithms add. None if an interval is missing.
     """
     widths = []
     for interval in intervals:
@@ -389,7 +442,7 @@ def find_noise(intervals: Sequence[tuple[float, float] | None]) -> float | None:
 
 
 def compare_counts(base: Mapping[Key, int], new: Mapping[Key, int]) -> dict[Key, str]:
-    """Return what became of each distinct thing: new, worse, resolved, less or unchanged."""
+    """Return new, worse, resolved, less or unchanged for each key."""
     return {key: _compare_count(base.get(key, 0), new.get(key, 0)) for key in {**base, **new}}
 
 
@@ -400,14 +453,16 @@ def _compare_count(base: int, new: int) -> str:
 
 
 def count_models(words: Iterable[Collection[str]]) -> dict[str, int]:
-    """Count models by the words of all their metrics: worse, better, both or neither."""
+    """Count models by the verdicts on all their metrics: worse, better, both or neither."""
     model_counts = Counter(_sum_up(of_model) for of_model in words)
     return {word: model_counts[word] for word in ("worse", "better", "both", "neither")}
 
 
 def describe_models(counts: Mapping[str, int]) -> str:
-    """Return how many models got worse and better, in words; `counts` are those of `count_models`."""
-    text = f"{counts['worse'] + counts['both']} worse, {counts['better']} better, {counts['neither']} neither"
+    text = (
+        f"{counts['worse'] + counts['both']} worse, {counts['better']} better, "
+        f"{counts['neither']} neither"
+    )
     return text + (f"; {counts['both']} of the worse also better in one" if counts["both"] else "")
 
 
@@ -417,10 +472,11 @@ def _sum_up(words: Collection[str]) -> str:
 
 
 def noise_of(repeats: Sequence[float]) -> float | None:
-    """Return the spread of repeats: the median distance from their median, as a share of it; None of fewer than 3.
+    """Return the spread of samples: the median distance from their median, relative to it; None for
+    fewer than 3.
 
-    1.4826 makes it the standard deviation where the noise is Gaussian.
-    Source: Rousseeuw and Croux 1993, the median absolute deviation.
+    1.4826 makes it the standard deviation for Gaussian noise. Source: Rousseeuw and Croux 1993, the
+    median absolute deviation.
     """
     if len(repeats) < FEWEST_SAMPLES:
         return None
@@ -431,68 +487,80 @@ def noise_of(repeats: Sequence[float]) -> float | None:
 
 
 def pick_samples(metric: JudgedMetric, repeats: Mapping[str, Sequence[float]]) -> Sequence[float]:
-    """Return what tells the noise of a metric; nothing where it was not kept."""
     samples = [repeats.get(name, ()) for name in SAMPLES.get(metric.name, ())]
     if len(samples) < 2:
         return samples[0] if samples else ()
     over, under = samples
     if len(over) != len(under) or min(under, default=0) <= 0:
         return ()
-    return [upper / lower for upper, lower in zip(over, under)]  # measured in turns: each pair is a ratio
+    return [
+        upper / lower for upper, lower in zip(over, under)
+    ]  # measured in turns: each pair is a ratio
 
 
 def _measure(metric: JudgedMetric, side: MeasuredSide) -> Measurement | None:
     value = side.values.get(metric.name)
     if value is None:
         return None
-    return Measurement(value, side.interval if metric.name == "speedup" else None, pick_samples(metric, side.repeats))
+    return Measurement(
+        value,
+        side.interval if metric.name == "speedup" else None,
+        pick_samples(metric, side.repeats),
+    )
 
 
 def _count_samples(metric: JudgedMetric, side: Measurement) -> int | None:
-    """Return of how many samples a number is made; None of a file's, an exact one, or a median without its repeats."""
     if side.samples is None or (not side.samples and metric.name in (*MEDIANS, *EXACT)):
         return None
     return len(side.samples)
 
 
 def _find_spread(base: Sequence[float], new: Sequence[float]) -> float | None:
-    return max((noise for side in (base, new) if (noise := noise_of(side)) is not None), default=None)
+    return max(
+        (noise for side in (base, new) if (noise := noise_of(side)) is not None), default=None
+    )
 
 
 def _by_intervals(
     plain: Verdict[M], base: tuple[float, float], new: tuple[float, float], threshold: float
 ) -> Verdict[M]:
     apart = base[1] < new[0] or new[1] < base[0]
-    reason = f"{base[0]:.3f} to {base[1]:.3f} and {new[0]:.3f} to {new[1]:.3f} {'lie apart' if apart else 'overlap'}"
+    reason = (
+        f"{base[0]:.3f} to {base[1]:.3f} and {new[0]:.3f} to {new[1]:.3f} "
+        f"{'lie apart' if apart else 'overlap'}"
+    )
     ratio = (new[0] / base[1], new[1] / base[0]) if base[0] > 0 and base[1] > 0 else None
     noise = find_noise((base, new))
     plain = replace(plain, method="intervals", reason=reason, ratio_interval=ratio)
-    return replace(plain, word=_weigh(plain, apart, threshold), spread_ratio=noise and math.expm1(noise))
+    return replace(
+        plain, word=_weigh(plain, apart, threshold), spread_ratio=noise and math.expm1(noise)
+    )
 
 
-def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float) -> Verdict[M]:
+def _by_repeats(
+    plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float
+) -> Verdict[M]:
     test = mann_whitney(base, new)
     reason = f"p = {test.p_value:.2g} over {len(base)} and {len(new)} repeats"
     word = _weigh(plain, test.p_value < ALPHA, threshold)
     return replace(plain, word=word, method="repeats", reason=reason, p_value=test.p_value)
 
 
-def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float) -> Verdict[M]:
-    """Compare some samples, too few for a test of ranks: a change lies further apart than either side is wide.
-
-    Of two sets of three of one normal distribution that differ by more than 10%, less than 1 in 100 do so.
-    """
+def _by_samples(
+    plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float
+) -> Verdict[M]:
     gap = max(min(new) - max(base), min(base) - max(new))
     is_apart = gap > max(max(base) - min(base), max(new) - min(new))
     is_changed = is_apart and plain.change is not None and abs(plain.change) > threshold
     ranges = " and ".join(f"{min(samples):.3g} to {max(samples):.3g}" for samples in (base, new))
-    reason = f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
+    reason = (
+        f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
+    )
     word = direct(plain.metric, plain.base, plain.new) if is_changed else "noise"
     return replace(plain, word=word, method="samples", reason=reason)
 
 
 def _by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verdict[M]:
-    """Hold a bare number against the interval of the other side or, as `_by_samples`, against its samples."""
     own, bare = (base, new.value) if base.interval or base.samples else (new, base.value)
     samples = own.samples or (own.value,)
     low, high = own.interval or (min(samples), max(samples))
@@ -509,4 +577,6 @@ def _weigh(plain: Verdict[M], differs: bool, threshold: float) -> str:
         return "noise"
     if plain.change is not None and abs(plain.change) > threshold:
         return direct(plain.metric, plain.base, plain.new)
-    return "negligible" if plain.metric.name in MEDIANS else "noise"  # samples of one process: two differ by more
+    return (
+        "negligible" if plain.metric.name in MEDIANS else "noise"
+    )  # samples of one process: two differ by more

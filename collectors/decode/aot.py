@@ -1,4 +1,4 @@
-"""AOTAutograd's metadata of a graph: Python's text of a dataclass, read without running any of it."""
+"""AOTAutograd's metadata of a graph: the repr of a dataclass, parsed without running it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ WRAPPER_ARTIFACTS = {
     "synthetic_base_wrapper": "AOTSyntheticBaseWrapper",
     "debug_assert_wrapper": "DebugAssertWrapper",
 }
-DDP_SPLIT = "optimize_ddp_split_graph"  # the pieces are compiled one after the other, by outputs without values
+# The pieces are compiled one after the other, by outputs without values
+DDP_SPLIT = "optimize_ddp_split_graph"
 MAX_DEPTH = 48  # the deepest real one is 9; what lies deeper is kept as text
 # One look at each character: no alternative can begin again inside what another one gave up.
 _TOKEN = re.compile(
     r"\s+"
-    r"|(?P<pair>[A-Za-z_]\w*=(?:True|False|None|\d{1,18})(?=\s*[,)]))"  # half of all fields: one step instead of two
+    # Half of all fields: one step instead of two
+    r"|(?P<pair>[A-Za-z_]\w*=(?:True|False|None|\d{1,18})(?=\s*[,)]))"
     r"|(?P<key>[A-Za-z_]\w*=(?!=))"
     r"|(?P<call>[A-Za-z_][\w.]*\()"
     r"|(?P<open>[\[({])"
@@ -50,9 +52,19 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class _Frame:
-    """One open bracket and what was read in it."""
-
-    __slots__ = ("begin", "end", "fields", "items", "key", "kind", "name", "part_count", "start", "strings", "value")
+    __slots__ = (
+        "begin",
+        "end",
+        "fields",
+        "items",
+        "key",
+        "kind",
+        "name",
+        "part_count",
+        "start",
+        "strings",
+        "value",
+    )
 
     def __init__(self, kind: str, name: str | None, begin: int, start: int) -> None:
         self.kind, self.name, self.begin = kind, name, begin
@@ -65,20 +77,20 @@ class _Frame:
         self.value: Json = None
 
     def add(self, value: Json, start: int, end: int) -> None:
-        """Add one part of an element: several strings are one, other elements of several parts are kept as text."""
         if not self.part_count:
             self.start, self.value = start, value
         self.part_count += 1
         self.end = end
 
     def finish_element(self, text: str) -> None:
-        """Add the element that is being read to what holds it."""
         if not self.part_count and self.key is None:
             return
         value = self.value if self.part_count else None
         if self.part_count > 1:  # a long string is printed as several, side by side
             whole = len(self.strings) == self.part_count
-            value = "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
+            value = (
+                "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
+            )
         if self.key is None:
             self.items.append(value)
         else:
@@ -88,12 +100,15 @@ class _Frame:
             self.strings = []
 
     def finish(self) -> Json:
-        """Make the value of a closed bracket: a call is a dict with `_class`, what has no name in `_args`."""
         if self.name is None:
             if self.kind != "{" or not self.fields:
                 return self.items if self.items or self.kind != "{" else {}
             return self.fields
-        if self.name in ("set", "frozenset", "torch.Size") and not self.fields and len(self.items) <= 1:
+        if (
+            self.name in ("set", "frozenset", "torch.Size")
+            and not self.fields
+            and len(self.items) <= 1
+        ):
             only = self.items[0] if self.items else []
             return only if isinstance(only, list) else [only]
         made: dict[str, Json] = {"_class": self.name}
@@ -104,10 +119,10 @@ class _Frame:
 
 
 def parse_metadata(text: str) -> dict[str, Json] | None:
-    """Read the text of a dataclass, or None where it is cut, unbalanced or something else.
+    """Parse the repr of a dataclass; None if it is truncated, unbalanced or something else.
 
-    An object is a dict with its name as `_class`; a set or tuple is a list; a class or an enum's member is its
-    dotted name; what is none of these, an expression of symbols say, is kept as text.
+    An object is a dict with its name as `_class`; a set or tuple is a list; a class or enum member
+    is its dotted name; anything else, such as a symbolic expression, stays text.
 
     Source: torchgen/utils.py dataclass_repr
     """
@@ -143,7 +158,9 @@ def _read(text: str) -> Json:
                 too_deep.append(_CLOSING[token[-1]])
                 top.add(token, start, match.end())
             else:
-                stack.append(_Frame(token[-1], token[:-1] if kind == "call" else None, start, match.end()))
+                stack.append(
+                    _Frame(token[-1], token[:-1] if kind == "call" else None, start, match.end())
+                )
         elif kind == "close":
             if len(stack) == 1 or _CLOSING[top.kind] != token:
                 return None
@@ -153,7 +170,11 @@ def _read(text: str) -> Json:
         elif kind == "comma":
             top.finish_element(text)
         elif kind == "colon" and top.kind == "{" and top.key is None and top.part_count:
-            top.key = top.value if isinstance(top.value, str) else " ".join(text[top.start : top.end].split())
+            top.key = (
+                top.value
+                if isinstance(top.value, str)
+                else " ".join(text[top.start : top.end].split())
+            )
             top.part_count, top.value, top.strings = 0, None, []
         elif kind == "key" and top.name is not None and not top.part_count:
             top.key = token[:-1]
@@ -182,16 +203,18 @@ def _atom(kind: str, token: str) -> Json:
 
 
 def summarize(meta: dict[str, Json]) -> dict[str, Json]:
-    """Make the facts that are kept of a graph, also where its payload is not; what the text does not say is None.
+    """Return the facts that are kept of a graph; unknown values are None.
 
-    Indices of inputs are those of the graph after duplicated arguments and views of one base were merged. Whether
-    random numbers are functionalised is no field of the text in any version, so `rng_functionalized` is None.
+    Input indices are those after merging of duplicate arguments and views. `rng_functionalized` is
+    None, because no version's text has it.
 
     Source: torch/_functorch/_aot_autograd/schemas.py ViewAndMutationMeta
     """
     inputs, outputs = _objects(meta.get("input_info")), _objects(meta.get("output_info"))
     mutated = (
-        None if inputs is None else [_mutation(i, input_) for i, input_ in enumerate(inputs) if _is_mutated(input_)]
+        None
+        if inputs is None
+        else [_mutation(i, input_) for i, input_ in enumerate(inputs) if _is_mutated(input_)]
     )
     merged, synthetic, deduplicated = _merges(meta, mutated)
     return {
@@ -216,7 +239,10 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "backward_effect_token_count": _number(meta, "num_backward_tokens"),
         "traced_tangent_count": _tangent_count(meta),
         "static_input_count": _length(
-            meta, "static_input_indices" if "static_input_indices" in meta else "static_parameter_indices"
+            meta,
+            "static_input_indices"
+            if "static_input_indices" in meta
+            else "static_parameter_indices",
         ),
         "keep_input_mutations": _flag(meta, "keep_input_mutations"),
         "grad_enabled_after": _flag(meta, "grad_enabled_mutation"),
@@ -233,14 +259,16 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
         "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
         "donated_buffer_count": _length(meta, "bw_donated_idxs"),
         "donated_buffer_indices": _numbers(meta, "bw_donated_idxs"),
-        "backward_mutation_count": _length(meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"),
+        "backward_mutation_count": _length(
+            meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"
+        ),
     }
 
 
 def add_wrappers(summary: dict[str, Json], artifacts: Iterable[str]) -> dict[str, Json]:
-    """Fill in what the metadata does not say from the names of the compile's other artifacts, if they tell.
+    """Fill in facts missing in the metadata from the names of the compile's other artifacts.
 
-    Only for a compile with one graph: torch does not say to which of several a wrapper belongs.
+    Only for a compile with one graph, because torch does not say which graph a wrapper belongs to.
 
     Source: torch/_functorch/_aot_autograd/subclass_codegen.py _compile_and_exec_source (2.13)
     """
@@ -257,7 +285,12 @@ def add_wrappers(summary: dict[str, Json], artifacts: Iterable[str]) -> dict[str
 
 
 def _is_mutated(info: dict[str, Json]) -> bool:
-    flags = ("mutates_data", "mutates_metadata", "mutates_storage_metadata", "mutation_inductor_storage_resize")
+    flags = (
+        "mutates_data",
+        "mutates_metadata",
+        "mutates_storage_metadata",
+        "mutation_inductor_storage_resize",
+    )
     return any(info.get(flag) is True for flag in flags)
 
 
@@ -278,14 +311,19 @@ def _mutation(index: int, info: dict[str, Json]) -> dict[str, Json]:
 
 
 def _applied_in(info: dict[str, Json]) -> str | None:
-    """Return whether the graph itself writes the input, or the wrapper after it; the rule is that of 2.4 to 2.13.
+    """Return whether the graph or the wrapper after it writes the input, by the rule of 2.4 to
+    2.13.
 
     Source: torch/_functorch/_aot_autograd/functional_utils.py _check_if_mutation_can_be_in_graph
     """
     keep, metadata = _flag(info, "keep_input_mutations"), _flag(info, "mutates_metadata")
-    quiet = [_flag(info, f"mutations_{how}") for how in ("hidden_from_autograd", "under_no_grad_or_inference_mode")]
+    quiet = [
+        _flag(info, f"mutations_{how}")
+        for how in ("hidden_from_autograd", "under_no_grad_or_inference_mode")
+    ]
     written = [
-        _flag(info, name) for name in ("mutates_data", "mutates_storage_metadata", "mutation_inductor_storage_resize")
+        _flag(info, name)
+        for name in ("mutates_data", "mutates_storage_metadata", "mutation_inductor_storage_resize")
     ]
     if keep is False or not any(mutation is not False for mutation in written):
         return "epilogue"
@@ -329,7 +367,9 @@ def _output_count(
 
 
 def _trained(meta: dict[str, Json]) -> bool | None:
-    """Return True if there is a backward: `is_train` is gone after 2.11, where only such graphs count saved symints."""
+    """Return True if there is a backward. `is_train` was removed after 2.11, where only such graphs
+    count saved symints.
+    """
     if "is_train" in meta:
         return _flag(meta, "is_train")
     if "num_symints_saved_for_bw" not in meta:
@@ -340,10 +380,10 @@ def _trained(meta: dict[str, Json]) -> bool | None:
 def _merges(
     meta: dict[str, Json], mutated: list[dict[str, Json]] | None
 ) -> tuple[bool | None, bool | None, bool | None]:
-    """Return True if arguments were merged at all, into synthetic bases, and as duplicates.
+    """Return whether arguments were merged at all, into synthetic bases, and as duplicates.
 
-    The text is written after merging and has no field for it. But whoever merges leaves `subclass_inp_meta` empty,
-    merges bases only where data is mutated, and names a base in the tangent of a mutated input.
+    The text has no field for it. But merging leaves `subclass_inp_meta` empty, merges bases only
+    where data is mutated, and names a base in the tangent of a mutated input.
 
     Source: torch/_functorch/_aot_autograd/input_output_analysis.py
     """
@@ -353,7 +393,9 @@ def _merges(
     if metas or not inputs:
         return False, False, False
     written = sum(mutation["data"] is not False for mutation in mutated)
-    named = [_mutated_input(object_) for object_ in _objects(meta.get("traced_tangents_descs")) or []]
+    named = [
+        _mutated_input(object_) for object_ in _objects(meta.get("traced_tangents_descs")) or []
+    ]
     named = [name for name in named if name is not None]
     if any(name in ("SyntheticBaseAOTInput", "ViewBaseAOTInput") for name in named):
         return True, True, None
@@ -367,21 +409,26 @@ def _mutated_input(description: dict[str, Json]) -> str | None:
 
 
 def _subclass_count(meta: dict[str, Json], field: str) -> Number:
-    """Count subclasses; who merges arguments empties the lists, and refuses subclasses."""
     values = meta.get(field)
     if not isinstance(values, list):
         return None
-    return sum(isinstance(value, dict) and value.get("_class") == "SubclassCreationMeta" for value in values)
+    return sum(
+        isinstance(value, dict) and value.get("_class") == "SubclassCreationMeta"
+        for value in values
+    )
 
 
 def _tangent_count(meta: dict[str, Json]) -> Number:
-    """Count tangents; metadata from AOTAutograd's cache has them emptied and says their kinds instead."""
     count, metas = _length(meta, "traced_tangents"), _length(meta, "traced_tangent_metas")
     return metas if not count and metas is not None else count
 
 
 def _objects(value: Json) -> list[dict[str, Json]] | None:
-    return [element if isinstance(element, dict) else {} for element in value] if isinstance(value, list) else None
+    return (
+        [element if isinstance(element, dict) else {} for element in value]
+        if isinstance(value, list)
+        else None
+    )
 
 
 def _flag(values: dict[str, Json], name: str) -> bool | None:
@@ -396,7 +443,11 @@ def _number(values: dict[str, Json], name: str) -> Number:
 
 def _numbers(values: dict[str, Json], name: str) -> Json:
     value = values.get(name)
-    return value if isinstance(value, list) and all(type(element) is int for element in value) else None
+    return (
+        value
+        if isinstance(value, list) and all(type(element) is int for element in value)
+        else None
+    )
 
 
 def _length(values: dict[str, Json], name: str) -> Number:

@@ -1,4 +1,4 @@
-"""Torch's registry of graph break types, for runs whose torch carried none.
+"""Torch's registry of graph break types, for runs whose torch had none.
 
 Source: torch/_dynamo/graph_break_registry.json of torch 2.13, written by
 benchmarks/package_data/break_registry.py.
@@ -17,8 +17,6 @@ _SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """A graph break type of torch's registry."""
-
     gb_id: str
     gb_type: str
     explanation: str
@@ -46,13 +44,13 @@ def _types() -> dict[str, tuple[str, ...]]:
     return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in ids.items()}
 
 
-# What the tables of the torches in use have besides: ids and types of a torch newer than the table above.
+# What the tables of the torches in use have besides: ids and types of a torch newer than the table
+# above.
 _learnt: dict[str, RegistryEntry] = {}
 
 
 @lru_cache(maxsize=8)
 def learn(path: str) -> None:
-    """Read the registry that a torch carries itself; one that cannot be read teaches nothing."""
     try:
         if not Path(path).is_file():  # to read a pipe is to wait
             return
@@ -61,22 +59,23 @@ def learn(path: str) -> None:
             if gb_id not in _entries():
                 newest = variants[0]
                 hints = tuple(str(hint) for hint in newest.get("Hints", ()))
-                _learnt[gb_id] = RegistryEntry(gb_id, str(newest["Gb_type"]), str(newest.get("Explanation", "")), hints)
+                _learnt[gb_id] = RegistryEntry(
+                    gb_id, str(newest["Gb_type"]), str(newest.get("Explanation", "")), hints
+                )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return
 
 
 def lookup(gb_id: str) -> RegistryEntry | None:
-    """Find a type by its id: GB0025."""
     return _entries().get(gb_id.upper()) or _learnt.get(gb_id.upper())
 
 
 def ids_of_type(gb_type: str) -> tuple[str, ...]:
-    """List the ids that carry a type; some types have more than one."""
     known = _types().get(gb_type, ())
-    return known or tuple(sorted(entry.gb_id for entry in _learnt.values() if entry.gb_type == gb_type))
+    return known or tuple(
+        sorted(entry.gb_id for entry in _learnt.values() if entry.gb_type == gb_type)
+    )
 
 
 def page_url(gb_id: str) -> str:
-    """Return the public page of an id."""
     return f"{_SITE}/{gb_id.lower()}.html"

@@ -13,9 +13,9 @@ from compileboard.collectors.contract.record_names import CACHE_ARTIFACTS
 
 
 def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
-    """Read a look-up into the fields of CacheLookedUp, or None where it is not one.
+    """Parse a lookup into the fields of CacheLookedUp, None if it is not one.
 
-    `components`, up to 86 KB of what went into the key, is kept as a count.
+    Only the number of `components`, which can be 86 KB, is kept.
     """
     payload = _load_object(payload) if name in CACHE_ARTIFACTS else None
     if payload is None:
@@ -38,13 +38,13 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
         "key": _text(payload.get("key")),
         "reason": _reason(payload, result),
         "time_taken_us": _us(payload.get("time_taken_ns"), 1e-3),
-        "time_saved_us": _us(payload.get("time_saved_ns"), 1e-3) or _us(payload.get("time_saved_ms"), 1e3),
+        "time_saved_us": _us(payload.get("time_saved_ns"), 1e-3)
+        or _us(payload.get("time_saved_ms"), 1e3),
         "detail": detail,
     }
 
 
 def _load_object(payload: Any) -> dict[str, Any] | None:
-    """Return a payload, as JSON or read already, if it is an object."""
     if isinstance(payload, str):
         try:
             payload = json.loads(payload)
@@ -71,31 +71,26 @@ def _us(value: Any, factor: float) -> int | None:
     return round(value * factor)
 
 
-_COMPONENT = re.compile(r"\[(?P<digest>[a-z0-9]{1,128})\] (?P<name>\w+(?:\[[^\]\n]*\])?): ?", re.ASCII)
+_COMPONENT = re.compile(
+    r"\[(?P<digest>[a-z0-9]{1,128})\] (?P<name>\w+(?:\[[^\]\n]*\])?): ?", re.ASCII
+)
 _LINE = re.compile(r"^(?=\[[a-z0-9]{20,128}\] \w+(?:\[[^\]\n]*\])?: ?)", re.ASCII | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One component of a cache key: torch's hash of it decides, its text is for people.
-
-    Where torch gave no hash, `digest` is empty and the text decides.
-    """
-
     name: str
     digest: str
     value: str
 
     @property
     def identity(self) -> str:
-        """Return what must be equal for two components of one name to be the same."""
         return self.digest or self.value
 
 
 def parse_components(payload: Any) -> list[Component] | None:
-    """Read the components of a look-up's payload; None where it has none or is not one.
-
-    A bypass, and in torch 2.13 AOTAutograd's cache, has an empty list.
+    """Parse the components of a lookup; None if it has none. A bypass, and torch 2.13's AOTAutograd
+    cache, has an empty list.
     """
     payload = _load_object(payload)
     if payload is None:
@@ -110,7 +105,7 @@ def parse_components(payload: Any) -> list[Component] | None:
 
 
 def read_components(lines: Iterable[Any]) -> list[Component]:
-    """Read "[hash] name: value" texts; one of another form keeps its text under the name it begins with."""
+    """Parse "[hash] name: value" texts; others keep their text under the name they begin with."""
     components = []
     for line in lines:
         if not isinstance(line, str) or not line.strip():

@@ -1,4 +1,4 @@
-"""What torch handed over, to events: one decoder for the live hooks and for torch's own trace log."""
+"""Decode torch's records to events, for live hooks and for trace logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 
 class Decoder:
-    """The decoder of captured records into events. It holds no state between records and never raises."""
+    """Decodes captured records into events, without state between records. It never raises."""
 
     def __init__(self, namer: PathNamer | None = None, qualify: Qualify | None = None) -> None:
         self._namer = namer or PathNamer()
@@ -46,12 +46,20 @@ class Decoder:
         }
 
     def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
-        """Decode one record: usually one event, more where a record carries configs or a text that is kept.
+        """Decode one record: usually one event, more where a record carries configs or a text that
+        is kept.
 
-        What of the record did not fit is told to `report`, once, in words; the rest of it is kept (contract/values.py).
+        What of the record did not fit is told to `report`, once, in words; the rest of it is kept
+        (contract/values.py).
         """
-        if captured.name == record_names.SPAN and captured.logged is not None and (span := make_plain_span(captured)):
-            return [span]  # most of a log's records, the least to say, and nothing in it that could be odd
+        if (
+            captured.name == record_names.SPAN
+            and captured.logged is not None
+            and (span := make_plain_span(captured))
+        ):
+            return [
+                span
+            ]  # most of a log's records, the least to say, and nothing in it that could be odd
         notes: Notes = []
         made = self._fitted(self._make(captured, notes), notes)
         if made is None:
@@ -63,7 +71,9 @@ class Decoder:
     def _make(self, captured: Captured, notes: Notes) -> list[events.Event]:
         try:
             if captured.logged is not None and not is_event(captured.name):
-                return decode_logged(captured, captured.logged, self._context(captured), self._namer)
+                return decode_logged(
+                    captured, captured.logged, self._context(captured), self._namer
+                )
             captured = _cleaned(captured, notes)
             handler = self._handlers.get(captured.name)
             if handler is None:
@@ -81,7 +91,6 @@ class Decoder:
 
     @staticmethod
     def _fitted(made: list[events.Event], notes: Notes) -> list[events.Event] | None:
-        """Make the events fit what they declare; None if one lacks a field that it must have."""
         fitted = []
         for event in made:
             fit, own = fit_event(event, _CLEANED)
@@ -118,7 +127,9 @@ class Decoder:
         if not isinstance(captured.metadata, dict):
             return [self._noted(captured)]
         kind = record_names.METRICS[captured.name]
-        fields, configs = metrics.parse_metrics(captured.metadata, kind, self._namer, self._qualify, captured.extra)
+        fields, configs = metrics.parse_metrics(
+            captured.metadata, kind, self._namer, self._qualify, captured.extra
+        )
         context = self._context(captured)
         if context["compile_id"] is None:
             context.update(metrics.context_of(captured.metadata))
@@ -126,7 +137,12 @@ class Decoder:
         for number, (config_kind, digest, body) in enumerate(configs, start=1):
             made.append(
                 events.ConfigSeen(
-                    captured.process_id, captured.sequence + number, captured.time_us, digest, config_kind, body
+                    captured.process_id,
+                    captured.sequence + number,
+                    captured.time_us,
+                    digest,
+                    config_kind,
+                    body,
                 )
             )
         return made
@@ -136,7 +152,10 @@ class Decoder:
             return [self._noted(captured)]
         qualname = captured.extra.get("qualname")
         fields = parse_break(
-            captured.payload, self._namer, self._qualify, qualname if isinstance(qualname, str) else None
+            captured.payload,
+            self._namer,
+            self._qualify,
+            qualname if isinstance(qualname, str) else None,
         )
         return [events.GraphBroke(**self._context(captured), **fields)]
 
@@ -147,7 +166,11 @@ class Decoder:
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
         newest = guards[0].cache_entry if guards else None
-        return [events.Recompiled(**self._context(captured), recompiled_from=newest, guards=guards, text=text)]
+        return [
+            events.Recompiled(
+                **self._context(captured), recompiled_from=newest, guards=guards, text=text
+            )
+        ]
 
     def _error(self, captured: Captured) -> list[events.Event]:
         if not isinstance(captured.payload, str):
@@ -171,22 +194,36 @@ class Decoder:
         file = load_manifest(manifest).file
         if file and os.path.isabs(file):
             manifest = {**manifest, "file": self._namer.name(file)}
-        programs = {name: payload[name] for name in ("program", "dynamo_program") if payload.get(name) is not None}
+        programs = {
+            name: payload[name]
+            for name in ("program", "dynamo_program")
+            if payload.get(name) is not None
+        }
         for name, text in programs.items():
             if not isinstance(text, str) or len(text) > MOST_PROGRAM_CHARS:
                 raise ValueError(f"{name} is no text of at most {MOST_PROGRAM_CHARS:,} characters")
-        stored = {name: metadata[name] for name in ("position", "failure_position") if name in metadata}
-        return [events.ReproCaptured(**self._context(captured), **stored, **programs, manifest=manifest)]
+        stored = {
+            name: metadata[name] for name in ("position", "failure_position") if name in metadata
+        }
+        return [
+            events.ReproCaptured(**self._context(captured), **stored, **programs, manifest=manifest)
+        ]
 
     def _repro_values(self, captured: Captured) -> list[events.Event]:
         metadata, body = _dict(captured.metadata), captured.payload
         if not isinstance(metadata.get("digest"), str) or not isinstance(body, str):
             return [self._noted(captured)]
         stored = {name: metadata[name] for name in ("position", "digest") if name in metadata}
-        return [events.ReproValues(captured.process_id, captured.sequence, captured.time_us, **stored, body=body)]
+        return [
+            events.ReproValues(
+                captured.process_id, captured.sequence, captured.time_us, **stored, body=body
+            )
+        ]
 
     def _cache(self, captured: Captured) -> list[events.Event]:
-        fields = caches.parse_lookup(captured.name.removeprefix(record_names.ARTIFACT), captured.payload)
+        fields = caches.parse_lookup(
+            captured.name.removeprefix(record_names.ARTIFACT), captured.payload
+        )
         if fields is None:
             return [self._noted(captured)]
         made: list[events.Event] = [events.CacheLookedUp(**self._context(captured), **fields)]
@@ -202,8 +239,11 @@ class Decoder:
         stack = metadata.get("stack", reason)
         frames = parse_traceback(stack) if isinstance(stack, str) else parse_frames(stack)
         if frames:
-            # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n   File …"
-            reason = reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
+            # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n
+            # File …"
+            reason = (
+                reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
+            )
         skipped = events.CudagraphSkipped(
             **self._context(captured), reason=reason, stack=named_stack(frames, self._namer)
         )
@@ -231,13 +271,16 @@ class Decoder:
         }
 
     def _envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Return an envelope with its stack's files named as every stack's are; what is no stack stays as it came."""
         frames = parse_frames(envelope.get("stack"))
         return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 
 
 def _cleaned(captured: Captured, notes: Notes) -> Captured:
-    name, metadata, payload = clean_text(captured.name), clean(captured.metadata), clean(captured.payload)
+    name, metadata, payload = (
+        clean_text(captured.name),
+        clean(captured.metadata),
+        clean(captured.payload),
+    )
     if name is captured.name and metadata is captured.metadata and payload is captured.payload:
         return captured
     notes.append("what no database holds is replaced")

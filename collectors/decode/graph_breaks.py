@@ -1,4 +1,4 @@
-"""A graph break's text, as torch 2.5 to 2.13 write it, to its parts.
+"""Parse graph break texts of torch 2.5 to 2.13.
 
 Source: torch/_dynamo/symbolic_convert.py (log_graph_break), exc.py (format_graph_break_message,
 format_error_msg_verbose) and convert_frame.py (the frame that is skipped).
@@ -19,11 +19,16 @@ _LOCATION = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
 _URL = re.compile(r"/gb/?(gb\d{2,6})\.html", re.IGNORECASE)
 _RAISED = re.compile(
-    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Unsupported|Exit|Interrupt|Warning)): ", re.MULTILINE
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Unsupported|Exit|Interrupt|Warning)): ",
+    re.MULTILINE,
 )
 _UNSUPPORTED = re.compile(r"^(?:[\w.]+\.)?Unsupported: ", re.MULTILINE)
 _AFTER_STACK = re.compile(
-    r"^(?:Traceback \(most recent call last\):|NoneType: None|NOTE: the most recent `torch.compile`)", re.MULTILINE
+    (
+        r"^(?:Traceback \(most recent call last\):|NoneType: None|NOTE: the most recent "
+        r"`torch.compile`)"
+    ),
+    re.MULTILINE,
 )
 _STACK_HEADS = (
     "User code traceback:\n",
@@ -36,8 +41,12 @@ _SKIPPED = re.compile(
     r"|torch\.compile (?:cannot properly resume|will skip tracing|intentionally decided to skip)"
     r"|\bSkipping (?:the )?(?:function|frame) (?:and falling back to eager|because)"
 )
-_ANOTHER = re.compile(r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE)
-_UNCONVERTED = re.compile(r"\AWON'T CONVERT (?P<name>\S+) (?P<path>.+) line (?P<line>\d{1,9})$", re.MULTILINE)
+_ANOTHER = re.compile(
+    r"^\*\*\* While handling this graph break, another graph break occurred: \*\*\*$", re.MULTILINE
+)
+_UNCONVERTED = re.compile(
+    r"\AWON'T CONVERT (?P<name>\S+) (?P<path>.+) line (?P<line>\d{1,9})$", re.MULTILINE
+)
 _FIELDS = (
     ("operator", "Higher Order Operator: "),
     ("explanation", "Explanation: "),
@@ -46,16 +55,24 @@ _FIELDS = (
     ("link", "For more details about this graph break"),
 )
 _WRAPPED = re.compile(
-    r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph break\b)"
+    r"^(?:Encountered graph break when attempting to (?:trace|store)\b|Failed to handle graph "
+    r"break\b)"
 )
 
-_DATA_DEPENDENT = ("Could not guard on data-dependent expression", "Could not extract specialized integer from")
+_DATA_DEPENDENT = (
+    "Could not guard on data-dependent expression",
+    "Could not extract specialized integer from",
+)
 
-# What differs from call to call in a reason, most specific first; each becomes a placeholder of its own.
+# What differs from call to call in a reason, most specific first; each becomes a placeholder of its
+# own.
 _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"<source withheld [0-9a-f]{12}>"), "<source>"),
-    (re.compile(r"<(?:class|function|module|method|built-in [a-z]+|bound method)\b[^<>]*>"), "<object>"),
+    (
+        re.compile(r"<(?:class|function|module|method|built-in [a-z]+|bound method)\b[^<>]*>"),
+        "<object>",
+    ),
     (re.compile(r"\b[A-Za-z_]\w*Variable\([^()]*(?:\([^()]*\)[^()]*)*\)"), "<variable>"),
     (re.compile(r"torch\.Size\(\[[^\]]*\]\)"), "<shape>"),
     (re.compile(r"\"(?:[^\"\\\n]|\\.)*\""), "<string>"),
@@ -68,8 +85,6 @@ _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass
 class BreakMessage:
-    """Parts of an `Unsupported` message."""
-
     head: list[str] = field(default_factory=list)  # paragraphs before the explanation
     explanation: str | None = None
     hints: list[str] = field(default_factory=list)
@@ -78,7 +93,6 @@ class BreakMessage:
 
     @property
     def reason(self) -> str:
-        """Return the paragraph that names what broke, without torch's wrapping around it."""
         inner = [part for part in self.head if not _WRAPPED.match(part)]
         guard = next((part for part in inner if part.startswith(_DATA_DEPENDENT)), None)
         if guard is not None:  # advice on how to debug comes after it
@@ -92,7 +106,8 @@ class BreakMessage:
 def parse_message(text: str) -> BreakMessage:
     """Split a graph break message into type, explanation, hints and developer context.
 
-    Where handling a break led to another one, the first is the cause; the other's explanation is put behind its own.
+    If handling a break led to another one, the first is the cause; the other's explanation is
+    appended.
     """
     parts = _ANOTHER.split(text)
     message = _parse_one(parts[0])
@@ -121,7 +136,9 @@ def _parse_one(text: str) -> BreakMessage:
 
     for line in text.split("\n"):
         stripped = line.lstrip()
-        field_mark = next(((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None)
+        field_mark = next(
+            ((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None
+        )
         # A field is indented by one or two spaces, what continues it by four.
         if field_mark and 1 <= len(line) - len(stripped) <= 2:
             close()
@@ -140,23 +157,30 @@ def _cut(text: str, start: int, *ends: str) -> str:
 
 
 def reason_text(text: str) -> str:
-    """Find the message inside a whole payload."""
     match = _REASON.search(text)
     if match and (match.start() == 0 or text.startswith(("Graph break", "torch.compile"))):
-        ends = ("\nUser code traceback:", "\nStack variable source attribution:", "\nTraceback (most recent call last)")
+        ends = (
+            "\nUser code traceback:",
+            "\nStack variable source attribution:",
+            "\nTraceback (most recent call last)",
+        )
         return _cut(text, match.end(), *ends).strip("\n").removeprefix("Unsupported: ")
-    # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted on.
+    # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted
+    # on.
     raised = list(_UNSUPPORTED.finditer(text)) or list(_RAISED.finditer(text))
     if raised:
-        body = _cut(text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:").strip("\n")
+        body = _cut(
+            text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:"
+        ).strip("\n")
         kind = raised[-1].groupdict().get("type")
         return f"{kind.rsplit('.', 1)[-1]}: {body}" if kind else body
     first = text.strip().split("\n", 1)[0]
-    return first.removeprefix("Graph break: ").removesuffix("from user code at:").strip().rstrip(":")
+    return (
+        first.removeprefix("Graph break: ").removesuffix("from user code at:").strip().rstrip(":")
+    )
 
 
 def user_stack(text: str) -> list[Frame]:
-    """Read the user's stack of a payload, outermost first, without dynamo's own traceback after it."""
     for head in _STACK_HEADS:
         start = text.find(head)
         if start >= 0:
@@ -178,8 +202,13 @@ def _gb_id(text: str, gb_type: str | None) -> str | None:
 def _find_frame(text: str, frames: list[Frame]) -> Frame | None:
     match = _LOCATION.search(text)
     head = Frame(match["path"], int(match["line"])) if match and len(match["line"]) < 10 else None
-    # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the headline names it.
-    if head and not any((f.path, f.line) == (head.path, head.line) for f in frames) and user_frame([head], strict=True):
+    # At the end of a frame (a backend that gives up) the frame itself is not on the stack; the
+    # headline names it.
+    if (
+        head
+        and not any((f.path, f.line) == (head.path, head.line) for f in frames)
+        and user_frame([head], strict=True)
+    ):
         return head
     unconverted = _UNCONVERTED.search(text)
     if unconverted and not frames:
@@ -188,15 +217,15 @@ def _find_frame(text: str, frames: list[Frame]) -> Frame | None:
 
 
 def normalise_values(text: str) -> str:
-    """Replace numbers, addresses, quoted strings, shapes and object reprs, so that what stays is the same each time."""
     text = text[:10_000]  # a reason that long differs in its beginning
     for pattern, placeholder in _VALUES:
         text = pattern.sub(placeholder, text)
     return " ".join(text.split())
 
 
-def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None) -> str:
-    """Identify a distinct break: id (else the reason without its values), function, and its line's text."""
+def break_fingerprint(
+    gb_id: str | None, reason: str, function: str | None, file: str | None, code: str | None
+) -> str:
     what = gb_id or normalise_values(reason)
     return fingerprint("break", what, f"{file or ''}::{function or ''}", code)
 
@@ -204,12 +233,15 @@ def break_fingerprint(gb_id: str | None, reason: str, function: str | None, file
 def parse_break(
     text: str, namer: PathNamer, qualify: Qualify | None = None, qualname: str | None = None
 ) -> dict[str, Any]:
-    """Read a whole payload into the fields of a GraphBroke event."""
     body = reason_text(text)
     message = parse_message(body)
     reason = message.reason
     # The user's own lines may speak of skipping: look at torch's words alone.
-    head = f"{text[: text.find(body)]}{body}" if body and body in text else text.split("User code traceback:")[0]
+    head = (
+        f"{text[: text.find(body)]}{body}"
+        if body and body in text
+        else text.split("User code traceback:")[0]
+    )
     known = message.structured or bool(break_registry.ids_of_type(reason))
     gb_type = reason if known and reason else None
     gb_id = _gb_id(text, gb_type)
@@ -228,7 +260,8 @@ def parse_break(
         "gb_id": gb_id,
         "gb_type": gb_type or (entry.gb_type if entry else None),
         "reason": reason or (entry.gb_type if entry else ""),
-        "explanation": message.explanation or (entry.explanation if entry and not message.structured else None),
+        "explanation": message.explanation
+        or (entry.explanation if entry and not message.structured else None),
         "hints": message.hints or (list(entry.hints) if entry and not message.structured else []),
         "debug_context": message.context,
         "function": name,

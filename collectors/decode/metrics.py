@@ -1,4 +1,4 @@
-"""CompilationMetrics: when a compile ran, its phases, and the fields that pages filter by."""
+"""CompilationMetrics: times, phases, and the fields that pages filter by."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from compileboard.collectors.decode.paths import PathNamer, Qualify, function_na
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
 _SPAN = "end_time_us - start_time_us"
-# What a record of a version may have for its duration, with its factor to microseconds: 2.4 and 2.5 the frame's
-# seconds, later ones the times of start and end, or the sum of what dynamo timed. By whether it is a forward record.
+# What a record of a version may have for its duration, with its factor to microseconds: 2.4 and 2.5
+# the frame's seconds, later ones the times of start and end, or the sum of what dynamo timed. By
+# whether it is a forward record.
 _DURATIONS: Mapping[bool, tuple[tuple[str, float], ...]] = {
     True: (
         ("duration_us", 1),
@@ -34,12 +35,11 @@ _DURATIONS: Mapping[bool, tuple[tuple[str, float], ...]] = {
 
 
 def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Split a record's duration into exclusive phases that add up to it; empty where torch gave no duration.
+    """Split a record's duration in microseconds into exclusive phases that add up to it; empty
+    without a duration.
 
-    torch's own times are nested (dynamo holds AOTAutograd holds inductor holds code generation holds triton) and
-    measured apart, so that an inner one may exceed its outer one by a little: each is cut to what holds it.
-
-    Units: microseconds.
+    torch's times are nested (dynamo > AOTAutograd > inductor > code generation > triton) and
+    measured separately, so an inner one may slightly exceed its outer one, and is then cut.
     """
     total = duration_us(metrics)
     if total is None:
@@ -54,10 +54,17 @@ def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
         _us(metrics, "aot_autograd_cumulative_compile_time_us"),
         _seconds(metrics, "backend_compile_time_s"),
     )
-    inductor = _first(_us(metrics, "inductor_cumulative_compile_time_us"), _seconds(metrics, "inductor_compile_time_s"))
-    codegen = _first(_us(metrics, "inductor_code_gen_cumulative_compile_time_us"), _seconds(metrics, "code_gen_time_s"))
+    inductor = _first(
+        _us(metrics, "inductor_cumulative_compile_time_us"),
+        _seconds(metrics, "inductor_compile_time_s"),
+    )
+    codegen = _first(
+        _us(metrics, "inductor_code_gen_cumulative_compile_time_us"),
+        _seconds(metrics, "code_gen_time_s"),
+    )
     restart = _first(
-        _us(metrics, "dynamo_compile_time_before_restart_us"), _seconds(metrics, "dynamo_time_before_restart_s")
+        _us(metrics, "dynamo_compile_time_before_restart_us"),
+        _seconds(metrics, "dynamo_time_before_restart_s"),
     )
     triton = _us(metrics, "triton_compile_time_us") or 0
     # A backward compile is AOTAutograd's from end to end: dynamo has no part in it.
@@ -79,27 +86,27 @@ def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _runtime_phases(metrics: Mapping[str, Any], total: int) -> dict[str, int]:
-    """Split a runtime record: what compiled code did at its first calls, autotuning and recording CUDA graphs."""
     phases = dict.fromkeys(PHASES, 0)
     phases["cudagraph"] = min(_us(metrics, "runtime_cudagraphify_time_us") or 0, total)
-    phases["triton"] = min(_us(metrics, "runtime_triton_autotune_time_us") or 0, total - phases["cudagraph"])
+    phases["triton"] = min(
+        _us(metrics, "runtime_triton_autotune_time_us") or 0, total - phases["cudagraph"]
+    )
     phases["inductor"] = total - phases["cudagraph"] - phases["triton"]
     return phases
 
 
 def duration_us(metrics: Mapping[str, Any]) -> int | None:
-    """Return how long the record's outermost context took, by what its version of torch has of that."""
     return _find_duration(metrics)[0]
 
 
 def duration_source(metrics: Mapping[str, Any]) -> str | None:
-    """Return torch's fields that the duration is of; None where there is none."""
     return _find_duration(metrics)[1]
 
 
 def _find_duration(metrics: Mapping[str, Any]) -> tuple[int | None, str | None]:
-    """Find a duration and its fields: torch's own, the times of start and end, else the sum of its longest phase."""
-    for name, factor in _DURATIONS[metrics.get("is_runtime") is True or metrics.get("is_forward") is not False]:
+    for name, factor in _DURATIONS[
+        metrics.get("is_runtime") is True or metrics.get("is_forward") is not False
+    ]:
         if name == _SPAN:
             start, end = start_us(metrics), _us(metrics, "end_time_us")
             value = end - start if start is not None and end is not None and end >= start else None
@@ -111,12 +118,11 @@ def _find_duration(metrics: Mapping[str, Any]) -> tuple[int | None, str | None]:
 
 
 def start_us(metrics: Mapping[str, Any]) -> int | None:
-    """Return when the record's context began; None where torch did not say."""
     return _first(_us(metrics, "start_time_us"), _seconds(metrics, "start_time"))
 
 
 def end_us(metrics: Mapping[str, Any]) -> int | None:
-    """Return when it ended: torch's own time, else start plus duration."""
+    """Return torch's end time, else start plus duration."""
     end = _us(metrics, "end_time_us")
     if end is not None:
         return end
@@ -151,7 +157,8 @@ CONFIGS = {
     "functorch_config": "functorch",
     "compiler_config": "compiler",
 }
-# What dynamo raises to run a frame eagerly; anything else reaches the program (or is suppressed as an error).
+# What dynamo raises to run a frame eagerly; anything else reaches the program (or is suppressed as
+# an error).
 _SKIPS = frozenset(
     (
         "Unsupported",
@@ -168,26 +175,32 @@ _LIMIT = re.compile(
     r"|^accumulated_(?:cache_size|recompile)_limit"
 )
 _LIMIT_TYPES = frozenset(
-    ("RecompileLimitExceeded", "CacheLimitExceeded", "FailOnRecompileLimitHit", "FailOnCacheLimitHit")
+    (
+        "RecompileLimitExceeded",
+        "CacheLimitExceeded",
+        "FailOnRecompileLimitHit",
+        "FailOnCacheLimitHit",
+    )
 )
 _COMPILE_ID = re.compile(r"^(?:!(\d{1,9})/?)?(?:(\d{1,9})(?:/(\d{1,9}))?)?$")
 
 
 def outcome(metrics: Mapping[str, Any], kind: str) -> str:
-    """Return how a compile ended: compiled, empty, failed, skipped or recompile_limit."""
+    """Return compiled, empty, failed, skipped or recompile_limit."""
     fail_type, fail_reason = metrics.get("fail_type"), metrics.get("fail_reason")
     reason = fail_reason.strip() if isinstance(fail_reason, str) else ""
     if fail_type in _LIMIT_TYPES or _LIMIT.match(reason):
         return "recompile_limit"
     if fail_type:
         return "skipped" if fail_type in _SKIPS else "failed"
-    if kind == "forward" and (metrics.get("has_guarded_code") is False or metrics.get("graph_op_count") == 0):
+    if kind == "forward" and (
+        metrics.get("has_guarded_code") is False or metrics.get("graph_op_count") == 0
+    ):
         return "empty"
     return "compiled"
 
 
 def context_of(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the compile id that the record itself carries, for where torch had no compile in flight."""
     compile_id = metrics.get("compile_id")
     match = _COMPILE_ID.match(compile_id) if isinstance(compile_id, str) else None
     if not match or not compile_id:
@@ -207,7 +220,6 @@ def parse_metrics(
     qualify: Qualify | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Read a record into a Compiled event's fields, and its config texts as (kind, hash, body)."""
     stored = dict(metrics)
     configs = []
     for key, config_kind in CONFIGS.items():
@@ -217,7 +229,11 @@ def parse_metrics(
             stored[key] = {"config_hash": digest}
             configs.append((config_kind, digest, body))
     # 2.4 and 2.5 say it by the event's name alone.
-    timed = metrics if kind != "backward" or "is_forward" in metrics else {**metrics, "is_forward": False}
+    timed = (
+        metrics
+        if kind != "backward" or "is_forward" in metrics
+        else {**metrics, "is_forward": False}
+    )
     path, line = _text(metrics.get("co_filename")), _number(metrics.get("co_firstlineno"))
     name, resumed_at = function_name(_text(metrics.get("co_name")))
     qualname = (extra or {}).get("qualname")

@@ -1,4 +1,4 @@
-"""Stable names for files and functions: never an absolute path, never a line number."""
+"""Stable names for files and functions, without absolute paths or line numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _STDLIB_WINDOWS = re.compile(r"^[A-Za-z]:/.*?/Lib/(.+)$")
 # Ours, also where an editable installation has it outside of every root.
 _OURS = re.compile(r"(?:^|/)(compileboard/collectors/.+)$")
 _TORCH = re.compile(r"^(?:torch|functorch|torchgen)/")
-# ipykernel compiles each cell to a file of its own: /tmp/ipykernel_123/456.py, or <ipython-input-3-abc>.
+# ipykernel compiles each cell to a file of its own: /tmp/ipykernel_123/456.py, or
+# <ipython-input-3-abc>.
 _NOTEBOOK = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$|^<ipython-input-.*>$|/xpython_\d+/\d+\.py$")
 _GENERATED = re.compile(r"^<(eval_with_key|frozen [^>]*|string|stdin|[^<>]*)>")
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
@@ -23,17 +24,16 @@ _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 
 NOTEBOOK = "<notebook>"
 
-Qualify = Callable[[str, int, str], "str | None"]  # absolute path, line, bare name -> the qualified name there
+Qualify = Callable[
+    [str, int, str], "str | None"
+]  # absolute path, line, bare name -> the qualified name there
 
 
 def slashed(path: str) -> str:
-    """Write a path with forward slashes, whatever system it came from."""
     return path.replace("\\", "/") if _DRIVE.match(path) or path.startswith("\\\\") else path
 
 
 class PathNamer:
-    """Names of files by where they lie in a repository, a package or the standard library."""
-
     def __init__(self, roots: Sequence[str] = ()) -> None:
         cleaned = {slashed(root).rstrip("/") for root in roots if root}
         # The deepest root wins: a repository inside a repository is named from the inner one.
@@ -42,7 +42,6 @@ class PathNamer:
         self._paths: dict[str, str | None] = {}  # by name; None where several files have it
 
     def name(self, path: str) -> str:
-        """Return a file's name; never an absolute path."""
         name = self._names.get(path)
         if name is None:
             name = self._names[path] = self._name(slashed(path))
@@ -50,7 +49,6 @@ class PathNamer:
         return name
 
     def find_path(self, name: str) -> str | None:
-        """Return the path that was given this name; None if several were."""
         return self._paths.get(name)
 
     def _name(self, path: str) -> str:
@@ -58,7 +56,11 @@ class PathNamer:
             return NOTEBOOK
         generated = _GENERATED.match(path)
         if generated:
-            return "<eval_with_key>" if generated.group(1).startswith("eval_with_key") else generated.group(0)
+            return (
+                "<eval_with_key>"
+                if generated.group(1).startswith("eval_with_key")
+                else generated.group(0)
+            )
         inside = self._below_root(path)
         # An environment inside the repository (.venv/lib/…/site-packages/torch) is still a package.
         for pattern in (_PACKAGES, _STDLIB, _STDLIB_WINDOWS):
@@ -70,7 +72,11 @@ class PathNamer:
         if ours := _OURS.search(path):
             return ours.group(1)
         relative = path[2:] if path.startswith("./") else path
-        if not relative.startswith(("/", "../", "~")) and not _DRIVE.match(relative) and "/../" not in relative:
+        if (
+            not relative.startswith(("/", "../", "~"))
+            and not _DRIVE.match(relative)
+            and "/../" not in relative
+        ):
             return relative or "<unknown>"
         return relative.rstrip("/").rsplit("/", 1)[-1] or "<unknown>"
 
@@ -84,14 +90,14 @@ class PathNamer:
 
 
 def is_torch(path: str) -> bool:
-    """Return True if a file (absolute or named) is torch's own."""
     path = slashed(path)
     below = _PACKAGES.search(path)
-    return bool(_TORCH.match(below.group(1) if below else path)) or path.startswith("<eval_with_key>")
+    return bool(_TORCH.match(below.group(1) if below else path)) or path.startswith(
+        "<eval_with_key>"
+    )
 
 
 def is_library(path: str) -> bool:
-    """Return True if an absolute path is Python's standard library or generated code, which no person edits."""
     path = slashed(path)
     if _PACKAGES.search(path):
         return False
@@ -99,9 +105,10 @@ def is_library(path: str) -> bool:
 
 
 def function_name(code_name: str | None) -> tuple[str | None, int | None]:
-    """Split torch's name of a resume function into the function's own and the line it continues at."""
+    """Split torch's name of a resume function into the original name and the line of resumption."""
     resumed_at = None
-    # Under Python 3.11 and newer the name may be qualified: Model.torch_dynamo_resume_in_forward_at_64.
+    # Under Python 3.11 and newer the name may be qualified:
+    # Model.torch_dynamo_resume_in_forward_at_64.
     qualifier, dot, code_name = (code_name or "").rpartition(".")
     while code_name:
         resume = _RESUME.match(code_name)
@@ -114,15 +121,21 @@ def function_name(code_name: str | None) -> tuple[str | None, int | None]:
     return f"{qualifier}{dot}{code_name}" or None, resumed_at
 
 
-def qualified_name(qualify: Qualify | None, path: str, line: int | None, name: str | None) -> str | None:
-    """Return a function's name with its class, where the caller's index of sources knows the line.
+def qualified_name(
+    qualify: Qualify | None, path: str, line: int | None, name: str | None
+) -> str | None:
+    """Return a function's name with its class, if `qualify` finds the function at that line.
 
-    An index that finds another function there says nothing: the file may have changed.
+    If it finds another function there, the file may have changed, and the plain name is used.
     """
-    qualified = qualify(path, line, name) if qualify is not None and line is not None and name else None
+    qualified = (
+        qualify(path, line, name) if qualify is not None and line is not None and name else None
+    )
     if not qualified or not name:
         return name
-    if name.startswith("<") and name != "<module>":  # <lambda>, <listcomp>: the index has the function around it
+    if (
+        name.startswith("<") and name != "<module>"
+    ):  # <lambda>, <listcomp>: the index has the function around it
         return f"{qualified}.<locals>.{name}"
     return qualified if qualified.rsplit(".", 1)[-1] == name else name
 
@@ -131,10 +144,11 @@ FILE_LIMIT_BYTES = 4 << 20
 
 
 def qualify(path: str, line: int, name: str) -> str | None:
-    """Return the qualified name of the function that runs a line, or None where the file does not tell.
+    """Return the qualified name of the function that runs a line, None if unknown.
 
-    `name` is the frame's own: the decorators and defaults of an inner function are run by the one around it. A frame
-    that no function is named after (<lambda>, <listcomp>) gets the innermost around it.
+    `name` is the frame's: decorators and defaults of an inner function run in the outer
+    one. A frame without a function of that name (<lambda>, <listcomp>) gets the innermost enclosing
+    function.
     """
     starts, spans = _functions(path)
     best = None

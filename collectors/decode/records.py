@@ -1,6 +1,5 @@
-"""A record as torch emitted it, and the names of records that are decoded.
-
-The live spool and torch's own trace log both become this, so that one decoder serves both.
+"""A record as torch emitted it, from the live spool or a trace log, so that one decoder serves
+both.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from compileboard.collectors.contract.record_names import (
 
 @dataclass(slots=True)
 class Logged:
-    """What a record was in its log."""
-
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
@@ -32,10 +29,10 @@ class Logged:
 
 @dataclass(slots=True)
 class Captured:
-    """One record as torch handed it over.
+    """One record from torch.
 
-    `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for artifacts, "artifact:" and the
-    artifact's name ("artifact:recompile_reasons").
+    `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for
+    artifacts, "artifact:" and the artifact's name ("artifact:recompile_reasons").
     """
 
     process_id: str
@@ -49,17 +46,25 @@ class Captured:
     compiled_autograd_id: int | None = None
     attempt: int | None = None
     rank: int | None = None
-    extra: dict[str, Any] = field(default_factory=dict)  # what only a live hook can know: {"qualname": …}
+    extra: dict[str, Any] = field(
+        default_factory=dict
+    )  # what only a live hook can know: {"qualname": …}
     logged: Logged | None = None  # None: it came from a live hook
-    envelope: dict[str, Any] | None = None  # what else stood around it in its log, stacks with their file names
+    envelope: dict[str, Any] | None = (
+        None  # what else stood around it in its log, stacks with their file names
+    )
 
     @property
     def compile_id(self) -> str | None:
-        """Print the compile id as torch does: 0/1, or !0/1/0 under compiled autograd."""
+        """The compile ID as torch prints it: 0/1, or !0/1/0 under compiled autograd."""
         if self.compiled_autograd_id is None:
             if self.frame_id is None:
                 return None
-            return str(self.frame_id) if self.frame_compile_id is None else f"{self.frame_id}/{self.frame_compile_id}"
+            return (
+                str(self.frame_id)
+                if self.frame_compile_id is None
+                else f"{self.frame_id}/{self.frame_compile_id}"
+            )
         parts = [f"!{self.compiled_autograd_id}"]
         parts += [str(p) for p in (self.frame_id, self.frame_compile_id) if p is not None]
         return "/".join(parts)
@@ -69,12 +74,10 @@ _READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}
 
 
 def is_event(name: str) -> bool:
-    """Return True if a record becomes an event; every other one is an artifact, a span or a symbol of its log."""
     return name in EVENTS
 
 
 def needs_payload(name: str) -> bool:
-    """Return True if more is made of a record's text than keeping it."""
     return name in _READ
 
 
@@ -88,7 +91,6 @@ _IDENTITY = ("process_id", "sequence", "time_us")
 
 
 def make_event(captured: Captured) -> events.Event | None:
-    """Make the event, or None where the metadata lacks a field that it must have."""
     cls = HOOK_EVENTS.get(captured.name)
     if cls is None or not isinstance(captured.metadata, dict):
         return None

@@ -1,7 +1,7 @@
-"""Spans of a trace log: each chromium_event says that a phase begins (B), ends (E), or that something happens (i).
+"""Spans of a trace log: a chromium_event marks a phase's begin (B) or end (E), or an instant (i).
 
-The one place that knows how torch writes them. Most of a log's records are plain: a name, a time and a compile. Those
-are read in one match, by the log's reader with the envelope where no text is kept, else here.
+Most records have only a name, a time and a compile, and are parsed with a single regular
+expression.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from compileboard.collectors.decode.records import Captured
 PLAIN_PATTERN = (
     rb'\{\n\t?"name": "([ !#-\[\]-~]*)",\n\t?"ts": (\d{1,17})(?:\.(?:([5-9])|[0-4])\d*)?,\n'
     rb'\t?"args": \{(?:\n\t?"compile_id": "([ !#-\[\]-~]*)"\n\t?)?\},\n'
-    rb'\t?"ph": "([BEi])",\n\t?"cat": "[^"\\\n]*",\n\t?"tid": (\d{1,9}),\n\t?"pid": \d+(?:,\n\t?"s": "\w")?\n\t?\}'
+    rb'\t?"ph": "([BEi])",\n\t?"cat": "[^"\\\n]*",\n\t?"tid": (\d{1,9}),\n\t?"pid": '
+    rb'\d+(?:,\n\t?"s": "\w")?\n\t?\}'
 )
 _PLAIN = re.compile(PLAIN_PATTERN.decode(), re.ASCII)
 _HEAD = re.compile(rb'\t\{\n\t"name": "[^"\\\n]*",\n\t"ts": [\d.]+')
 _TAIL = re.compile(
-    rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": "[BEi]",\n\t"cat": "[^"\\\n]*",\n'
+    rb'(?:\n\t"compile_id": "(?P<compile_id>[^"\\\n]*)")?\n\t\},\n(?P<rest>\t"ph": '
+    rb'"[BEi]",\n\t"cat": "[^"\\\n]*",\n'
     rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
 )
 _LONG_SPAN_BYTES = 2 << 10
@@ -33,7 +35,6 @@ _LONG_VALUE_CHARS = 200  # a longer value of a span's args is kept apart, in the
 
 
 def make_plain_span(captured: Captured) -> SpanSeen | None:
-    """Return the span of a record that says no more than what began or ended and when; None for any other."""
     if isinstance(captured.metadata, tuple):  # the reader has taken it apart
         name, phase, at_us, thread, compile_id = captured.metadata
     else:
@@ -42,7 +43,9 @@ def make_plain_span(captured: Captured) -> SpanSeen | None:
             return None
         name, ts, up, compile_id, phase, digits = plain.groups()
         at_us, thread = int(ts) + (up is not None), int(digits)
-    compile_id = captured.compile_id or (None if compile_id == "None" else compile_id)  # written by str()
+    compile_id = captured.compile_id or (
+        None if compile_id == "None" else compile_id
+    )  # written by str()
     return SpanSeen(
         captured.process_id,
         captured.sequence,
@@ -63,10 +66,13 @@ def make_plain_span(captured: Captured) -> SpanSeen | None:
 
 
 def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> SpanSeen | None:
-    """Return the span of any chromium_event; None where the record is none."""
     try:
-        body = json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
-        at_us = math.floor(body["ts"] * 2 + 1) // 2  # half a microsecond rounds up, as in a plain span
+        body = (
+            json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata
+        )
+        at_us = (
+            math.floor(body["ts"] * 2 + 1) // 2
+        )  # half a microsecond rounds up, as in a plain span
         phase, name = body["ph"], body["name"]
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
@@ -75,9 +81,15 @@ def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -
     if not isinstance(name, str) or phase not in ("B", "E", "i") or not 0 <= at_us < 2**62:
         return None
     args = args if isinstance(args, dict) else {}
-    if context["compile_id"] is None and isinstance(args.get("compile_id"), str) and args["compile_id"] != "None":
+    if (
+        context["compile_id"] is None
+        and isinstance(args.get("compile_id"), str)
+        and args["compile_id"] != "None"
+    ):
         context = {**context, "compile_id": args["compile_id"]}
-    values = {key: value for key, value in args.items() if key != "compile_id" and value is not None}
+    values = {
+        key: value for key, value in args.items() if key != "compile_id" and value is not None
+    }
     short = {key: value for key, value in values.items() if _is_short(value)}
     return SpanSeen(
         **context,
@@ -99,10 +111,6 @@ def _is_short(value: Any) -> bool:
 
 
 def shorten_span(buffer: bytes, begin: int, end: int) -> str | None:
-    """Return a plain span's text of a long one, which repeats a cache record or a compile's metrics; None if short.
-
-    The buffer has the text as it stands in the log.
-    """
     if end - begin <= _LONG_SPAN_BYTES:
         return None
     head, tail = _HEAD.match(buffer, begin), _TAIL.search(buffer, end - 400, end)

@@ -1,4 +1,4 @@
-"""Torch's two forms of a stack, and which of its frames a person wrote."""
+"""Torch's two stack formats, and which frames a person wrote."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 from compileboard.collectors.contract.shapes import Frame as NamedFrame
 from compileboard.collectors.decode.paths import PathNamer, function_name, is_library, is_torch
 
-_FILE = re.compile(r'^(?P<indent>\s*)File "(?P<path>.*?)", line (?P<line>\d+)(?:, in (?P<name>.*))?$')
+_FILE = re.compile(
+    r'^(?P<indent>\s*)File "(?P<path>.*?)", line (?P<line>\d+)(?:, in (?P<name>.*))?$'
+)
 _MARKS = re.compile(r"^[\s^~]+$")
-# "['Line: 109, Name: step, Filename: /srv/models.py', …": the form of CompilationMetrics.stack_trace
+# "['Line: 109, Name: step, Filename: /srv/models.py', …": the form of
+# CompilationMetrics.stack_trace
 _METRIC = re.compile(r"^Line: (?P<line>\d+), Name: (?P<name>.*?), Filename: (?P<path>.*)$")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame as torch gave it, with its path still absolute."""
-
     path: str
     line: int | None = None
     name: str | None = None
@@ -27,7 +28,9 @@ class Frame:
 
 
 def parse_frames(stack: Any) -> list[Frame]:
-    """Read a structured stack: dicts of line, name, filename and loc, or metrics' "Line: …, Name: …" texts."""
+    """Parse a structured stack: dicts of line, name, filename and loc, or metrics' "Line: …, Name:
+    …" texts.
+    """
     frames = []
     for entry in stack if isinstance(stack, list | tuple) else ():
         if isinstance(entry, dict):
@@ -47,7 +50,6 @@ def parse_frames(stack: Any) -> list[Frame]:
 
 
 def parse_traceback(text: str) -> list[Frame]:
-    """Read the frames of a traceback's text, outermost first; what is no frame is passed over."""
     frames: list[Frame] = []
     lines = text.split("\n")
     for index, line in enumerate(lines):
@@ -57,21 +59,29 @@ def parse_traceback(text: str) -> list[Frame]:
         after = lines[index + 1] if index + 1 < len(lines) else ""
         indented = len(after) - len(after.lstrip()) > len(match["indent"])
         is_code = indented and after.strip() and not _FILE.match(after) and not _MARKS.match(after)
-        frames.append(Frame(match["path"], _number(match["line"]), match["name"], after.strip() if is_code else None))
+        frames.append(
+            Frame(
+                match["path"],
+                _number(match["line"]),
+                match["name"],
+                after.strip() if is_code else None,
+            )
+        )
     return frames
 
 
 def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
-    """Write frames as an event carries them: {file, line, name, code}."""
+    """Return frames as events store them: {file, line, name, code}."""
     return [
-        NamedFrame(file=namer.name(f.path), line=f.line, name=function_name(f.name)[0], code=f.code) for f in frames
+        NamedFrame(file=namer.name(f.path), line=f.line, name=function_name(f.name)[0], code=f.code)
+        for f in frames
     ]
 
 
 def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
-    """Find the innermost frame that a person can edit: not torch's, and not the standard library's if another is.
+    """Return the innermost frame outside torch and, if possible, the standard library.
 
-    Where there is none it is the innermost of all, or None when strict.
+    If there is none, return the innermost of all, or None if strict.
     """
     accepts: tuple[Callable[[Frame], bool], ...] = (
         lambda f: not is_torch(f.path) and not is_library(f.path),

@@ -6,7 +6,13 @@ from functools import lru_cache
 from typing import Any, cast
 
 from compileboard.collectors.contract import events
-from compileboard.collectors.contract.record_names import AOT_METADATA, ARTIFACT, GUARDS, SPAN, SYMBOLS
+from compileboard.collectors.contract.record_names import (
+    AOT_METADATA,
+    ARTIFACT,
+    GUARDS,
+    SPAN,
+    SYMBOLS,
+)
 from compileboard.collectors.contract.shapes import AotSummary, GuardSummary
 from compileboard.collectors.contract.values import clean, clean_text
 from compileboard.collectors.decode.aot import parse_metadata, summarize
@@ -20,8 +26,9 @@ _TITLES = ("filename", "name", "url", "url_name", "op")
 _STACKS = ("stack", "user_stack", "framework_stack")
 
 
-def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], namer: PathNamer) -> list[events.Event]:
-    """Decode a record of a trace log that is no event; unknown names are artifacts like the rest."""
+def decode_logged(
+    captured: Captured, logged: Logged, context: dict[str, Any], namer: PathNamer
+) -> list[events.Event]:
     if captured.name == SPAN:
         span = make_span(captured, context, keep_text=logged.state == "kept")
         if span is not None:
@@ -31,8 +38,9 @@ def decode_logged(captured: Captured, logged: Logged, context: dict[str, Any], n
     return [make_artifact(captured, logged, context)]
 
 
-def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -> events.ArtifactSeen:
-    """Return a record as an artifact with its text; guards and AOTAutograd's metadata are summed up."""
+def make_artifact(
+    captured: Captured, logged: Logged, context: dict[str, Any]
+) -> events.ArtifactSeen:
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
     if captured.metadata is not None and not isinstance(captured.metadata, dict):
         metadata = {"value": captured.metadata}  # of others than torch, which writes objects
@@ -40,7 +48,9 @@ def make_artifact(captured: Captured, logged: Logged, context: dict[str, Any]) -
     name, encoding, title = captured.name, None, None
     if name.startswith(ARTIFACT):
         name, encoding = name.removeprefix(ARTIFACT), metadata.get("encoding")
-        metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
+        metadata = {
+            key: value for key, value in metadata.items() if key not in ("name", "encoding")
+        }
     elif metadata:
         title = next((metadata[key] for key in _TITLES if isinstance(metadata.get(key), str)), None)
     guards = _count_guards(text) if text is not None and captured.name in GUARDS else None
@@ -73,7 +83,6 @@ def _sum_up_aot(text: str) -> AotSummary | None:
 
 
 def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:
-    """Read what torch says of a symbolic shape, with the user's line it came from."""
     fields = clean(captured.metadata)
     frames = parse_frames(fields.get("user_stack")) or parse_frames(fields.get("stack"))
     frame = user_frame(frames)

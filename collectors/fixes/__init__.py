@@ -1,1 +1,1 @@
-"""Fixes of graph breaks and recompiles: each a pair of programs that tests run, chosen from what is recorded."""
+"""Fixes of graph breaks and recompiles, each a pair of programs that tests run."""

@@ -1,4 +1,4 @@
-"""Fixes of graph breaks, chosen by torch's registry id and the line that breaks."""
+"""Fixes of graph breaks, chosen by torch's registry ID and the source line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 from compileboard.collectors.fixes.break_site import BreakSite
 from compileboard.collectors.fixes.fix import BreakFacts, LineEdit, SuggestedFix, list_fixes_for
-from compileboard.collectors.fixes.statement import Statement, Use, dotted_name, is_read, list_uses, shorten
+from compileboard.collectors.fixes.statement import (
+    Statement,
+    Use,
+    dotted_name,
+    is_read,
+    list_uses,
+    shorten,
+)
 from compileboard.collectors.fixes.titles import name_builtin, name_skipped
 
 Choose = Callable[[BreakSite], list[SuggestedFix]]
@@ -18,12 +25,14 @@ _FUNCTION = re.compile(r"<function ([\w.<>]+) at ")
 _PRINTABLE = {"TensorVariable", "ConstantVariable", "StringFormatVariable"}
 _LOGGER_METHOD = re.compile(r">\.(?P<name>\w+), args")
 _CAPTURED_USES: set[Use] = {"arithmetic", "returned", "size"}
-_CALLED = {"GB0123": ("backward",), "GB9186": ("grad",)}  # what a title names, of the calls of a line
+_CALLED = {
+    "GB0123": ("backward",),
+    "GB9186": ("grad",),
+}  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 
 
 def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
-    """List the fixes for one graph break, the best first; empty where nothing is known."""
     site = BreakSite(facts)
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
@@ -34,7 +43,6 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
 
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
-    """Choose what the catalogue has for the id; a break of no known kind keeps its line out of the graph."""
     expression = _quote_call(site, *_CALLED.get(site.facts.gb_id or "", ()))
     fixes = list_fixes_for("graph_break", site.facts.gb_id or "")
     return [site.suggest(fix.id, expression=expression) for fix in fixes] or _choose_around(site)
@@ -46,7 +54,6 @@ def _choose_around(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _quote_call(site: BreakSite, *names: str) -> str | None:
-    """Return the line's call of a name, else its first call by a dotted name."""
     call = site.find_call(*names) if names else None
     call = call or next((call for call in site.calls if "." in dotted_name(call.func)), None)
     return site.quote(call or next(iter(site.calls), None))
@@ -60,7 +67,12 @@ def _choose_for_builtin(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("breakpoint_removed", edit=site.remove_line())]
     if name == "range":
         call = site.find_call("range")
-        return [site.suggest("range_in_caller", expression=site.quote(call.args[-1]) if call and call.args else None)]
+        return [
+            site.suggest(
+                "range_in_caller",
+                expression=site.quote(call.args[-1]) if call and call.args else None,
+            )
+        ]
     if name == "open":
         return [site.suggest("file_in_caller")]
     if name in ("str", "repr", "format"):
@@ -93,7 +105,10 @@ def _choose_for_logger(site: BreakSite) -> list[SuggestedFix]:
     method = match["name"] if match else dotted_name(call.func).rsplit(".", 1)[-1] if call else ""
     settings: tuple[str, ...] = ()
     if method in _LOGGER_METHODS:
-        settings = ("import logging", f"torch._dynamo.config.ignore_logging_functions.add(logging.Logger.{method})")
+        settings = (
+            "import logging",
+            f"torch._dynamo.config.ignore_logging_functions.add(logging.Logger.{method})",
+        )
     expression = _quote_call(site, method or "log")
     return [
         site.suggest("logger_in_caller", expression=expression),
@@ -103,7 +118,6 @@ def _choose_for_logger(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
-    """Choose for a function that Dynamo skips, by its module and name."""
     skipped = name_skipped(site.facts) or ""
     module, _, name = skipped.rpartition(".")
     if name == "warn" and "warnings" in module:
@@ -122,7 +136,6 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_random(site: BreakSite, name: str) -> list[SuggestedFix]:
-    """Choose for a number that Python draws: a branch on one of torch's would break the graph too."""
     expression, drawn = _quote_call(site, name), site.find_call(name)
     uses = list_uses(site.statement, drawn, site.following) if site.statement and drawn else set()
     if "branch" not in uses:
@@ -133,7 +146,10 @@ def _choose_for_random(site: BreakSite, name: str) -> list[SuggestedFix]:
 
 
 def _choose_for_warning(site: BreakSite) -> list[SuggestedFix]:
-    statements = ("import warnings", "torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)")
+    statements = (
+        "import warnings",
+        "torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)",
+    )
     is_plain = "warnings.warn(" in site.line and "{" not in site.line
     return [site.suggest("warning_reordered", settings=statements if is_plain else ())]
 
@@ -151,26 +167,44 @@ def _choose_for_method(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_numpy(site: BreakSite) -> list[SuggestedFix]:
-    call = next((call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None)
+    call = next(
+        (call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None
+    )
     if call is None and site.facts.gb_id == "GB0087":
         return _choose_around(site)
     expression = site.quote(call)
-    return [site.suggest(fix_id, expression=expression) for fix_id in ("numpy_as_torch", "numpy_custom_op")]
+    return [
+        site.suggest(fix_id, expression=expression)
+        for fix_id in ("numpy_as_torch", "numpy_custom_op")
+    ]
 
 
 def _choose_for_context(site: BreakSite) -> list[SuggestedFix]:
     items = getattr(site.statement.node, "items", ()) if site.statement else ()
     if "TextIOWrapper" in site.facts.context or "open(" in site.line:
         return [site.suggest("file_in_caller")]
-    return [site.suggest("context_in_caller", expression=site.quote(items[0].context_expr) if items else None)]
+    return [
+        site.suggest(
+            "context_in_caller", expression=site.quote(items[0].context_expr) if items else None
+        )
+    ]
 
 
 def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
     call = site.find_call("deepcopy")
     argument = call.args[0] if call and len(call.args) == 1 else None
     edit = None
-    is_call_of_copy = site.facts.explanation.startswith("Dynamo does not support copy.deepcopy() on tensors")
-    if site.statement and site.facts.file and call and argument and is_call_of_copy and _is_tensor_copy(site, argument):
+    is_call_of_copy = site.facts.explanation.startswith(
+        "Dynamo does not support copy.deepcopy() on tensors"
+    )
+    if (
+        site.statement
+        and site.facts.file
+        and call
+        and argument
+        and is_call_of_copy
+        and _is_tensor_copy(site, argument)
+    ):
         text = site.statement.segment(argument)
         text = text if isinstance(argument, ast.Name) else f"({text})"
         edit = site.statement.replace(site.facts.file, (call, f"{text}.detach().clone()"))
@@ -178,7 +212,6 @@ def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_tensor_copy(site: BreakSite, argument: ast.expr) -> bool:
-    """Return True if what is copied was computed: a copied module or list breaks for a tensor that it holds."""
     if isinstance(argument, ast.BinOp):
         return True
     name = argument.id if isinstance(argument, ast.Name) else ""
@@ -189,11 +222,12 @@ def _is_tensor_copy(site: BreakSite, argument: ast.expr) -> bool:
 def _choose_for_disabled(site: BreakSite) -> list[SuggestedFix]:
     match = _FUNCTION.search(f"{site.facts.context} {site.facts.explanation}")
     name = f"`{match[1].rsplit('.', 1)[-1]}`" if match else None
-    return [site.suggest(fix_id, function=name) for fix_id in ("disable_removed", "disable_nonstrict")]
+    return [
+        site.suggest(fix_id, function=name) for fix_id in ("disable_removed", "disable_nonstrict")
+    ]
 
 
 def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
-    """Choose for `.item()`, `float()`, `int()`, `bool()`, a slice or an index by a tensor."""
     read = next((call for call in site.calls if is_read(call)), None)
     if read is None or site.statement is None:
         return _choose_for_index(site)
@@ -201,21 +235,38 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     call = ".item()" if isinstance(read.func, ast.Attribute) else f"{dotted_name(read.func)}()"
     names = {"expression": site.quote(tensor), "call": call}
     uses = list_uses(site.statement, read, site.following)
-    captured = site.suggest("item_captured", settings=None if uses <= _CAPTURED_USES else (), given=names)
+    captured = site.suggest(
+        "item_captured", settings=None if uses <= _CAPTURED_USES else (), given=names
+    )
     if "branch" in uses:
-        return [site.suggest("item_branch", given=names), site.suggest("item_in_caller", given=names)]
+        return [
+            site.suggest("item_branch", given=names),
+            site.suggest("item_in_caller", given=names),
+        ]
     if uses & {"size", "loop"}:
         sized = site.suggest("item_size_in_caller", given=names)
-        return [sized] if "loop" in uses else [captured, sized] if captured.settings else [sized, captured]
+        return (
+            [sized]
+            if "loop" in uses
+            else [captured, sized]
+            if captured.settings
+            else [sized, captured]
+        )
     if uses <= {"returned", "logged"}:
-        return [site.suggest("item_in_caller", given=names), *([captured] if "logged" not in uses else [])]
+        return [
+            site.suggest("item_in_caller", given=names),
+            *([captured] if "logged" not in uses else []),
+        ]
     edit = _keep_tensor(site, read, tensor) if uses == {"arithmetic"} else None
     return [site.suggest("item_kept_a_tensor", edit=edit, given=names), captured]
 
 
 def _keep_tensor(site: BreakSite, read: ast.Call, tensor: ast.expr) -> LineEdit | None:
-    """Return the edit from `x.item()` to `x.detach()`; `int(x)` cuts and `bool(x)` compares, so they stay."""
-    if site.statement is None or site.facts.file is None or dotted_name(read.func) in ("int", "bool"):
+    if (
+        site.statement is None
+        or site.facts.file is None
+        or dotted_name(read.func) in ("int", "bool")
+    ):
         return None
     reads = [call for call in site.calls if is_read(call)]
     if len(reads) != 1:  # `float(x.item())`
@@ -232,20 +283,28 @@ def _choose_for_index(site: BreakSite) -> list[SuggestedFix]:
             bound = site.quote(node.slice.upper or node.slice.lower)
             captured = site.suggest("item_captured", expression=bound)
             return [site.suggest("slice_masked", expression=bound), captured]
-    index = next((n for n in (site.statement.nodes() if site.statement else ()) if isinstance(n, ast.Subscript)), None)
+    index = next(
+        (
+            n
+            for n in (site.statement.nodes() if site.statement else ())
+            if isinstance(n, ast.Subscript)
+        ),
+        None,
+    )
     expression = site.quote(index.slice) if index else None
     return [site.suggest("item_size_in_caller", expression=expression or "the tensor")]
 
 
 def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
-    """Choose for an operator that returns a number: tolist, allclose, equal, a random number of numpy's."""
     if compared := site.find_call("allclose", "equal"):
         return [site.suggest("allclose_where", expression=site.quote(compared))]
     if drawn := next((call for call in site.calls if "random." in dotted_name(call.func)), None):
         return [site.suggest("numpy_random_torch", expression=site.quote(drawn))]
     if listed := site.find_call("tolist"):
         return _choose_for_list(site, listed)
-    if computed := next((call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None):
+    if computed := next(
+        (call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None
+    ):
         return [site.suggest("numpy_as_torch", expression=site.quote(computed))]
     if any(is_read(call) for call in site.calls):
         return _choose_for_item(site)
@@ -253,9 +312,12 @@ def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[SuggestedFix]:
-    """Choose for `.tolist()`: integers can be captured, floats not."""
     listed = listed or site.find_call("tolist")
-    tensor = site.quote(listed.func.value) if listed and isinstance(listed.func, ast.Attribute) else "the tensor"
+    tensor = (
+        site.quote(listed.func.value)
+        if listed and isinstance(listed.func, ast.Attribute)
+        else "the tensor"
+    )
     in_caller = site.suggest("tolist_in_caller", expression=tensor)
     if listed is None or site.statement is None:
         return [site.suggest("tolist_indexed", expression=tensor), in_caller]
@@ -266,14 +328,23 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
     indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
     if site.facts.gb_id == "GB0109":
         return [indexed, in_caller]
-    settings = () if uses & {"branch", "loop", "logged", "unknown"} and not _is_split(parent) else None
+    settings = (
+        () if uses & {"branch", "loop", "logged", "unknown"} and not _is_split(parent) else None
+    )
     captured = site.suggest("tolist_captured", settings=settings, expression=tensor)
-    return [indexed, captured, in_caller] if isinstance(parent, ast.Subscript) else [captured, in_caller]
+    return (
+        [indexed, captured, in_caller]
+        if isinstance(parent, ast.Subscript)
+        else [captured, in_caller]
+    )
 
 
 def _index_tensor(site: BreakSite, listed: ast.Call, element: ast.AST) -> LineEdit | None:
-    """Return the edit from `x.tolist()[i]` to `x[i].detach()`."""
-    if site.statement is None or site.facts.file is None or not isinstance(listed.func, ast.Attribute):
+    if (
+        site.statement is None
+        or site.facts.file is None
+        or not isinstance(listed.func, ast.Attribute)
+    ):
         return None
     if not isinstance(element, ast.Subscript) or isinstance(element.slice, ast.Slice):
         return None
@@ -282,15 +353,24 @@ def _index_tensor(site: BreakSite, listed: ast.Call, element: ast.AST) -> LineEd
 
 
 def _is_split(parent: ast.AST) -> bool:
-    return isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in ("split", "view", "reshape")
+    return isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in (
+        "split",
+        "view",
+        "reshape",
+    )
 
 
 def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
-    """Choose for an operator whose output's size depends on the data."""
     operator = site.facts.context or site.facts.explanation
     nodes = list(site.statement.nodes()) if site.statement else []
-    masked = next((n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)), None)
-    names = ("nonzero", "argwhere", "where") if "nonzero" in operator else ("unique", "unique_consecutive")
+    masked = next(
+        (n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)), None
+    )
+    names = (
+        ("nonzero", "argwhere", "where")
+        if "nonzero" in operator
+        else ("unique", "unique_consecutive")
+    )
     call = site.find_call(*names, "repeat_interleave", "masked_select", "bincount")
     expression = site.quote(call or masked) or "the operator"
     settings = () if _sizes_decide(site) else None
@@ -300,9 +380,18 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     if "unique" in operator:
         return [site.suggest("unique_in_caller", expression=expression), captured]
     if call is not None and "nonzero" in operator:
-        argument = call.args[0] if call.args else call.func.value if isinstance(call.func, ast.Attribute) else None
+        argument = (
+            call.args[0]
+            if call.args
+            else call.func.value
+            if isinstance(call.func, ast.Attribute)
+            else None
+        )
         tensor = site.quote(argument)
-        return [captured, site.suggest("nonzero_static", tensor=tensor.strip("`") if tensor else None)]
+        return [
+            captured,
+            site.suggest("nonzero_static", tensor=tensor.strip("`") if tensor else None),
+        ]
     if masked is not None and site.statement is not None:
         text = site.statement.segment
         where = site.suggest("mask_where", tensor=text(masked.value), mask=text(masked.slice))
@@ -311,11 +400,17 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _sizes_decide(site: BreakSite) -> bool:
-    """Return True if later code branches or loops on what the operator returned: no setting captures that."""
     statement = site.statement
     if statement is None or not isinstance(statement.node, ast.Assign):
-        return statement is None or isinstance(statement.node, ast.If | ast.While | ast.For | ast.Assert)
-    names = {node.id for target in statement.node.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+        return statement is None or isinstance(
+            statement.node, ast.If | ast.While | ast.For | ast.Assert
+        )
+    names = {
+        node.id
+        for target in statement.node.targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name)
+    }
     for later in site.following:
         if isinstance(later, str):
             continue
@@ -325,23 +420,29 @@ def _sizes_decide(site: BreakSite) -> bool:
                 deciding.append(node.test)
             elif isinstance(node, ast.For | ast.comprehension):
                 deciding.append(node.iter)
-            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("tolist", "item"):
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
+                "tolist",
+                "item",
+            ):
                 deciding.append(node)
-        mentioned = {node.id for part in deciding for node in ast.walk(part) if isinstance(node, ast.Name)}
+        mentioned = {
+            node.id for part in deciding for node in ast.walk(part) if isinstance(node, ast.Name)
+        }
         if mentioned & names:
             return True
     return False
 
 
 def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
-    """Choose for `if`, `while`, `assert` and conditional expressions on a tensor."""
     node = site.statement.node if site.statement else None
     if isinstance(node, ast.While):
         return [site.suggest("while_in_caller"), site.suggest("while_fixed_steps")]
     if isinstance(node, ast.Assert):
         return [site.suggest("assert_constant_message", edit=_shorten_message(site, node))]
     branch = node if isinstance(node, ast.If) else None
-    choice = branch or next((n for n in (site.statement.nodes() if site.statement else ()) if _is_choice(n)), None)
+    choice = branch or next(
+        (n for n in (site.statement.nodes() if site.statement else ()) if _is_choice(n)), None
+    )
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
     names = {"condition": quoted.strip("`") if quoted else None}
@@ -357,35 +458,45 @@ def _is_choice(node: ast.AST) -> bool:
 
 
 def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
-    """Return the edit that leaves of an assert's message what is constant."""
     if site.statement is None or site.facts.file is None or node.msg is None:
         return None
     parts = node.msg.values if isinstance(node.msg, ast.JoinedStr) else []
-    text = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant)).strip(" :,=(")
+    text = "".join(str(part.value) for part in parts if isinstance(part, ast.Constant)).strip(
+        " :,=("
+    )
     return site.statement.replace(site.facts.file, (node.msg, repr(text or "assertion failed")))
 
 
 def _assert_instead(site: BreakSite, branch: ast.If, raised: Statement) -> LineEdit | None:
-    """Return the edit from `if test: raise Error("text")` to an assertion on the device."""
     statement = site.statement
     if statement is None or site.facts.file is None or not statement.text.startswith("if "):
         return None
     after = site.following[1] if len(site.following) > 1 else None
     if after is None or isinstance(after, str) or len(after.indent) >= len(raised.indent):
         return None  # more in the block than the raise, or its end is not recorded
-    if after.text.startswith(("elif ", "else")) or not isinstance(branch.test, ast.Call | ast.Compare):
+    if after.text.startswith(("elif ", "else")) or not isinstance(
+        branch.test, ast.Call | ast.Compare
+    ):
         return None
     if raised.line != statement.line + statement.line_count:
         return None
     node = raised.node
-    arguments = node.exc.args if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) else []
+    arguments = (
+        node.exc.args if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) else []
+    )
     constant = arguments[0] if arguments and isinstance(arguments[0], ast.Constant) else None
-    text = constant.value if constant is not None and isinstance(constant.value, str) else "check failed"
+    text = (
+        constant.value
+        if constant is not None and isinstance(constant.value, str)
+        else "check failed"
+    )
     line = f"torch._assert_async(~({statement.segment(branch.test)}), {text!r})"
     edit = statement.rewrite(site.facts.file, line)
     if edit is None:
         return None
-    return LineEdit(edit.file, edit.line, statement.line_count + raised.line_count, edit.replacement)
+    return LineEdit(
+        edit.file, edit.line, statement.line_count + raised.line_count, edit.replacement
+    )
 
 
 _CHOICES: dict[str, Choose] = {

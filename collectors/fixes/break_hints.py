@@ -1,4 +1,4 @@
-"""Hints of torch's that do not help where they are given."""
+"""Torch's hints that do not help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.fixes.statement import find_statement, is_read, list_following, list_uses
+from compileboard.collectors.fixes.statement import (
+    find_statement,
+    is_read,
+    list_following,
+    list_uses,
+)
 from compileboard.collectors.fixes.titles import name_builtin
 
 LOGGING_BUILTINS = ("print",)
@@ -23,7 +28,6 @@ class HintWarning:
 
 
 def list_hint_warnings(facts: BreakFacts) -> list[HintWarning]:
-    """List those of a break's hints that have no effect on it."""
     return [HintWarning(hint, reason) for hint in facts.hints if (reason := _judge(hint, facts))]
 
 
@@ -35,7 +39,11 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
         return "No effect alone: `.tolist()` of integers breaks next (GB0033)."
     if gb_id == "GB0015" and "fullgraph=False" in hint:
         return "No effect: graph breaks are allowed already."
-    if gb_id == "GB0059" and "reorderable_logging_functions" in hint and name_builtin(facts) not in LOGGING_BUILTINS:
+    if (
+        gb_id == "GB0059"
+        and "reorderable_logging_functions" in hint
+        and name_builtin(facts) not in LOGGING_BUILTINS
+    ):
         return "For logging functions only: the call's result would be lost."
     if (
         gb_id == "GB0156"
@@ -43,7 +51,11 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
         and f".{hint.split('`')[1].split('.')[-1]}(" not in line
     ):
         return "The name is torch's: your line calls it indirectly."
-    if gb_id == "GB0033" and "capture_scala" in hint and any(name in line for name in ("np.random", "numpy.random")):
+    if (
+        gb_id == "GB0033"
+        and "capture_scala" in hint
+        and any(name in line for name in ("np.random", "numpy.random"))
+    ):
         return "No effect on numpy.random."
     if gb_id == "GB0033" and "custom op" in hint and "_local_scalar_dense" not in facts.context:
         return "No effect: a custom operator that returns a bool breaks the graph at the `if`."
@@ -55,7 +67,6 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
 
 
 def reads_for_branch(facts: BreakFacts) -> bool:
-    """Return True if a number that is read from a tensor decides which code runs."""
     statement = find_statement(facts)
     if statement is None:
         return False

@@ -1,4 +1,4 @@
-"""What every choice of a fix is made of: the break's facts with its parsed line, and titles filled from it."""
+"""A graph break with its parsed line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from compileboard.collectors.fixes.statement import (
     shorten,
 )
 
-_BREAKS = re.compile(r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\(")
+_BREAKS = re.compile(
+    r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\("
+)
 _GENERIC = {
     "expression": "the call",
     "call": "the call",
@@ -32,8 +34,6 @@ _GENERIC = {
 
 @dataclass
 class BreakSite:
-    """A graph break with its line parsed."""
-
     facts: BreakFacts
     statement: Statement | None = field(init=False)
 
@@ -42,34 +42,31 @@ class BreakSite:
 
     @cached_property
     def following(self) -> Sequence[Statement | str]:
-        """Return the statements after the break's."""
         return list_following(self.facts, self.statement) if self.statement else []
 
     @cached_property
     def calls(self) -> list[ast.Call]:
-        """Return the calls of the line, outermost first."""
         return list(self.statement.calls()) if self.statement else []
 
     @property
     def line(self) -> str:
-        """Return the line that breaks."""
         return (self.facts.source_line or (self.statement.text if self.statement else "")).strip()
 
     @property
     def block(self) -> str | None:
-        """Return the loop or `with` around the line."""
         return find_block(self.facts, self.statement) if self.statement else None
 
     @cached_property
     def hides_breaks(self) -> bool:
-        """Return True if the loop has more such lines: without this break the next sends all of it to eager."""
+        """True if the loop has more such lines, so that without this break the next one moves the
+        whole loop to eager.
+        """
         if not self.facts.skipped_count or self.block not in ("for", "while"):
             return False
         texts = [part if isinstance(part, str) else part.text for part in self.following]
         return any(_BREAKS.search(text) for text in texts)
 
     def find_call(self, *names: str) -> ast.Call | None:
-        """Return the first call whose dotted name ends with one of the names."""
         for call in self.calls:
             name = dotted_name(call.func) or getattr(call.func, "attr", "")
             if any(name == wished or name.endswith("." + wished) for wished in names):
@@ -77,7 +74,6 @@ class BreakSite:
         return None
 
     def quote(self, node: ast.AST | None) -> str | None:
-        """Return an expression of the line as code."""
         text = self.statement.segment(node) if self.statement and node is not None else ""
         return f"`{shorten(text)}`" if text else None
 
@@ -90,20 +86,32 @@ class BreakSite:
         given: Mapping[str, str | None] | None = None,
         **names: str | None,
     ) -> SuggestedFix:
-        """Fill a fix's title with the user's names; `settings` are those of the catalogue unless others are given."""
         fix = find_fix("graph_break", fix_id)
-        values = {**_GENERIC, **{name: text for name, text in {**(given or {}), **names}.items() if text}}
-        title = fix.title.format_map(values).replace("Call the call ", "Make the call ")  # its text is unknown
+        values = {
+            **_GENERIC,
+            **{name: text for name, text in {**(given or {}), **names}.items() if text},
+        }
+        title = fix.title.format_map(values).replace(
+            "Call the call ", "Make the call "
+        )  # its text is unknown
         if self.facts.skipped_count and fix.after is not None:
             function = (self.facts.function or "").rsplit(".", 1)[-1]
-            title += f": all of {f'`{function}`' if function.isidentifier() else 'the function'} runs eagerly now"
+            title += (
+                f": all of {f'`{function}`' if function.isidentifier() else 'the function'} "
+                "runs eagerly now"
+            )
         if self.hides_breaks:
             return SuggestedFix(fix, title)
-        return SuggestedFix(fix, title, (edit,) if edit else (), fix.settings if settings is None else settings)
+        return SuggestedFix(
+            fix, title, (edit,) if edit else (), fix.settings if settings is None else settings
+        )
 
     def remove_line(self) -> LineEdit | None:
-        """Return the edit that removes the statement; a block that it may be alone in gets `pass`."""
-        if self.statement is None or self.facts.file is None or not isinstance(self.statement.node, ast.Expr):
+        if (
+            self.statement is None
+            or self.facts.file is None
+            or not isinstance(self.statement.node, ast.Expr)
+        ):
             return None
         if has_line_before(self.facts, self.statement):
             return LineEdit(self.facts.file, self.statement.line, self.statement.line_count, ())

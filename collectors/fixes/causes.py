@@ -1,7 +1,8 @@
-"""Causes of a run's lost compile time, as a tree: a graph break or a guard, what it led to, and what a fix would save.
+"""Causes of a run's lost compile time as a tree: a graph break or guard, its consequences, and the
+savings of a fix.
 
-A recompile may belong to a graph break (its function is code after the break) and to a guard that failed elsewhere too.
-Time that several causes claim counts once, for the largest: the savings never add up to more than the compile time.
+Time claimed by several causes counts for the largest only, so savings never exceed the compile
+time.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ from compileboard.collectors.fixes.titles import title_breaks, title_recompile
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
-_GLOBAL = frozenset(("grad_mode", "autocast", "deterministic", "global_state", "global_value", "backend_mismatch"))
+_GLOBAL = frozenset(
+    ("grad_mode", "autocast", "deterministic", "global_state", "global_value", "backend_mismatch")
+)
 _PRIVATE = {"private": True}  # not in the API as it is: see app/analysis/runs/advice.py
 _BRANCHES = ("Data-dependent branching", "generic_jump")
 
 
 @dataclass(frozen=True)
 class ResumedFunction:
-    """Code after a graph break that was compiled on its own, and its recompiles."""
+    """Code after a graph break that was compiled separately, and its recompiles."""
 
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
@@ -49,71 +52,80 @@ class ResumedFunction:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of lost compile time, with what fixing it would save."""
-
     number: Annotated[int, "Its place in the run's list, as `try --fix` takes it."]
     kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
     title: Annotated[str, "What happens."]
     fingerprint: Annotated[str, "What identifies it in every database."]
-    saved_us: Annotated[int | None, "Compile time that a fix saves, at most; shared time counts once. Microseconds."]
+    saved_us: Annotated[
+        int | None, "Compile time that a fix saves, at most; shared time counts once. Microseconds."
+    ]
     is_eager: Annotated[bool, "Whether code runs eagerly for it."]
     event_count: Annotated[int, "Graph breaks, or recompiles."]
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
     line: Annotated[int | None, "Line."]
     source_line: Annotated[str | None, "That line of the user's code; null with `--no-source`."]
-    evidence: Annotated[str, "The failed guard, or the reason of the graph break, in torch's words."]
+    evidence: Annotated[
+        str, "The failed guard, or the reason of the graph break, in torch's words."
+    ]
     explanation: Annotated[str, "What that means, in torch's words."]
     category: Annotated[str | None, "Kind of guard that failed; null of a graph break."] = None
     gb_id: Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."] = None
     place_count: Annotated[int, "Functions that it shows in."] = 1
     graph_count: Annotated[int, "Graphs that a fix would join to others."] = 0
-    resumed: Annotated[tuple[ResumedFunction, ...], "Code after the graph break, compiled on its own."] = ()
-    compile_keys: Annotated[tuple[int, ...], "`id` of each compile that a fix would shorten or save."] = ()
-    content_ids: tuple[int, ...] = field(default=(), metadata=_PRIVATE)  # of its graph breaks, or recompile causes
-    fingerprints: Annotated[tuple[str, ...], "Fingerprints of its graph breaks, or recompile causes."] = ()
+    resumed: Annotated[
+        tuple[ResumedFunction, ...], "Code after the graph break, compiled on its own."
+    ] = ()
+    compile_keys: Annotated[
+        tuple[int, ...], "`id` of each compile that a fix would shorten or save."
+    ] = ()
+    content_ids: tuple[int, ...] = field(
+        default=(), metadata=_PRIVATE
+    )  # of its graph breaks, or recompile causes
+    fingerprints: Annotated[
+        tuple[str, ...], "Fingerprints of its graph breaks, or recompile causes."
+    ] = ()
     hints: Annotated[tuple[str, ...], "torch's hints."] = ()
-    hint_warnings: Annotated[tuple[HintWarning, ...], "Those of the hints that have no effect here, and why."] = ()
-    code: Annotated[SourceLines | None, "The user's source around it; null where it was not kept."] = None
+    hint_warnings: Annotated[
+        tuple[HintWarning, ...], "Those of the hints that have no effect here, and why."
+    ] = ()
+    code: Annotated[
+        SourceLines | None, "The user's source around it; null where it was not kept."
+    ] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
 
     @property
     def is_fixable(self) -> bool:
-        """Return True if a fix is known that helps."""
         return any(suggested.helps for suggested in self.fixes)
 
     @property
     def has_recompiles(self) -> bool:
-        """Return True if recompiles come of it, its own or those of code after the break."""
         return self.kind == "recompile" or any(part.recompile_keys for part in self.resumed)
 
     @property
     def is_expected(self) -> bool:
-        """Return True if there is nothing to fix."""
-        return bool(self.fixes) and not self.is_eager and all(suggested.fix.is_needless for suggested in self.fixes)
+        return (
+            bool(self.fixes)
+            and not self.is_eager
+            and all(suggested.fix.is_needless for suggested in self.fixes)
+        )
 
     @property
     def can_try(self) -> bool:
-        """Return True if `try` can apply one of its fixes by itself."""
         return any(suggested.edits or suggested.settings for suggested in self.fixes)
 
 
 @dataclass
 class Draft:
-    """A cause before shared time is settled: what it claims of each compile."""
-
     cause: Cause
     claims: dict[int, int] = field(default_factory=dict)
 
 
 class Groups:
-    """Sets that grow together: a union-find."""
-
     def __init__(self) -> None:
         self._parents: dict[Hashable, Hashable] = {}
 
     def root(self, key: Hashable) -> Hashable:
-        """Return the key that stands for a key's set."""
         parent = self._parents.setdefault(key, key)
         while parent != self._parents[parent]:
             parent = self._parents[parent]
@@ -121,12 +133,10 @@ class Groups:
         return parent
 
     def join(self, first: Hashable, second: Hashable) -> None:
-        """Make one set of two."""
         self._parents[self.root(second)] = self.root(first)
 
 
 def build_causes(run: RecordedRun) -> list[Cause]:
-    """List a run's causes: what runs eagerly first, then by what a fix would save, what needs no fix last."""
     compiles = {row.key: row for row in run.compiles}
     code = CodeIndex(run.code)
     drafts = _draft_breaks(run, compiles, code)
@@ -138,11 +148,16 @@ def build_causes(run: RecordedRun) -> list[Cause]:
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
-    return cause.is_expected, not cause.is_eager, -(cause.saved_us or 0), -cause.event_count, cause.fingerprint
+    return (
+        cause.is_expected,
+        not cause.is_eager,
+        -(cause.saved_us or 0),
+        -cause.event_count,
+        cause.fingerprint,
+    )
 
 
 def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) -> list[Cause]:
-    """Return the causes with their savings: a compile's time goes to the largest that claims it."""
     left = {key: row.total_us for key, row in compiles.items()}
     settled = [draft.cause for draft in drafts if draft.cause.is_expected]
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
@@ -165,27 +180,33 @@ def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) ->
 
 
 class CodeIndex:
-    """The recorded lines of the user's files."""
-
     def __init__(self, code: Iterable[SourceLines]) -> None:
         self._by_file: dict[str, list[SourceLines]] = defaultdict(list)
         for part in code:
             self._by_file[part.file].append(part)
 
     def find(self, file: str | None, line: int | None) -> SourceLines | None:
-        """Return the lines around one; None where they were not recorded."""
         if file is None or line is None:
             return None
-        parts = (p for p in self._by_file.get(file, ()) if p.first_line <= line < p.first_line + len(p.lines))
-        return max(parts, key=lambda p: min(line - p.first_line, p.first_line + len(p.lines) - 1 - line), default=None)
+        parts = (
+            p
+            for p in self._by_file.get(file, ())
+            if p.first_line <= line < p.first_line + len(p.lines)
+        )
+        return max(
+            parts,
+            key=lambda p: min(line - p.first_line, p.first_line + len(p.lines) - 1 - line),
+            default=None,
+        )
 
     def text(self, file: str | None, line: int | None) -> str | None:
-        """Return one line; None where it was not recorded."""
         part = self.find(file, line)
         return part.lines[line - part.first_line] if part is not None and line is not None else None
 
 
-def _draft_breaks(run: RecordedRun, compiles: Mapping[int, RecordedCompile], code: CodeIndex) -> list[Draft]:
+def _draft_breaks(
+    run: RecordedRun, compiles: Mapping[int, RecordedCompile], code: CodeIndex
+) -> list[Draft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
         occurrences[occurrence.distinct_id].append(occurrence)
@@ -199,7 +220,9 @@ def _draft_breaks(run: RecordedRun, compiles: Mapping[int, RecordedCompile], cod
         events = [event for member in members for event in occurrences[member.id]]
         claims: dict[int, int] = {}
         after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
-        located = set()  # a line of a function may break thousands of times; the code after it is looked up once
+        located = (
+            set()
+        )  # a line of a function may break thousands of times; the code after it is looked up once
         for event in events:
             broken = compiles.get(event.compile_key) if event.compile_key is not None else None
             if broken is None:
@@ -219,7 +242,9 @@ def _draft_breaks(run: RecordedRun, compiles: Mapping[int, RecordedCompile], cod
         cause = replace(
             cause,
             resumed=tuple(_describe_resumed(rows) for rows in after.values()),
-            graph_count=len({(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}),
+            graph_count=len(
+                {(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}
+            ),
             compile_keys=tuple(claims),
             is_eager=cause.is_eager or any(row.outcome == "recompile_limit" for row in rows),
         )
@@ -228,7 +253,6 @@ def _draft_breaks(run: RecordedRun, compiles: Mapping[int, RecordedCompile], cod
 
 
 def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list[RecordedBreak]]:
-    """Join the breaks of one line, and those in the body of a branch with the branch."""
     groups = Groups()
     by_function = defaultdict(list)
     for graph_break in breaks:
@@ -238,7 +262,9 @@ def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list
     for members in by_function.values():
         for first in members:
             for second in members:
-                if first is not second and (first.line == second.line or _is_in_branch(first, second, code)):
+                if first is not second and (
+                    first.line == second.line or _is_in_branch(first, second, code)
+                ):
                     groups.join(first.id, second.id)
     by_root: dict[Hashable, list[RecordedBreak]] = defaultdict(list)
     for graph_break in breaks:
@@ -247,7 +273,6 @@ def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list
 
 
 def _is_in_branch(branch: RecordedBreak, other: RecordedBreak, code: CodeIndex) -> bool:
-    """Return True if a break lies in the body of a branch that breaks; without its source only the next line does."""
     if branch.line is None or other.line is None or other.line <= branch.line:
         return False
     if not (branch.gb_type or branch.reason).startswith(_BRANCHES):
@@ -322,15 +347,15 @@ def _make_break_cause(
 
 @dataclass(frozen=True)
 class _Failed:
-    """One recompile, the compile that it is, and the guard that it is for."""
-
     compile: RecordedCompile
     guard: RecordedGuard
     dynamic_sources: tuple[str, ...] = ()
 
     @property
     def is_after_break(self) -> bool:
-        return self.compile.resumed_at is not None or bool(_LEFT_BY_BREAK.search(self.guard.source or ""))
+        return self.compile.resumed_at is not None or bool(
+            _LEFT_BY_BREAK.search(self.guard.source or "")
+        )
 
     @property
     def dim(self) -> int | None:
@@ -339,7 +364,7 @@ class _Failed:
 
 
 def choose_guard(guards: Sequence[RecordedGuard]) -> RecordedGuard | None:
-    """Return the guard that a recompile is for: what most cache entries failed on, of several the newest entry's."""
+    """Return the guard that most cache entries failed on; in a tie, the newest entry's."""
     counts = Counter((guard.category, guard.source) for guard in guards)
     return max(guards, key=lambda guard: counts[guard.category, guard.source], default=None)
 
@@ -350,7 +375,6 @@ def _draft_recompiles(
     code: CodeIndex,
     owned: set[int],
 ) -> list[Draft]:
-    """Draft a cause a guard; what only fails in code after a graph break of the run belongs to the break alone."""
     groups = Groups()
     failed_guards = []
     for recompile in run.recompiles:
@@ -374,9 +398,13 @@ def _draft_recompiles(
 
 
 def _list_group_keys(failed: _Failed) -> list[Hashable]:
-    """List what makes recompiles one cause: the same values of the same dimension, or a setting of the process."""
     guard = failed.guard
-    if guard.category == "tensor_size" and failed.dim is not None and guard.expected and guard.actual:
+    if (
+        guard.category == "tensor_size"
+        and failed.dim is not None
+        and guard.expected
+        and guard.actual
+    ):
         return [("size", failed.dim, guard.expected, guard.actual)]
     return [("state", guard.category, guard.source)] if guard.category in _GLOBAL else []
 
@@ -391,7 +419,9 @@ def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: Co
     values = tuple(dict.fromkeys(value for pair in pairs for value in pair if value))
     dim = first.dim
     line = guard.line or row.line
-    source_line = guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
+    source_line = (
+        guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
+    )
     is_after_break = all(member.is_after_break for member in members)
     part = code.find(row.file, line)
     is_eager = any(member.compile.outcome == "recompile_limit" for member in members)
@@ -409,7 +439,9 @@ def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: Co
         recompile_count=len(members),
         after_break=is_after_break,
         lines=part.lines if part else (),
-        dynamic_sources=tuple(dict.fromkeys(entry for member in own for entry in member.dynamic_sources)),
+        dynamic_sources=tuple(
+            dict.fromkeys(entry for member in own for entry in member.dynamic_sources)
+        ),
         torch_version=run.torch_version,
         is_eager=is_eager,
     )

@@ -1,4 +1,4 @@
-"""Guard sources: as a person names them, and as torch's dynamic_sources setting does."""
+"""Format guard sources for people, and for torch's dynamic_sources setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _BREAK_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 
 
 def name_source(source: str | None, default: str = "the value") -> str:
-    """Return a source as the user wrote it: SCALE for G['SCALE'], self for the module behind torch's wrapper."""
+    """Return a source as the user wrote it: SCALE for G['SCALE'], self for the module behind
+    torch's wrapper.
+    """
     if not source:
         return default
     source = _GLOBAL.sub(lambda match: match["name"], source)
@@ -29,16 +31,16 @@ def name_source(source: str | None, default: str = "the value") -> str:
 
 
 def name_sources(sources: Sequence[str | None]) -> str:
-    """Return several sources as a list in words: "x, y and z"."""
     names = list(dict.fromkeys(name_source(source) for source in sources))
     return _join(names)
 
 
 def name_dimensions(entries: Sequence[tuple[str | None, int | None]]) -> str:
-    """Return dimensions of sources in words: "dimension 0 of x and y, dimensions 2 and 3 of image"."""
     dims_by_source: dict[str, list[str]] = {}
     for source, dim in entries:
-        dims_by_source.setdefault(name_source(source), []).append("that differs" if dim is None else str(dim))
+        dims_by_source.setdefault(name_source(source), []).append(
+            "that differs" if dim is None else str(dim)
+        )
     sources_by_dims: dict[tuple[str, ...], list[str]] = {}
     for source, dims in dims_by_source.items():
         sources_by_dims.setdefault(tuple(dict.fromkeys(dims)), []).append(source)
@@ -53,16 +55,26 @@ def _join(names: Sequence[str]) -> str:
 
 
 def parse_dynamic_source(entry: str) -> tuple[str, int] | None:
-    """Read "L['x'].y:0" as the source x.y and dimension 0; None for a number, a parameter or a view's base."""
+    """Parse "L['x'].y:0" as source x.y and dimension 0; None for a number, a parameter or a view's
+    base.
+    """
     match = _ENTRY.match(entry)
     if match is None or re.search(r"\._(?:parameters|buffers)\[|\._base\b", entry):
         return None
-    source = f"G['{match['name']}']{match['rest']}" if match["scope"] == "G" else f"{match['name']}{match['rest']}"
+    source = (
+        f"G['{match['name']}']{match['rest']}"
+        if match["scope"] == "G"
+        else f"{match['name']}{match['rest']}"
+    )
     return (source, int(match["dim"])) if _is_path(source) else None
 
 
-def format_dynamic_sources(sources: Sequence[tuple[str, int | None]], torch_version: tuple[int, int]) -> str | None:
-    """Write torch.compiler.config.dynamic_sources for these sources; None where torch or a name does not allow it."""
+def format_dynamic_sources(
+    sources: Sequence[tuple[str, int | None]], torch_version: tuple[int, int]
+) -> str | None:
+    """Format torch.compiler.config.dynamic_sources, None if torch's version or a name does not
+    allow it.
+    """
     if torch_version < (2, 7):
         return None
     entries = []
@@ -82,7 +94,6 @@ def _format_entry(source: str) -> str | None:
 
 
 def _is_path(source: str) -> bool:
-    """Return True if a source is a name, attributes and constant items only."""
     if len(source) > _LONGEST or "\x00" in source:
         return False
     try:

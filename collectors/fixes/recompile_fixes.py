@@ -1,4 +1,4 @@
-"""Fixes of recompiles, chosen by the guard that failed."""
+"""Fixes of recompiles, chosen by the failed guard."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from compileboard.collectors.fixes.guard_sources import (
 )
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 
-ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"  # what dynamic=True does, for every torch.compile
-AT_THE_LIMIT = "-at-the-limit"  # ends the id of a needless fix's stand-in, where the recompile limit was reached
+# What dynamic=True does, for every torch.compile
+ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"
+# Ends the id of a needless fix's stand-in, where the recompile limit was reached
+AT_THE_LIMIT = "-at-the-limit"
 
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
@@ -36,9 +38,7 @@ _INT = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
-_LOOP_OR_BRANCH = (
-    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]\("
-)
+_LOOP_OR_BRANCH = r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]\("
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
@@ -46,10 +46,12 @@ _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
 def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
-    """List the fixes for one recompile cause, the best first; empty where nothing is known."""
     if _is_left_by_break(facts):
         chosen: Chosen = _after_break(facts)
-    elif "_base" in (facts.source or "").rpartition(".")[2] or "'NoneType' object has no attribute" in facts.reason:
+    elif (
+        "_base" in (facts.source or "").rpartition(".")[2]
+        or "'NoneType' object has no attribute" in facts.reason
+    ):
         chosen = ["view-of-a-tensor"]
     else:
         chosen = _BY_CATEGORY.get(facts.category, _choose_by_category)(facts)
@@ -73,7 +75,6 @@ def describe_guard_fixes(
     variable: str | None = None,
     after_break: bool = False,
 ) -> str | None:
-    """Return the titles of the fixes for one failed guard alone; None where nothing is known."""
     dim = _DIM.search(guard.reason)
     facts = RecompileFacts(
         category=guard.category,
@@ -89,7 +90,9 @@ def describe_guard_fixes(
     return ". ".join(suggested.title for suggested in suggest_recompile_fixes(facts)) or None
 
 
-Chosen = Sequence[str | tuple[str, tuple[str, ...]]]  # ids of fixes, with other settings than the catalogue's
+Chosen = Sequence[
+    str | tuple[str, tuple[str, ...]]
+]  # ids of fixes, with other settings than the catalogue's
 
 
 def _is_left_by_break(facts: RecompileFacts) -> bool:
@@ -111,22 +114,21 @@ def _has_zero_or_one(facts: RecompileFacts) -> bool:
 
 
 def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
-    """List what is to be marked together: what torch made dynamic, else what failed in the same way."""
     parsed = [parse_dynamic_source(entry) for entry in facts.dynamic_sources]
     known = [dimension for dimension in parsed if dimension is not None]
-    own: list[tuple[str, int | None]] = [(source, facts.dim) for source in (facts.source, *facts.siblings) if source]
+    own: list[tuple[str, int | None]] = [
+        (source, facts.dim) for source in (facts.source, *facts.siblings) if source
+    ]
     listed = list(known) or own
     return [(source, dim) for source, dim in listed if not _BREAK_VALUE.search(source)]
 
 
 def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -> tuple[str, ...]:
-    """Return the setting that makes these sources dynamic and nothing else; empty where it cannot be written."""
     text = format_dynamic_sources(sources, facts.torch_version)
     return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
 
 
 def _choose_by_category(facts: RecompileFacts) -> Chosen:
-    """Choose what the catalogue has for a category without a choice of its own."""
     fixes = list_fixes_for("recompile", facts.category)
     return [fix.id for fix in fixes if not fix.id.endswith(AT_THE_LIMIT)]
 
@@ -154,7 +156,10 @@ def _size(facts: RecompileFacts) -> Chosen:
     is_known = bool(facts.dynamic_sources or facts.siblings)
     settings = (_dynamic(dimensions, facts) if is_known else ()) or (ALL_DYNAMIC,)
     several = len({source for source, _ in dimensions}) > 1
-    return [("size-of-several-inputs" if several else "size-of-an-input", settings), "size-in-buckets"]
+    return [
+        ("size-of-several-inputs" if several else "size-of-an-input", settings),
+        "size-in-buckets",
+    ]
 
 
 def _shape(facts: RecompileFacts) -> Chosen:
@@ -162,18 +167,28 @@ def _shape(facts: RecompileFacts) -> Chosen:
     if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
         return ["marks-late"]
     if _ZERO_OR_ONE.search(reason):
-        return ["size-zero-or-one-later", "size-unbacked"] if _SIZE.search(reason) else ["size-compared"]
+        return (
+            ["size-zero-or-one-later", "size-unbacked"]
+            if _SIZE.search(reason)
+            else ["size-compared"]
+        )
     if "Mod(" in reason or "%" in reason:
         return ["size-multiple", "size-compared"]
     equal = "==" in reason or reason.startswith("Eq(")
-    compared = "==" in (facts.source_line or "") or re.search(r"(?:\.shape\b|\.size\().*==", "\n".join(facts.lines))
-    if equal and len(_SIZE.findall(reason)) == 2 and not re.search(r"[*+/]", reason) and not compared:
+    compared = "==" in (facts.source_line or "") or re.search(
+        r"(?:\.shape\b|\.size\().*==", "\n".join(facts.lines)
+    )
+    if (
+        equal
+        and len(_SIZE.findall(reason)) == 2
+        and not re.search(r"[*+/]", reason)
+        and not compared
+    ):
         return ["sizes-equal"]
     return ["size-compared"]
 
 
 def _needs_value(facts: RecompileFacts) -> bool:
-    """Return True if the code needs the number at the compile: it recompiled twice, or its line loops or branches."""
     if len(facts.values) > 1 or facts.recompile_count > 1:
         return True
     return _is_in_loop_or_branch(facts)
@@ -184,14 +199,14 @@ def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
 
 
 def _is_position(facts: RecompileFacts) -> bool:
-    """Return True if the code needs the number for one place of a tensor and for nothing else on the line."""
     return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_positions, _POSITION)
 
 
 def _is_written_in(
-    facts: RecompileFacts, list_parts: Callable[[ast.AST, Statement], Sequence[ast.AST]], pattern: str
+    facts: RecompileFacts,
+    list_parts: Callable[[ast.AST, Statement], Sequence[ast.AST]],
+    pattern: str,
 ) -> bool:
-    """Return True if the recorded line has the source in such parts; a part of a statement is read by the pattern."""
     name, line = name_source(facts.source), facts.source_line or ""
     statement = parse_statement(line)
     if statement is None:
@@ -201,7 +216,6 @@ def _is_written_in(
 
 
 def _list_positions(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
-    """List the numbers beside other dimensions, as in `x[:, position]`: torch compiles each of them in."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
         return []
     if _is_called(node, statement):
@@ -210,7 +224,6 @@ def _list_positions(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
 
 
 def _list_decided(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
-    """List the parts of a loop, a branch or an index whose value decides at the compile what the code does."""
     if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
         return [node.test]
     if isinstance(node, ast.comprehension):
@@ -227,14 +240,12 @@ def _list_decided(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
 
 
 def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
-    """List the numbers alone in brackets, as in `x[k]`: of a tensor or a list, which is not recorded."""
     if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Tuple | ast.Slice):
         return []
     return [node.slice]
 
 
 def _is_called(node: ast.Subscript, statement: Statement) -> bool:
-    """Return True for `layers[k](x)`, which is no tensor's."""
     called = statement.parents.get(node)
     return isinstance(called, ast.Call) and called.func is node
 
@@ -244,7 +255,6 @@ def _writes(node: ast.AST) -> str | None:
 
 
 def _is_subscript(facts: RecompileFacts) -> bool:
-    """Return True if the line has the number alone in brackets, and no loop or branch on it."""
     return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_subscripts, _SUBSCRIPT)
 
 
@@ -254,14 +264,16 @@ def _int(facts: RecompileFacts) -> Chosen:
     if _is_subscript(facts):
         if _needs_value(facts):  # a tensor's subscript is dynamic from its second value on
             return ["int-that-picks-from-a-list", "variants-that-stay"]
-        return [("int-that-subscripts-a-tensor", _dynamic_source(facts)), "int-that-picks-from-a-list"]
+        return [
+            ("int-that-subscripts-a-tensor", _dynamic_source(facts)),
+            "int-that-picks-from-a-list",
+        ]
     if _needs_value(facts):
         return ["int-that-the-code-needs", "variants-that-stay"]
     return [("int", _dynamic_source(facts))]
 
 
 def _needed_int(facts: RecompileFacts) -> Chosen:
-    """Choose for an int of an object or of the module that its line needs at the compile; empty where it does not."""
     if _is_position(facts):
         return ["int-that-is-a-position"]
     if _is_subscript(facts):
@@ -273,7 +285,10 @@ def _float(facts: RecompileFacts) -> Chosen:
     if not _needs_value(facts):
         return ["float"]
     branches = re.search(r"[<>]|[=!]=|\bif\b", facts.source_line or "")
-    return ["float-with-a-branch" if branches else "float-that-the-code-needs", "variants-that-stay"]
+    return [
+        "float-with-a-branch" if branches else "float-that-the-code-needs",
+        "variants-that-stay",
+    ]
 
 
 def _other(facts: RecompileFacts) -> Chosen:
@@ -307,7 +322,9 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
             return [("counter", _dynamic_source(facts))]
-        return [("layer-index" if _LAYER.search(attribute) else "module-int", _dynamic_source(facts))]
+        return [
+            ("layer-index" if _LAYER.search(attribute) else "module-int", _dynamic_source(facts))
+        ]
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]
     return ["attribute-value"]
@@ -322,7 +339,9 @@ def _length(facts: RecompileFacts) -> Chosen:
 
 
 def _is_wrapper(facts: RecompileFacts) -> bool:
-    return (facts.function or "").startswith(_WRAPPER[0]) or (facts.file or "").endswith(_WRAPPER[1])
+    return (facts.function or "").startswith(_WRAPPER[0]) or (facts.file or "").endswith(
+        _WRAPPER[1]
+    )
 
 
 def _identity(facts: RecompileFacts) -> Chosen:
@@ -344,7 +363,9 @@ def _type(facts: RecompileFacts) -> Chosen:
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "dispatch_keys": lambda facts: ["functorch" if "FuncTorch" in facts.reason else "inference-tensor"],
+    "dispatch_keys": lambda facts: [
+        "functorch" if "FuncTorch" in facts.reason else "inference-tensor"
+    ],
     "symbolic_shape": _shape,
     "unknown": lambda facts: [],
     "int_value": _int,
@@ -365,9 +386,13 @@ def _fill(title: str, facts: RecompileFacts) -> str:
     name, dimensions = name_source(source), _list_dimensions(replace(facts, source=source, dim=dim))
     names = {
         "source": name,
-        "sources": name_sources(tuple(dict.fromkeys(source for source, _ in dimensions)) or (source,)),
+        "sources": name_sources(
+            tuple(dict.fromkeys(source for source, _ in dimensions)) or (source,)
+        ),
         "dimensions": name_dimensions(dimensions or [(source, dim)]),
-        "others": "" if facts.dynamic_sources or facts.siblings else ", and of inputs that share its size,",
+        "others": ""
+        if facts.dynamic_sources or facts.siblings
+        else ", and of inputs that share its size,",
         "dim": "that differs" if dim is None else str(dim),
         "name": name.rpartition(".")[2],
         "symbol": facts.symbol or (changed[1] if changed else "global setting"),

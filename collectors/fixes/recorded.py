@@ -1,4 +1,4 @@
-"""What a run recorded of its compiles, graph breaks and recompiles, as far as its causes rest on it."""
+"""A run's recorded compiles, graph breaks and recompiles, as far as causes need them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class SourceLines:
 
 @dataclass(frozen=True)
 class RecordedCompile:
-    """One compile, named as the user's own code; `torch_function` is set where torch's wrapper was compiled.
+    """One compile with user names; `torch_function` is set if torch's wrapper was compiled.
 
-    `restart_us` is the part of `total_us` that tracing passes took which were thrown away.
+    `restart_us` is the part of `total_us` spent on discarded tracing passes.
     """
 
     key: int
@@ -43,8 +43,6 @@ class RecordedCompile:
 
 @dataclass(frozen=True)
 class RecordedGuard:
-    """The failed guard of one cache entry; `id` is of its distinct cause."""
-
     id: int
     fingerprint: str
     category: str
@@ -58,8 +56,6 @@ class RecordedGuard:
 
 @dataclass(frozen=True)
 class RecordedRecompile:
-    """One recompile with the failed guard of every cache entry, the newest first."""
-
     compile_key: int
     guards: tuple[RecordedGuard, ...]
     dynamic_sources: tuple[str, ...] = ()
@@ -67,16 +63,12 @@ class RecordedRecompile:
 
 @dataclass(frozen=True)
 class RecordedBreak(BreakFacts):
-    """One distinct graph break in torch's words."""
-
     id: int = 0
     fingerprint: str = ""
 
 
 @dataclass(frozen=True)
 class BreakOccurrence:
-    """One graph break: in which compile, and at which line of the compiled frame (not of what it called)."""
-
     distinct_id: int
     compile_key: int | None
     outcome: str
@@ -85,8 +77,6 @@ class BreakOccurrence:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What the causes of a run are built of."""
-
     compiles: Sequence[RecordedCompile] = ()
     recompiles: Sequence[RecordedRecompile] = ()
     breaks: Sequence[RecordedBreak] = ()

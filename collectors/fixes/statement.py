@@ -1,4 +1,4 @@
-"""The statement around a recorded line, parsed, and edits of it that leave the rest of the line as it is."""
+"""Parse the statement around a recorded line and edit parts of it without changing the rest."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _LONGEST_EXPRESSION = 48
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement, or a compound statement's first line; `text` is without its indentation."""
-
     text: str
     indent: str
     line: int
@@ -27,23 +25,18 @@ class Statement:
 
     @property
     def line_count(self) -> int:
-        """Return how many lines of the file it takes."""
         return self.text.count("\n") + 1
 
     def nodes(self) -> Iterator[ast.AST]:
-        """Return its nodes, outermost first."""
         return ast.walk(self.node)
 
     def calls(self) -> Iterator[ast.Call]:
-        """Return its calls, outermost first."""
         return (node for node in self.nodes() if isinstance(node, ast.Call))
 
     def segment(self, node: ast.AST) -> str:
-        """Return a node's text as the user wrote it."""
         return ast.get_source_segment(self.text, node) or ""
 
     def replace(self, file: str, *changes: tuple[ast.AST, str]) -> LineEdit | None:
-        """Return the edit that puts other text for nodes; None where the result would not parse."""
         spans = sorted(((self._span(node), text) for node, text in changes), reverse=True)
         data = self.text.encode()
         for (start, end), text in spans:
@@ -51,14 +44,13 @@ class Statement:
         return self.rewrite(file, data.decode())
 
     def rewrite(self, file: str, text: str) -> LineEdit | None:
-        """Return the edit that puts a whole other statement; None where that does not parse."""
         if _parse(text) is None:
             return None
         lines = tuple(self.indent + line if line else line for line in text.split("\n"))
         return LineEdit(file, self.line, self.line_count, lines)
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
-        """Return a node's place in bytes: columns of ast are bytes."""
+        """ast counts columns in UTF-8 bytes, so the span is in bytes."""
         starts = [0]
         for line in self.text.split("\n"):
             starts.append(starts[-1] + len(line.encode()) + 1)
@@ -68,7 +60,6 @@ class Statement:
 
 
 def find_statement(facts: BreakFacts) -> Statement | None:
-    """Return the statement of the line that breaks; None where it cannot be told."""
     if facts.lines and facts.first_line is not None and facts.line is not None:
         position = facts.line - facts.first_line
         if 0 <= position < len(facts.lines):
@@ -78,14 +69,14 @@ def find_statement(facts: BreakFacts) -> Statement | None:
 
 
 def parse_statement(text: str) -> Statement | None:
-    """Return the statement of one line without what is around it; None where it does not parse."""
     return _make(text.strip(), "", 1)
 
 
 def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | str]:
-    """List the statements after one in its function, as far as its lines are recorded; text where one cannot be read.
+    """Return the statements after one in its function, as far as their lines were recorded; plain
+    text for those that do not parse.
 
-    In a loop the statements before it come after it too.
+    In a loop, the statements before it are included, since they run after it too.
     """
     if facts.first_line is None:
         return []
@@ -93,7 +84,9 @@ def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | 
     lines, position = facts.lines, statement.line - facts.first_line + statement.line_count
     while position < len(lines):
         line = lines[position]
-        if line.strip() and (_depth(line) < outer and line.lstrip().startswith(("def ", "class ", "@"))):
+        if line.strip() and (
+            _depth(line) < outer and line.lstrip().startswith(("def ", "class ", "@"))
+        ):
             break
         if line.strip() and not _depth(line) and outer:
             break
@@ -105,15 +98,19 @@ def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | 
 
 
 def has_line_before(facts: BreakFacts, statement: Statement) -> bool:
-    """Return True if the line before belongs to the same block, which then is never empty without the statement."""
     if facts.first_line is None:
         return False
-    before = [line for line in facts.lines[: max(0, statement.line - facts.first_line)] if line.strip()]
-    return bool(before) and _depth(before[-1]) == len(statement.indent) and not _is_open(before[-1], ":")
+    before = [
+        line for line in facts.lines[: max(0, statement.line - facts.first_line)] if line.strip()
+    ]
+    return (
+        bool(before)
+        and _depth(before[-1]) == len(statement.indent)
+        and not _is_open(before[-1], ":")
+    )
 
 
 def find_block(facts: BreakFacts, statement: Statement) -> str | None:
-    """Return the loop or `with` that a statement is in ("for", "while", "with"); None where there is none recorded."""
     if facts.first_line is None:
         return None
     depth = len(statement.indent)
@@ -130,7 +127,7 @@ def find_block(facts: BreakFacts, statement: Statement) -> str | None:
 
 
 def dotted_name(node: ast.AST) -> str:
-    """Return `torch.nn.Linear` for such a name; empty for anything else."""
+    """Return `torch.nn.Linear` for such a name, an empty string for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -140,16 +137,18 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return an expression of the user's in one line, cut where it is long."""
     text = " ".join(text.split())
     if len(text) <= _LONGEST_EXPRESSION:
         return text
     head, bracket, _ = text.partition("(")
-    return f"{head}(…)" if bracket and 0 < len(head) < _LONGEST_EXPRESSION else text[: _LONGEST_EXPRESSION - 1] + "…"
+    return (
+        f"{head}(…)"
+        if bracket and 0 < len(head) < _LONGEST_EXPRESSION
+        else text[: _LONGEST_EXPRESSION - 1] + "…"
+    )
 
 
 def _find_in(lines: Sequence[str], position: int, first_line: int) -> Statement | None:
-    """Return the statement that covers a line: it may begin before and end after."""
     for start in range(position, max(-1, position - MOST_LINES), -1):
         before = next((line for line in reversed(lines[:start]) if line.strip()), "")
         if _is_open(before) or not lines[start].strip():
@@ -159,7 +158,9 @@ def _find_in(lines: Sequence[str], position: int, first_line: int) -> Statement 
             part = lines[start : end + 1]
             if any(line.strip() and not line.startswith(indent) for line in part):
                 break
-            made = _make("\n".join(line[len(indent) :] for line in part), indent, first_line + start)
+            made = _make(
+                "\n".join(line[len(indent) :] for line in part), indent, first_line + start
+            )
             if made is not None:
                 return made
     return None
@@ -174,7 +175,6 @@ def _make(text: str, indent: str, line: int) -> Statement | None:
 
 
 def _parse(text: str) -> ast.stmt | None:
-    """Return one statement, a compound one by its first line."""
     for whole in (text, f"{text} pass", f"{text}\n pass"):
         try:
             if text.startswith("elif "):
@@ -203,12 +203,24 @@ Use = Literal["arithmetic", "returned", "logged", "branch", "size", "loop", "unk
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _LOG_METHODS = {"debug", "info", "warning", "error", "critical", "log", "append", "add_scalar"}
-_SIZE_CALLS = {"zeros", "ones", "empty", "full", "arange", "rand", "randn", "new_zeros", "new_ones", "new_empty"}
+_SIZE_CALLS = {
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "arange",
+    "rand",
+    "randn",
+    "new_zeros",
+    "new_ones",
+    "new_empty",
+}
 _MOST_NAMES = 4
 
 
-def list_uses(statement: Statement, node: ast.AST, following: Sequence[Statement | str], depth: int = 0) -> set[Use]:
-    """List what an expression's value is used for, in its statement and in those that follow."""
+def list_uses(
+    statement: Statement, node: ast.AST, following: Sequence[Statement | str], depth: int = 0
+) -> set[Use]:
     use, names = _climb(statement, node)
     uses: set[Use] = {use} if use else set()
     for name in names:
@@ -220,7 +232,6 @@ def list_uses(statement: Statement, node: ast.AST, following: Sequence[Statement
 
 
 def _is_tensor(name: str, following: Sequence[Statement | str]) -> bool:
-    """Return True if a name that was computed with a number is a tensor: it has methods or is indexed."""
     for statement in following:
         for node in statement.nodes() if isinstance(statement, Statement) else ():
             value = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
@@ -240,12 +251,15 @@ def _list_name_uses(name: str, following: Sequence[Statement | str], depth: int)
         for node in statement.nodes():
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
                 later = following[position + 1 :]
-                uses |= list_uses(statement, node, later, depth + 1) if depth < _MOST_NAMES else {"unknown"}
+                uses |= (
+                    list_uses(statement, node, later, depth + 1)
+                    if depth < _MOST_NAMES
+                    else {"unknown"}
+                )
     return uses
 
 
 def _climb(statement: Statement, node: ast.AST) -> tuple[Use | None, list[str]]:
-    """Return what surrounds an expression, and the names that it is assigned to."""
     is_computed = False
     while (parent := statement.parents.get(node)) is not None:
         if isinstance(parent, ast.BinOp):
@@ -264,7 +278,11 @@ def _climb(statement: Statement, node: ast.AST) -> tuple[Use | None, list[str]]:
             return "size", []
         elif isinstance(parent, ast.JoinedStr | ast.FormattedValue):
             return "logged", []
-        elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        elif (
+            isinstance(parent, ast.Assign)
+            and len(parent.targets) == 1
+            and isinstance(parent.targets[0], ast.Name)
+        ):
             return ("arithmetic" if is_computed else None), [parent.targets[0].id]
         elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
             if not isinstance(parent.op, _ARITHMETIC):
@@ -283,7 +301,6 @@ def _climb(statement: Statement, node: ast.AST) -> tuple[Use | None, list[str]]:
 
 
 def _is_test(statement: Statement, node: ast.AST) -> bool:
-    """Return True if a comparison decides which code runs."""
     while (parent := statement.parents.get(node)) is not None:
         if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
             return getattr(parent, "test", None) is node
@@ -308,7 +325,6 @@ def _name_call_use(call: ast.Call, argument: ast.AST) -> Use:
 
 
 def is_read(call: ast.Call) -> bool:
-    """Return True for `x.item()`, `float(x)`, `int(x)` and `bool(x)`."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr == "item" and not call.args
     return dotted_name(call.func) in ("float", "int", "bool") and len(call.args) == 1

@@ -1,4 +1,4 @@
-"""Short titles of graph breaks and recompiles: what happens, in the names of the user's program."""
+"""Short titles of graph breaks and recompiles, in the names of the user's program."""
 
 from __future__ import annotations
 
@@ -29,24 +29,37 @@ def title_recompile(
     values: Sequence[str] = (),
     after_break: bool = False,
 ) -> str:
-    """Return the short title of a recompile cause; a name in code after a graph break is not the user's."""
+    """Return the short title of a recompile's cause. Names in code after a graph break are
+    Dynamo's, not the user's.
+    """
     if category in _STATES:
         return _STATES[category]
     names = ", ".join(_shorten(name) for name in (source, *siblings) if name)
     label = label_category(category).label
     changes = _describe_values(values)
     if after_break or _LEFT_BY_BREAK.search(source or ""):
-        return f"{'Size' if category == 'tensor_size' else label} after a graph break changes{changes}"
+        return (
+            f"{'Size' if category == 'tensor_size' else label} after a graph break changes{changes}"
+        )
     if category == "tensor_size" and names:
         subject = f"Dimension {dim} of {names}" if dim is not None else f"Size of {names}"
         return f"{subject} changes{changes}"
-    if category in ("int_value", "float_value", "string_value", "other_value", "module_attribute", "global_value"):
+    if category in (
+        "int_value",
+        "float_value",
+        "string_value",
+        "other_value",
+        "module_attribute",
+        "global_value",
+    ):
         return f"{names or 'A value'} changes{changes}"
     return f"{label} of {names} changes{changes}" if names else f"{label} changes{changes}"
 
 
 def name_stack_values(text: str) -> str:
-    """Replace dynamo's names of values that a graph break left on the stack: ___stack0 is value 0 on the stack."""
+    """Replace Dynamo's names of values left on the stack by a graph break: ___stack0 becomes value
+    0 on the stack.
+    """
     return _LEFT_BY_BREAK.sub(r"value \1 on the stack", text)
 
 
@@ -66,8 +79,6 @@ def _shorten(text: str) -> str:
 
 
 class HasSavings(Protocol):
-    """What a sentence about savings needs of a cause."""
-
     @property
     def saved_us(self) -> int | None: ...
 
@@ -79,9 +90,11 @@ class HasSavings(Protocol):
 
 
 def describe_savings(
-    causes: Sequence[HasSavings], compile_us: int | None, format_duration: Callable[[float | None], str]
+    causes: Sequence[HasSavings],
+    compile_us: int | None,
+    format_duration: Callable[[float | None], str],
 ) -> str:
-    """Return in one sentence what the fixes of a run would save: 4 fixes save up to 3.09 s of 5.87 s compile time."""
+    """Return a sentence such as "4 fixes save up to 3.09 s of 5.87 s compile time"."""
     fixable = [cause for cause in causes if cause.is_fixable]
     saved_us = sum(cause.saved_us or 0 for cause in fixable or causes)
     whole = f"of {format_duration(compile_us)} compile time" if compile_us else "of compile time"
@@ -92,10 +105,17 @@ def describe_savings(
             return f"{subject} known, saved compile time not recorded"
         return f"{subject} {verb} up to {format_duration(saved_us)} {whole}"
     if all(cause.is_expected for cause in causes):
-        return f"Nothing to fix: {'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
+        return (
+            "Nothing to fix: "
+            f"{'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
+        )
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
-    cost = f"{verb} up to {format_duration(saved_us)} {whole}, " if saved_us else "of graph breaks or recompiles, "
+    cost = (
+        f"{verb} up to {format_duration(saved_us)} {whole}, "
+        if saved_us
+        else "of graph breaks or recompiles, "
+    )
     return f"{subject} {cost}no fix is known"
 
 
@@ -155,17 +175,19 @@ _LABELS = {
 _CONSEQUENCES = ("GB0092", "GB7000")
 _BUILTIN = re.compile(r"builtin (?:operator )?`?([A-Za-z_]\w*)`?")
 _QUALNAME = re.compile(r"module: (?P<module>[^,]*), qualname: (?P<name>[\w.]+)")
-_BRANCHES = {"if": "`if` on a tensor", "while": "`while` on a tensor", "assert": "`assert` on a tensor"}
+_BRANCHES = {
+    "if": "`if` on a tensor",
+    "while": "`while` on a tensor",
+    "assert": "`assert` on a tensor",
+}
 
 
 def name_builtin(facts: BreakFacts) -> str | None:
-    """Return the builtin that Dynamo could not trace: print."""
     match = _BUILTIN.search(facts.context) or _BUILTIN.search(facts.explanation)
     return match[1] if match else None
 
 
 def name_skipped(facts: BreakFacts) -> str | None:
-    """Return the function that Dynamo skipped, with its module: time.perf_counter."""
     match = _QUALNAME.search(facts.context)
     if match is None:
         return None
@@ -174,7 +196,6 @@ def name_skipped(facts: BreakFacts) -> str | None:
 
 
 def label_break(facts: BreakFacts) -> str:
-    """Return a graph break's short title; torch's own type where none is known."""
     gb_id = facts.gb_id or ""
     line = (facts.source_line or "").strip()
     if gb_id == "GB0059" and (builtin := name_builtin(facts)):
@@ -190,13 +211,11 @@ def label_break(facts: BreakFacts) -> str:
 
 
 def title_breaks(breaks: Sequence[BreakFacts]) -> str:
-    """Return the title of breaks with one cause: what an earlier break leaves is not named beside it."""
     own = [facts for facts in breaks if facts.gb_id not in _CONSEQUENCES] or breaks
     return ", then ".join(list(dict.fromkeys(label_break(facts) for facts in own))[:2])
 
 
 def _name_written(facts: BreakFacts, skipped: str) -> str:
-    """Return a function's name as the user's line has it: `warnings.warn` for `_warnings.warn`."""
     statement = find_statement(facts)
     last = skipped.rsplit(".", 1)[-1]
     for call in statement.calls() if statement else ():

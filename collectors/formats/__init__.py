@@ -1,1 +1,3 @@
-"""Upstream's benchmark files, both ways: CSV and JSON to events, and back to the same files. Standard library alone."""
+"""PyTorch's benchmark files: read CSV and JSON into events and write the same files. Standard
+library only.
+"""

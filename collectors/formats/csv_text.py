@@ -1,4 +1,4 @@
-"""The rows of a CSV file that anything may have happened to: bytes to rows by column name, damage counted by line."""
+"""Read damaged CSV files into rows by column name and count the damage by line."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from dataclasses import dataclass
 
 from compileboard.collectors.contract.rejects import Rejects
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # not str.splitlines: a cell may hold its other line ends
+_LINE = re.compile(
+    r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+"
+)  # not str.splitlines: a cell may hold its other line ends
 _CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)|={7}$")
-# How a row begins that has texts of several lines: what follows a damaged one is found again by this alone.
+# How a row begins that has texts of several lines: what follows a damaged one is found again by
+# this alone.
 _TEXT_ROW = re.compile(r'[^",\s][^",]*,"')
 _MOST_ROW_LINES = 5_000
-_MOST_OPEN_QUOTES = 20  # each is looked for up to _MOST_ROW_LINES; a file that is full of them ends a row at its line
+# Each is looked for up to _MOST_ROW_LINES; a file that is full of them ends a row at its line
+_MOST_OPEN_QUOTES = 20
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 @dataclass(frozen=True)
 class CsvRow:
-    """One row: its cells by column, and the line that it begins at."""
-
     line: int
     cells: dict[str, str]
 
 
 def clean(text: str) -> str:
-    """Make a text that every store takes: no lone surrogates, no zeros."""
+    """Remove lone surrogates and NUL characters, which not every database accepts."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def decode(data: bytes, rejects: Rejects) -> str:
-    """Read bytes as text; what is not UTF-8 is replaced and counted by line."""
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
     try:
         return data.decode(encoding)
@@ -47,7 +48,7 @@ def decode(data: bytes, rejects: Rejects) -> str:
 
 
 def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row's line and cells; blank lines and merge-conflict markers are no rows."""
+    """Yield the line number and cells of each row; skips blank lines and merge-conflict markers."""
     lines = _LINE.findall(text)
     at = open_quotes = width = 0
     has_texts = False
@@ -62,7 +63,8 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
             continue
         most = 1 if open_quotes >= _MOST_OPEN_QUOTES else _MOST_ROW_LINES
         cells, taken = _take(lines, at, most)
-        # A quote that is never closed takes what follows with it: that is not one row, and costs its own line only.
+        # A quote that is never closed takes what follows with it: that is not one row, and costs
+        # its own line only.
         if cells is None or (taken > 1 and width and len(cells) != width):
             open_quotes += taken > 1 or cells is None
             cells, taken = _take(lines, at, 1) if cells is not None else (None, 1)
@@ -71,7 +73,9 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
             at += 1
             while has_texts and at < len(lines) and not _TEXT_ROW.match(lines[at]):
                 at += 1
-            rejects.add("truncated" if has_texts and at == len(lines) else "bad_row", begun + 1, line)
+            rejects.add(
+                "truncated" if has_texts and at == len(lines) else "bad_row", begun + 1, line
+            )
             continue
         has_texts |= not width and "reason" in cells
         width = width or len(cells)
@@ -80,23 +84,24 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
 
 
 def _take(lines: Sequence[str], at: int, most: int) -> tuple[list[str] | None, int]:
-    """Read the row that begins at a line, and count its lines: they end where the quotes are closed."""
     taken, is_open = 1, lines[at].count('"') % 2
     while is_open and taken < most and at + taken < len(lines):
         is_open ^= lines[at + taken].count('"') % 2
         taken += 1
     reader = csv.reader(lines[at : at + taken], strict=True)
     try:
-        return next(reader), reader.line_num  # a quote inside a cell that has none around it opens nothing
+        return next(
+            reader
+        ), reader.line_num  # a quote inside a cell that has none around it opens nothing
     except (csv.Error, StopIteration):
         return None, taken
 
 
 def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[CsvRow]]:
-    """Return a table's columns and its rows.
+    """Return the columns and rows of a table.
 
-    A row of another width than its heading is no row: which number belongs to which column cannot be told. A heading
-    that is repeated, of files that were put behind one another, counts from there on.
+    A row with another number of cells than the header is rejected, because its columns cannot be
+    assigned. A repeated header, as in concatenated files, applies from there on.
     """
     rows = read_rows(text, rejects)
     first = next(rows, None)
@@ -106,7 +111,9 @@ def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[CsvRow]
     return columns, _rows(rows, columns, text, rejects)
 
 
-def _rows(rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, rejects: Rejects) -> Iterator[CsvRow]:
+def _rows(
+    rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, rejects: Rejects
+) -> Iterator[CsvRow]:
     last_line = len(_LINE.findall(text))
     whole = text.endswith(("\n", "\r"))
     for line, cells in rows:

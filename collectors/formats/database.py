@@ -1,4 +1,6 @@
-"""Read results in the JSON of HUD's benchmark database: one object, an array, or one a line."""
+"""Read results in the JSON format of the PyTorch HUD benchmark database: one object, an array, or
+one object per line.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ _DECODER = json.JSONDecoder()
 
 
 def read_objects(text: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each object and the line that it begins at.
+    """Yield each object and the line at which it begins.
 
-    Arrays are opened wherever they stand. What is no object costs the rest of its line; a last one that is cut is
-    counted as such, because a longer copy of the file completes it.
+    Arrays are unpacked. Anything that is not an object is skipped to the end of its line. A
+    truncated last object is counted separately, because a longer copy of the file completes it.
     """
     at, line, counted = 0, 1, 0
     while True:
@@ -37,7 +39,9 @@ def read_objects(text: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, A
             value, end = _DECODER.raw_decode(text, at)
         except ValueError:
             value, end = None, at
-        except RecursionError:  # nobody's results are that deep, and each deeper line would be tried again
+        except (
+            RecursionError
+        ):  # nobody's results are that deep, and each deeper line would be tried again
             rejects.add("bad_json", line, text[at : at + 200])
             return
         if isinstance(value, dict):
@@ -65,8 +69,6 @@ _EXPERIMENTS = ("accuracy", *upstream_status.SPEEDUPS, "coverage", "tolerance")
 
 
 class _Pending:
-    """The records of one result, until all are read."""
-
     def __init__(self, number: int, line: int, record: dict[str, Any]) -> None:
         self.number, self.line, self.record = number, line, record
         self.numbers: dict[str, float] = {}
@@ -75,7 +77,6 @@ class _Pending:
 
 
 def read_database(file: ResultFile, text: str, suite: str | None) -> None:
-    """Read all records of a text into the file's results."""
     pending: dict[tuple[Any, ...], _Pending] = {}
     for line, record in read_objects(text, file.rejects):
         if not file.has_room(line):
@@ -87,7 +88,12 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
             continue
         values = _values(metric)
         file.mark(
-            {"model": model_name, "metric": name, "value": values[0] if values else None, "others": values[1:] or None}
+            {
+                "model": model_name,
+                "metric": name,
+                "value": values[0] if values else None,
+                "others": values[1:] or None,
+            }
         )
         key = _key(file, record)
         pending_result = pending.setdefault(key, _Pending(file.row_count, line, record))
@@ -124,19 +130,27 @@ def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
     parts = (
         *(benchmark.get(name) for name in ("name", "mode", "dtype")),
         *(model.get(name) for name in ("name", "backend", "origins")),
-        *(extra.get(name) for name in ("device", "arch", "batch_size", "output", "tag", "is_dynamic")),
+        *(
+            extra.get(name)
+            for name in ("device", "arch", "batch_size", "output", "tag", "is_dynamic")
+        ),
         *(extra.get(name) for name in _EXPERIMENTS),
         *(record.get(name) for name in _ABOUT_RUN),
-        # HUD's own merge keeps accuracy and performance of a model apart by their files, which a dump has not.
+        # HUD's own merge keeps accuracy and performance of a model apart by their files, which a
+        # dump has not.
         _part(record, "metric").get("name") == "accuracy" if not extra.get("output") else None,
     )
     return tuple(str(part) for part in parts)
 
 
-def _take(file: ResultFile, pending_result: _Pending, name: str, values: list[Any], line: int) -> None:
+def _take(
+    file: ResultFile, pending_result: _Pending, name: str, values: list[Any], line: int
+) -> None:
     name = clean(name)
     numbers = [value for value in map(_number, values) if value is not None]
-    fault = next((fault for value in values if (fault := upstream_status.find_fault(name, str(value)))), None)
+    fault = next(
+        (fault for value in values if (fault := upstream_status.find_fault(name, str(value)))), None
+    )
     if fault:
         pending_result.texts[name] = clean(str(values[0]))
         file.rejects.add(fault, line, f"{name}: {values[0]}")
@@ -164,7 +178,8 @@ def _number(value: Any) -> float | None:
 def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
     extra, model = _extra(pending_result.record), _part(pending_result.record, "model")
     output = _text(extra.get("output"))
-    # A table's tag column is a record too; that of upstream's newer files stands beside the settings as well.
+    # A table's tag column is a record too; that of upstream's newer files stands beside the
+    # settings as well.
     tag = _text(pending_result.texts.pop("tag", None)) or _text(extra.get("tag"))
     model_name = clean(str(model["name"]))
     if file.kind == "compilation_metrics":
@@ -174,7 +189,9 @@ def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> No
     accuracy = pending_result.texts.pop("accuracy", None)
     experiment = _experiment(extra, named, accuracy, pending_result)
     numbers = {
-        name: value for name, value in pending_result.numbers.items() if value or name not in upstream_status.FLOATS
+        name: value
+        for name, value in pending_result.numbers.items()
+        if value or name not in upstream_status.FLOATS
     }
     skip = pending_result.texts.pop(upstream_status.SKIP_COLUMN, None)
     status, reason = ("skipped", skip) if skip else _status(experiment, accuracy, numbers)
@@ -212,9 +229,14 @@ def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dic
         "device": _text(extra.get("device")) or named.device,
         "hardware": _text(extra.get("arch")) or _gpu(record) or named.hardware,
         "backend": f"{backend or ''}:{tag}" if tag else backend,
-        "dynamic": any(extra.get(name) is True for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic"))
+        "dynamic": any(
+            extra.get(name) is True
+            for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic")
+        )
         or named.dynamic,
-        "batch_size": batch_size if isinstance(batch_size, int) and 0 < batch_size < 1 << 40 else None,
+        "batch_size": batch_size
+        if isinstance(batch_size, int) and 0 < batch_size < 1 << 40
+        else None,
         "world_size": world_size if isinstance(world_size, int) and 0 < world_size < 1 << 40 else 1,
     }
 
@@ -233,7 +255,9 @@ def _suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) -> st
     return origin or suite or named.suite or other or ""
 
 
-def _experiment(extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _Pending) -> str:
+def _experiment(
+    extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _Pending
+) -> str:
     flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
     if accuracy is not None:
         return "accuracy"
@@ -244,7 +268,9 @@ def _experiment(extra: dict[str, Any], named: FileNameInfo, accuracy: str | None
     return "performance"
 
 
-def _status(experiment: str, accuracy: str | None, numbers: dict[str, float]) -> tuple[str, str | None]:
+def _status(
+    experiment: str, accuracy: str | None, numbers: dict[str, float]
+) -> tuple[str, str | None]:
     if experiment == "accuracy":
         return upstream_status.status_of(accuracy or "")
     if any(value for name, value in numbers.items() if name not in upstream_status.COUNTS):
@@ -255,7 +281,9 @@ def _status(experiment: str, accuracy: str | None, numbers: dict[str, float]) ->
 def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:
     record = pending_result.record
     facts: dict[str, Any] = {
-        ours: clean(str(record[name])) for name, ours in _ABOUT_RUN.items() if record.get(name) not in (None, "")
+        ours: clean(str(record[name]))
+        for name, ours in _ABOUT_RUN.items()
+        if record.get(name) not in (None, "")
     }
     if tag:
         facts["tag"] = tag
@@ -264,7 +292,11 @@ def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> 
         for key, value in extra.items()
         if isinstance(value, _PLAIN) and value not in (False, "")
     }
-    others = {"settings": settings, "columns": pending_result.texts, "value_lists": pending_result.lists}
+    others = {
+        "settings": settings,
+        "columns": pending_result.texts,
+        "value_lists": pending_result.lists,
+    }
     facts |= {name: value for name, value in others.items() if value}
     description = _part(record, "dependencies")
     if description:

@@ -1,4 +1,6 @@
-"""A CSV table of results, row by row: every column by its name, what upstream wrote as 0 as what it means."""
+"""Read a CSV table of results row by row; a 0 that stands for "not measured" is not kept as a
+value.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,10 @@ _WORD = re.compile(r"[^a-z0-9]+")
 
 
 def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
-    """Read one row of a table of models into the file's results."""
     cells = {_rename(column): (column, cell.strip()) for column, cell in row.cells.items()}
-    identity = {key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell}
+    identity = {
+        key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell
+    }
     if "model" not in identity:
         file.rejects.add("bad_row", row.line, ",".join(row.cells.values()))
         return
@@ -80,7 +83,6 @@ def _rename(column: str) -> str:
 def _sort_cells(
     file: ResultFile, row: CsvRow, cells: dict[str, tuple[str, str]]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Split a row's other cells into numbers and texts; padding is neither."""
     numbers: dict[str, float] = {}
     texts: dict[str, str] = {}
     padded = _padding(list(row.cells.values()), [_rename(column) for column in row.cells])
@@ -93,17 +95,18 @@ def _sort_cells(
             file.rejects.add(fault, row.line, f"{column}: {cell}")
         if value is None or fault:
             texts[name] = cell
-        # Upstream has no other word for what it did not measure; a latency, a ratio or a peak is never 0.
+        # Upstream has no other word for what it did not measure; a latency, a ratio or a peak is
+        # never 0.
         elif value or name not in upstream_status.FLOATS:
             numbers[name] = value
     return numbers, texts
 
 
 def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
-    """Return the columns at a row's end that upstream filled up because a later row had more.
+    """Return the trailing columns that PyTorch padded with 0 because a later row had more.
 
-    It pads with a plain 0 and writes its own floats as 0.000000, so a plain 0 of a float gives the padding away; so
-    does a row that ends with all counts at 0 although graphs are among them.
+    Padding is a plain 0 while floats are written as 0.000000, so a plain 0 in a float column gives
+    it away; so does a row whose counts at the end are all 0 although it has graphs.
     """
     start = len(cells)
     while start and cells[start - 1].strip() == "0":
@@ -115,7 +118,9 @@ def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     return set(tail[first:]) if first is not None else set()
 
 
-def _experiments(file: ResultFile, cells: dict[str, tuple[str, str]], identity: dict[str, str]) -> list[str]:
+def _experiments(
+    file: ResultFile, cells: dict[str, tuple[str, str]], identity: dict[str, str]
+) -> list[str]:
     if "experiment" in identity:
         return [identity["experiment"]]
     if file.kind != "hud":
@@ -170,13 +175,12 @@ def _backend(given: str | None, named: FileNameInfo, tag: str | None) -> str | N
 
 
 def _count(text: str | None) -> int | None:
-    """Read a count that is never 0: upstream writes 0 for a batch size that it did not know."""
+    """Read a count that is never 0: 0 is the placeholder for an unknown batch size."""
     value = upstream_status.read_number(text or "")
     return int(value) if value and 0 < value < 1e12 and value == int(value) else None
 
 
 def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) -> BenchMeasured:
-    """Return a result with its status: what upstream wrote as 0 is no measurement."""
     accuracy = cells["accuracy"][1] if "accuracy" in cells else ""
     status: str
     reason: str | None
@@ -212,8 +216,16 @@ def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[st
         return "measured", None
     if kind == "hud":
         status, reason = upstream_status.status_of(accuracy)
-        return (status, reason) if status in ("failed", "skipped") else ("not_run", upstream_status.NOT_RUN)
+        return (
+            (status, reason)
+            if status in ("failed", "skipped")
+            else ("not_run", upstream_status.NOT_RUN)
+        )
     columns = result.facts.get("columns", {})
     if any(upstream_status.find_fault(name, cell) for name, cell in columns.items()):
         return "not_run", upstream_status.UNREADABLE
-    return ("not_run", upstream_status.NOT_RUN) if columns else ("failed", upstream_status.UNKNOWN_FAILURE)
+    return (
+        ("not_run", upstream_status.NOT_RUN)
+        if columns
+        else ("failed", upstream_status.UNKNOWN_FAILURE)
+    )

@@ -1,4 +1,6 @@
-"""Files of one folder that say the same: one result of a CSV row, its JSON twin, its phases and its raw timings."""
+"""Merge files of one folder that describe the same results: a CSV row, its JSON twin, its phases
+and its raw timings.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,18 @@ _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 
 @dataclass
 class Merged:
-    """The results of a folder's files, each once, with the file that it is first in."""
-
     results: list[tuple[ResultFile, BenchMeasured]] = field(default_factory=list)
     _places: dict[Any, int] = field(default_factory=dict)
 
     @property
     def stems(self) -> set[str]:
-        """Return the tables' names."""
         return {(measurement.task or "").split("/", 1)[0] for _file, measurement in self.results}
 
 
 def merge(files: Sequence[ResultFile]) -> Merged:
-    """Merge what the files have of the same; a file in full precision goes before its rounded twin."""
+    """Merge equal results of several files, preferring a file in full precision to its rounded
+    twin.
+    """
     merged = Merged()
     for file in sorted(files, key=lambda file: (not file.is_full, file.name)):
         for result in file.results:
@@ -51,7 +52,8 @@ def merge(files: Sequence[ResultFile]) -> Merged:
 def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     facts = result.facts
     about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
-    # Of one table a model is there once; of a dump of the database it is there in every configuration.
+    # Of one table a model is there once; of a dump of the database it is there in every
+    # configuration.
     key = (result.task, result.experiment, *about, _series(result) if facts.get("commit") else None)
     index = merged._places.setdefault(key, len(merged.results))
     if index == len(merged.results):
@@ -62,18 +64,30 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
         merged.results.append((file, result))
         return
     absent = {
-        name: value for name, value in result.__dict__.items() if value is not None and getattr(first, name) is None
+        name: value
+        for name, value in result.__dict__.items()
+        if value is not None and getattr(first, name) is None
     }
     values = {**result.values, **first.values} if first.status == result.status else first.values
-    merged.results[index] = first_file, replace(first, **absent, values=values, facts={**facts, **first.facts})
+    merged.results[index] = (
+        first_file,
+        replace(first, **absent, values=values, facts={**facts, **first.facts}),
+    )
 
 
 def _series(result: BenchMeasured) -> tuple[Any, ...]:
-    return (result.suite, result.mode, result.dtype, result.device, result.hardware, result.backend, result.batch_size)
+    return (
+        result.suite,
+        result.mode,
+        result.dtype,
+        result.device,
+        result.hardware,
+        result.backend,
+        result.batch_size,
+    )
 
 
 def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
-    """Add phases and timings to the results that they belong to."""
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
@@ -87,12 +101,17 @@ def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -
                 changes["facts"] = {**result.facts, "phases_s": addition.phases_s}
             if addition.repeats.get("eager"):
                 changes["repeats"] = addition.repeats
-                changes["values"] = {"eager_latency": median(addition.repeats["eager"]), **result.values}
+                changes["values"] = {
+                    "eager_latency": median(addition.repeats["eager"]),
+                    **result.values,
+                }
             merged.results[index] = of_file, replace(result, **changes)
 
 
 def _name_failures(merged: Merged) -> None:
-    """Set a failed measurement's reason from the accuracy of the same model: its own file has none."""
+    """Set the reason of a failed measurement from the accuracy result of the same model, since its
+    own file has none.
+    """
     reasons = {
         (measurement.model, *_series(measurement)[:-1]): measurement.reason
         for _file, measurement in merged.results
@@ -100,18 +119,23 @@ def _name_failures(merged: Merged) -> None:
     }
     for index, (file, measurement) in enumerate(merged.results):
         reason = reasons.get((measurement.model, *_series(measurement)[:-1]))
-        if measurement.status == "failed" and measurement.reason == upstream_status.UNKNOWN_FAILURE and reason:
+        if (
+            measurement.status == "failed"
+            and measurement.reason == upstream_status.UNKNOWN_FAILURE
+            and reason
+        ):
             merged.results[index] = file, replace(measurement, reason=reason)
 
 
 def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:
-    """Return the table that a graph-breaks file belongs to; upstream's rstrip may have eaten the end of its name."""
     stem = file.stem.removesuffix("_graph_breaks")
-    return next((other_stem for other_stem in sorted(stems) if stem in (other_stem, damaged(other_stem))), stem)
+    return next(
+        (other_stem for other_stem in sorted(stems) if stem in (other_stem, damaged(other_stem))),
+        stem,
+    )
 
 
 def time_us_of(result: BenchMeasured) -> int | None:
-    """Return when a result was made, where its record tells."""
     timestamp = str(result.facts.get("timestamp") or "").strip()
     try:
         if _DIGITS.fullmatch(timestamp):
@@ -127,7 +151,6 @@ def time_us_of(result: BenchMeasured) -> int | None:
 
 
 def commit_key(result: BenchMeasured) -> tuple[str, str] | None:
-    """Return the commit and day that a row names; none if it names no commit."""
     commit = result.facts.get("commit")
     if not commit:
         return None
@@ -137,5 +160,6 @@ def commit_key(result: BenchMeasured) -> tuple[str, str] | None:
 
 
 def series_text(result: BenchMeasured) -> str:
-    """Write what identifies a result within a run."""
-    return json.dumps([result.model, result.experiment, result.dynamic, result.world_size, *_series(result)])
+    return json.dumps(
+        [result.model, result.experiment, result.dynamic, result.world_size, *_series(result)]
+    )

@@ -1,10 +1,10 @@
-"""The rows of upstream's tables, as its harness writes them: its order of columns, its floats, its padding.
+"""Write rows of PyTorch's benchmark tables with its order of columns, floats and padding.
 
-Source: benchmarks/dynamo/common.py output_csv, speedup_experiment, write_csv_when_exception, _write_accuracy_row.
+Source: benchmarks/dynamo/common.py output_csv, speedup_experiment, write_csv_when_exception,
+_write_accuracy_row.
 
-A cell is written as it is, even one that a spreadsheet would take for a formula. Our own CSV reports neutralise those
-(app/reports/csv.py); here an apostrophe before a model's name would make it another model to every program that
-compares these files by name, and the files are made for programs.
+Cells that a spreadsheet would take for a formula are not escaped, unlike in app/reports/csv.py: an
+apostrophe would change the model's name for every program that compares these files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ _COLUMNS = {
     "tolerance": list_upstream("tolerance", counts=False),
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
-# To upstream an export is a backend: its rows stand in these tables, in files of that backend's name.
-_OF_BACKEND = {"export": ("accuracy",), "export_strict": ("accuracy",), "aot_inductor": ("performance", "accuracy")}
+# To upstream an export is a backend: its rows stand in these tables, in files of that backend's
+# name.
+_OF_BACKEND = {
+    "export": ("accuracy",),
+    "export_strict": ("accuracy",),
+    "aot_inductor": ("performance", "accuracy"),
+}
 _WITH_VERDICT = ("onnx", "aot_precompile")  # timed, in a table of their own, and judged
 EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
@@ -36,8 +41,6 @@ _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not co
 
 @dataclass
 class OutputTable:
-    """One file's results."""
-
     stem: str
     experiment: str
     results: list[BenchMeasured] = field(default_factory=list)
@@ -45,7 +48,8 @@ class OutputTable:
 
 
 def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchMeasured]:
-    """Return a result as the rows that upstream has of it: its own, or one in each table of its backend.
+    """Return a result as the rows that upstream has of it: its own, or one in each table of its
+    backend.
 
     Beside one of its modes upstream has the rows of that mode alone.
     """
@@ -55,8 +59,14 @@ def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchM
     rows = []
     for table in [table for table in tables if table in modes] or tables:
         if table == "accuracy":
-            of_table = {name: result.values[name] for name in (*COUNTS, "compilation_latency") if name in result.values}
-            facts = {name: fact for name, fact in result.facts.items() if name != "phases_s"}  # of what is timed alone
+            of_table = {
+                name: result.values[name]
+                for name in (*COUNTS, "compilation_latency")
+                if name in result.values
+            }
+            facts = {
+                name: fact for name, fact in result.facts.items() if name != "phases_s"
+            }  # of what is timed alone
             rows.append(replace(result, experiment=table, values=of_table, facts=facts, repeats={}))
         else:  # upstream times without a look at the verdict
             status = "measured" if "speedup" in result.values else result.status
@@ -65,14 +75,12 @@ def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchM
 
 
 def is_written(result: BenchMeasured) -> bool:
-    """Return True if upstream has a row for such a result: it has none for what was not run."""
     if result.experiment == "accuracy":
         return result.accuracy is not None or result.status == "failed"
     return result.experiment in EXPORTED_EXPERIMENTS and result.status in ("measured", "failed")
 
 
 def identity(result: BenchMeasured) -> dict[str, Cell]:
-    """Return a row's first columns; a batch size that is not known is 0, as upstream's placeholder."""
     tag = result.facts.get("tag")
     failed = result.status == "failed" and not result.values
     known: dict[str, Cell] = {
@@ -83,10 +91,12 @@ def identity(result: BenchMeasured) -> dict[str, Cell]:
     return {**known, "tag": str(tag)} if tag else known
 
 
-def metrics(result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False) -> dict[str, Cell]:
-    """Return a row's other columns in upstream's order; what upstream does not know comes behind.
+def metrics(
+    result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False
+) -> dict[str, Cell]:
+    """Return the other columns in PyTorch's order, followed by those it does not have.
 
-    A file that somebody named stands in for upstream's: it has upstream's columns alone.
+    With `is_named` the file replaces one of PyTorch's and has only its columns.
     """
     values = {name: _number(name, value) for name, value in result.values.items()}
     if not is_written(result):
@@ -104,9 +114,14 @@ def metrics(result: BenchMeasured, stats: Sequence[str], *, is_named: bool = Fal
         names += stats
     else:
         verdict, names = {}, list(_COLUMNS[result.experiment])
-    rest = [name for name in sorted(values) if name not in names and name not in verdict and not is_named]
+    rest = [
+        name
+        for name in sorted(values)
+        if name not in names and name not in verdict and not is_named
+    ]
     row = [*names, *rest]
-    # What lies behind the last number that there is was never in this row; what lies before it was 0 to upstream.
+    # What lies behind the last number that there is was never in this row; what lies before it was
+    # 0 to upstream.
     while row and row[-1] not in values and not is_named:
         row.pop()
     zeros: dict[str, Cell] = {name: 0.0 if name in _ALWAYS_FLOAT else 0 for name in row}
@@ -122,24 +137,24 @@ def _number(name: str, value: float) -> Cell:
 
 
 def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
-    """Return the counts that a table has; which they are differs between versions of upstream."""
     return [name for name in COUNTS if any(name in result.values for result in results)]
 
 
 def write_table(table: OutputTable) -> bytes:
-    """Write a table of results."""
     stats = stats_of(table.results)
     if table.is_named and not stats and table.experiment in ("performance", "accuracy"):
         stats = list(COUNTS)  # dynamo has no part in a package: upstream counts 0
-    rows = [{**identity(result), **metrics(result, stats, is_named=table.is_named)} for result in table.results]
+    rows = [
+        {**identity(result), **metrics(result, stats, is_named=table.is_named)}
+        for result in table.results
+    ]
     return write_rows(rows)
 
 
 def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
-    """Write rows under the columns of the longest one, each short one filled up with 0.
+    """Write rows with the columns of the longest one; shorter rows are padded with 0.
 
-    A row whose columns are others than the longest one's gets its numbers under the right names all the same: there
-    upstream lets them slide to the left.
+    Numbers always stand under their own column; PyTorch's writer shifts them to the left.
     """
     longest: dict[str, Any] = max(rows, key=_width) if rows else {}
     columns = list(longest)
@@ -150,7 +165,9 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
     writer.writerow(columns)
     for row in rows:
         last = max((index for index, name in enumerate(columns) if name in row), default=0)
-        cells = [_absent(name) if name not in row else _cell(row[name]) for name in columns[: last + 1]]
+        cells = [
+            _absent(name) if name not in row else _cell(row[name]) for name in columns[: last + 1]
+        ]
         writer.writerow([*cells, *["0"] * (len(columns) - last - 1)])
     return buffer.getvalue().encode("utf-8", "replace")
 

@@ -1,6 +1,8 @@
-"""Raw timings: NumPy's file of a float64 array of shape (repeat, 2), eager and compiled, in seconds.
+"""Raw timings: a NumPy file with a float64 array of shape (repeat, 2), eager and compiled, in
+seconds.
 
-Source: numpy/lib/format.py (versions 1 to 3). A reader of its own: NumPy is no dependency of the collector.
+Source: numpy/lib/format.py (versions 1 to 3). Read without NumPy, which the collector does not
+depend on.
 """
 
 from __future__ import annotations
@@ -17,14 +19,13 @@ _ALIGNED_BYTES = 64
 
 
 def is_npy(head: bytes) -> bool:
-    """Return True if a file begins as NumPy's do."""
     return head.startswith(_MAGIC)
 
 
 def read_timings(data: bytes) -> list[tuple[float, float]]:
-    """Read eager and compiled times, in seconds.
+    """Return eager and compiled times in seconds.
 
-    Raises: ValueError if it is another array, or cut.
+    Raises ValueError if the array has another type or shape, or is truncated.
     """
     if not is_npy(data) or len(data) < 12:
         raise ValueError("it does not begin as a NumPy file does")
@@ -37,8 +38,15 @@ def read_timings(data: bytes) -> list[tuple[float, float]]:
         kind, shape, order = header["descr"], header["shape"], header["fortran_order"]
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"its heading cannot be read ({type(error).__name__})") from None
-    if kind not in ("<f8", ">f8") or not isinstance(shape, tuple) or len(shape) != 2 or shape[1] != 2:
-        raise ValueError(f"expected float64 of shape (repeats, 2), got {kind!s:.40} of shape {shape!s:.40}")
+    if (
+        kind not in ("<f8", ">f8")
+        or not isinstance(shape, tuple)
+        or len(shape) != 2
+        or shape[1] != 2
+    ):
+        raise ValueError(
+            f"expected float64 of shape (repeats, 2), got {kind!s:.40} of shape {shape!s:.40}"
+        )
     body = data[at + size :]
     count = shape[0]
     if not isinstance(count, int) or count < 0 or len(body) < count * 16:
@@ -52,9 +60,16 @@ def read_timings(data: bytes) -> list[tuple[float, float]]:
 
 
 def to_repeats(timings: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
-    """Write timings as a result carries them: milliseconds by side; what is not finite or not above 0 is left out."""
-    pairs = [(eager, compiled) for eager, compiled in timings if _is_time(eager) and _is_time(compiled)]
-    return {"eager": [eager * 1e3 for eager, _ in pairs], "compiled": [compiled * 1e3 for _, compiled in pairs]}
+    """Convert seconds to milliseconds by side; values that are not finite and positive are left
+    out.
+    """
+    pairs = [
+        (eager, compiled) for eager, compiled in timings if _is_time(eager) and _is_time(compiled)
+    ]
+    return {
+        "eager": [eager * 1e3 for eager, _ in pairs],
+        "compiled": [compiled * 1e3 for _, compiled in pairs],
+    }
 
 
 def _is_time(value: float) -> bool:
@@ -62,10 +77,7 @@ def _is_time(value: float) -> bool:
 
 
 def write_timings(repeats: dict[str, list[float]]) -> bytes:
-    """Write repeats as NumPy's own save does.
-
-    Units: repeats are milliseconds, the file's are seconds.
-    """
+    """Write repeats in milliseconds as a NumPy file in seconds."""
     pairs = list(zip(repeats.get("eager", ()), repeats.get("compiled", ()), strict=False))
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({len(pairs)}, 2), }}"
     padding = -(len(_MAGIC) + 4 + len(header) + 1) % _ALIGNED_BYTES

@@ -1,6 +1,7 @@
-"""Read upstream's result files: CSV, JSON and graph-breaks tables.
+"""Read PyTorch's result files: CSV, JSON and graph-break tables.
 
-Source: benchmarks/dynamo/common.py run_one_model, torch/_dynamo/symbolic_convert.py log_graph_break.
+Source: benchmarks/dynamo/common.py run_one_model, torch/_dynamo/symbolic_convert.py
+log_graph_break.
 """
 
 from __future__ import annotations
@@ -17,46 +18,58 @@ from compileboard.collectors.formats.database import METRICS_FILE, read_database
 from compileboard.collectors.formats.file_names import read_name, read_timings_name, stem_of
 from compileboard.collectors.formats.input_tables import IDENTITY, read_row
 from compileboard.collectors.formats.raw_timings import is_npy, read_timings, to_repeats
-from compileboard.collectors.formats.results import Addition, BreakRow, ResultFile, count_lines, task_of
+from compileboard.collectors.formats.results import (
+    Addition,
+    BreakRow,
+    ResultFile,
+    count_lines,
+    task_of,
+)
 
-_FRAME = re.compile(r"<FrameSummary file (?P<file>.*?), line (?P<line>\d{1,9}) in (?P<name>.*?)>(?=, <FrameSummary |$)")
+_FRAME = re.compile(
+    r"<FrameSummary file (?P<file>.*?), line (?P<line>\d{1,9}) in (?P<name>.*?)>(?=, "
+    r"<FrameSummary |$)"
+)
 
 
 def read_break(file: ResultFile, row: CsvRow) -> None:
-    """Read one row of model, reason and stack."""
     model, reason = row.cells.get("model", "").strip(), _unquote(row.cells.get("reason", ""))
     if not model or not reason.strip():
         file.rejects.add("bad_row", row.line, model or reason)
         return
     stack_text = _unquote(row.cells.get("user_stack", ""))
-    stack = tuple((match["file"], int(match["line"]), match["name"]) for match in _FRAME.finditer(stack_text))
+    stack = tuple(
+        (match["file"], int(match["line"]), match["name"]) for match in _FRAME.finditer(stack_text)
+    )
     file.breaks.append(BreakRow(model, reason, stack, row.line))
 
 
 def _unquote(cell: str) -> str:
-    """Remove the second pair of quotes that upstream puts around a text."""
     return cell[1:-1] if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
-def break_event(row: BreakRow, namer: PathNamer, process_id: str, sequence: int, time_us: int) -> GraphBroke:
-    """Make an event of a row; the file does not tell the compile, the source line or what became of the frame."""
+def break_event(
+    row: BreakRow, namer: PathNamer, process_id: str, sequence: int, time_us: int
+) -> GraphBroke:
     innermost = row.stack[-1] if row.stack else None
     headline = f"Graph break in user code at {innermost[0]}:{innermost[1]}\n" if innermost else ""
     frames = "".join(f'  File "{file}", line {line}, in {name}\n' for file, line, name in row.stack)
-    text = f"{headline}Graph Break Reason: {row.reason}\n" + (f"User code traceback:\n{frames}" if frames else "")
+    text = f"{headline}Graph Break Reason: {row.reason}\n" + (
+        f"User code traceback:\n{frames}" if frames else ""
+    )
     return GraphBroke(process_id, sequence, time_us, **parse_break(text, namer))
 
 
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)(?:\.(?:gz|zst|xz|bz2))?$", re.IGNORECASE)
 _TABLE = re.compile(
-    rb"(?:\xef\xbb\xbf)?[^\r\n]*\b(?:accuracy|speedup|batch_size|user_stack|abs_latency)\b", re.IGNORECASE
+    rb"(?:\xef\xbb\xbf)?[^\r\n]*\b(?:accuracy|speedup|batch_size|user_stack|abs_latency)\b",
+    re.IGNORECASE,
 )
 _PR_TIME = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\w.-]+ *, *[\w .-]+, *\d+ *(?:, *[\d.]+ *)?\r?\n")
 _RECORD = re.compile(rb'(?:\xef\xbb\xbf)?[\s\[]*\{[\s\S]*"(?:benchmark|metric|head_sha)"')
 
 
 def is_results(head: bytes, name: str) -> bool:
-    """Return True if a file that is named and begins so holds benchmark results."""
     if is_npy(head):
         return read_timings_name(stem_of(name)) is not None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) and _SUFFIX.search(name):
@@ -65,14 +78,14 @@ def is_results(head: bytes, name: str) -> bool:
 
 
 def has_results_name(name: str) -> bool:
-    """Return True if a file is named as files of results are: one that was given is then read as such."""
     return bool(_SUFFIX.search(name))
 
 
 def read_results(name: str, data: bytes, suite: str | None = None) -> ResultFile:
-    """Read a file; what of it cannot be read is counted in its `rejects`, with the line, and never raised.
+    """Read a result file. Unreadable parts are counted in `rejects` with their line; nothing is
+    raised.
 
-    `suite` is used where no column says one.
+    `suite` is used where no column names one.
     """
     file = ResultFile(name, "unknown", line_count=count_lines(data))
     if not data.strip():
@@ -99,13 +112,19 @@ def _read_timings(file: ResultFile, data: bytes) -> None:
         file.rejects.add("damaged_file", None, f"{file.name}: {error}")
         return
     if named is None:
-        file.rejects.add("bad_record", None, f"{file.name}: its name has no -raw_timings-MODEL-DEVICE")
+        file.rejects.add(
+            "bad_record", None, f"{file.name}: its name has no -raw_timings-MODEL-DEVICE"
+        )
         return
     repeats = to_repeats(timings)
     if len(repeats["eager"]) < len(timings):
         file.rejects.add("not_finite", None, file.name, len(timings) - len(repeats["eager"]))
     file.mark(
-        {"timings": [str(timing) for timing in timings], "model": named[1], "first": timings[0][0] if timings else 0}
+        {
+            "timings": [str(timing) for timing in timings],
+            "model": named[1],
+            "first": timings[0][0] if timings else 0,
+        }
     )
     file.additions.append(Addition(named[1], None, repeats=repeats))
 
@@ -128,7 +147,10 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
     if file.kind == "unknown":
         other = _find_separator(columns, file.stem)
         if other:
-            problem = f"{','.join(columns)[:80]}: separated by {other!r}, expected commas; write it with commas"
+            problem = (
+                f"{','.join(columns)[:80]}: separated by {other!r}, expected commas; write it "
+                "with commas"
+            )
             file.rejects.add("wrong_separator", 1, problem)
         else:
             file.rejects.add("unknown_table", 1, ",".join(columns))
@@ -148,7 +170,6 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
 
 
 def _find_separator(columns: list[str], stem: str) -> str | None:
-    """Return what a heading that is one cell is separated by, if it would be known with commas."""
     for other in (";", "\t", "|"):
         cells = [cell.strip() for cell in columns[0].split(other)] if len(columns) == 1 else []
         if len(cells) > 1 and _classify(cells, stem) != "unknown":
@@ -157,12 +178,11 @@ def _find_separator(columns: list[str], stem: str) -> str | None:
 
 
 def _precise(cell: str) -> str:
-    """Write a number so that the records' identity holds whether it is padded or not."""
+    """Normalise a number so that padding does not change the record's identity."""
     return "" if upstream_status.read_number(cell) == 0 else cell
 
 
 def _spread(row: CsvRow) -> CsvRow:
-    """Turn a row of one metric and its value into a column of that name."""
     cells = {name: cell for name, cell in row.cells.items() if name not in ("metric", "value")}
     return CsvRow(row.line, {**cells, row.cells["metric"].strip(): row.cells.get("value", "")})
 
@@ -174,7 +194,9 @@ def _classify(columns: list[str], stem: str) -> str:
     if {"reason", "user_stack"} <= known:
         return "graph_breaks_deduped" if "dedup" in stem else "graph_breaks"
     if not known & set(IDENTITY):
-        if len(columns) in (3, 4) and all(upstream_status.read_number(cell) is not None for cell in columns[2:]):
+        if len(columns) in (3, 4) and all(
+            upstream_status.read_number(cell) is not None for cell in columns[2:]
+        ):
             return "pr_time" if len(columns) == 3 else "expected_pr_time"
         return "unknown"
     if columns[0] == "Compiler" and not known & {"name", "model"}:
@@ -185,8 +207,14 @@ def _classify(columns: list[str], stem: str) -> str:
 
 
 def _classify_models(known: set[str], stem: str) -> str:
-    about_run = {name for name, ours in IDENTITY.items() if ours in ("commit", "timestamp", "workflow")}
-    if known & about_run or {"metric", "value"} <= known or ("speedup" in known and "accuracy" in known):
+    about_run = {
+        name for name, ours in IDENTITY.items() if ours in ("commit", "timestamp", "workflow")
+    }
+    if (
+        known & about_run
+        or {"metric", "value"} <= known
+        or ("speedup" in known and "accuracy" in known)
+    ):
         return "hud"
     if METRICS_FILE in stem or any("compile_inner" in name for name in known):
         return "compilation_metrics"
@@ -209,8 +237,8 @@ def _classify_models(known: set[str], stem: str) -> str:
 def _read_phases(file: ResultFile, row: CsvRow) -> None:
     """Read the seconds of each phase.
 
-    Upstream writes a row's phases under the heading of the file's first model, whatever its own phases are called. A
-    row that is padded had others than the heading says, so its numbers have no names; its JSON twin has them.
+    PyTorch writes every row under the header of the first model, whatever its own phases are. A
+    padded row had other phases, so its numbers are dropped; its JSON twin has their names.
     """
     model = (row.cells.get("name") or row.cells.get("model") or "").strip()
     cells = {name: cell.strip() for name, cell in row.cells.items() if name not in IDENTITY}
@@ -225,7 +253,6 @@ def _read_phases(file: ResultFile, row: CsvRow) -> None:
 
 
 def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
-    """Read rows without a heading: benchmark, metric, value, and of expected ones the margin of noise."""
     measured: dict[str, tuple[int, int, dict[str, float]]] = {}
     for line, cells in read_rows(text, file.rejects):
         if not file.has_room(line):
@@ -240,8 +267,14 @@ def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
         if metric in of_model or f"expected_{metric}" in of_model:
             file.rejects.add("duplicate_row", line, f"{name},{metric}")
             continue
-        names = (metric,) if file.kind == "pr_time" else (f"expected_{metric}", f"expected_{metric}_noise_margin")
-        of_model |= {key: value for key, value in zip(names, values, strict=False) if value is not None}
+        names = (
+            (metric,)
+            if file.kind == "pr_time"
+            else (f"expected_{metric}", f"expected_{metric}_noise_margin")
+        )
+        of_model |= {
+            key: value for key, value in zip(names, values, strict=False) if value is not None
+        }
     for name, (number, line, of_model) in measured.items():
         file.results.append(_pr_time(file, suite, name, number, line, of_model))
 

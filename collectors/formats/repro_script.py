@@ -1,7 +1,8 @@
-"""A repro as one Python file: torch's own script with its inputs inline, which needs torch and nothing of ours.
+"""A repro as one Python file: torch's own script with the inputs inline, needing only torch.
 
-Up to a limit the inputs' values stand in it; beyond, they are drawn from a seed. It is torch's script in all else: what
-`repro.py run`, `minify` and `analyze` of torch do with theirs they do with it. Reading it back runs nothing.
+Values up to a limit are stored in the file; larger ones are generated from a seed. Otherwise it is
+torch's script, so `run`, `minify` and `analyze` of torch work with it. Reading it back executes
+nothing.
 """
 
 from __future__ import annotations
@@ -123,18 +124,22 @@ if __name__ == "__main__":
 
 
 class BadScript(ValueError):
-    """A file that should be an exported repro and is not."""
+    pass
 
 
 def write_script(
     manifest: ReproManifest, program: str, dynamo_program: str | None, values: Mapping[str, bytes]
 ) -> tuple[str, bool]:
-    """Return the file's text, and whether all values that there are stand in it.
+    """Return the text of the file and whether it contains all recorded values.
 
-    Raises: ValueError if a size cannot be worked out.
+    Raises ValueError if a size cannot be evaluated.
     """
     is_whole = sum(map(len, values.values())) <= INLINE_BYTES
-    inline = {digest: base64.b64encode(zlib.compress(body, 9)).decode() for digest, body in values.items() if is_whole}
+    inline = {
+        digest: base64.b64encode(zlib.compress(body, 9)).decode()
+        for digest, body in values.items()
+        if is_whole
+    }
     is_symbolic = any(entry.kind == "symint" for entry in manifest.inputs) or bool(manifest.symbols)
     tail = (_DYNAMO_TAIL if manifest.level == "dynamo" else _AOT_TAIL).format(
         accuracy=manifest.kind == "accuracy",
@@ -156,15 +161,11 @@ def write_script(
 
 
 def is_exported(text: str) -> bool:
-    """Return True for a text that `write_script` wrote, as far as one can see."""
     return f"\n{MARK}\n" in text
 
 
 def read_script(text: str) -> ReproParts:
-    """Read an exported file back; nothing of it is run.
-
-    Raises: BadScript.
-    """
+    """Parse an exported file without executing it. Raises BadScript."""
     program, _, rest = text.partition(f"\n{MARK}\n")
     try:
         constants = {
@@ -174,44 +175,74 @@ def read_script(text: str) -> ReproParts:
         }
         manifest = load_manifest(json.loads(constants["MANIFEST"]))
         dynamo_program = constants["DYNAMO_PROGRAM"]
-        values = {str(digest): _unpack(str(digest), body) for digest, body in constants["VALUES"].items()}
+        values = {
+            str(digest): _unpack(str(digest), body) for digest, body in constants["VALUES"].items()
+        }
     except BadScript:
         raise
-    except (SyntaxError, ValueError, TypeError, KeyError, AttributeError, RecursionError, MemoryError) as error:
-        raise BadScript(f"this exported repro is damaged ({type(error).__name__}: {str(error)[:200]})") from None
-    return ReproParts(manifest, program, None if dynamo_program is None else str(dynamo_program), values)
+    except (
+        SyntaxError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise BadScript(
+            f"this exported repro is damaged ({type(error).__name__}: {str(error)[:200]})"
+        ) from None
+    return ReproParts(
+        manifest, program, None if dynamo_program is None else str(dynamo_program), values
+    )
 
 
 def _unpack(digest: str, body: Any) -> bytes:
     try:
-        raw = zlib.decompressobj().decompress(base64.b64decode(body, validate=True), MOST_STORAGE_BYTES)
+        raw = zlib.decompressobj().decompress(
+            base64.b64decode(body, validate=True), MOST_STORAGE_BYTES
+        )
     except (zlib.error, ValueError, TypeError):
         raw = None
     if raw is None or hashlib.sha256(raw).hexdigest() != digest:
-        raise BadScript(f"the values {digest[:12]!a} of this exported repro are damaged; copy it again")
+        raise BadScript(
+            f"the values {digest[:12]!a} of this exported repro are damaged; copy it again"
+        )
     return raw
 
 
 def _format_values(values: Mapping[str, str]) -> str:
-    """Write base64 in lines that an editor bears."""
     parts = ["{"]
     for digest, text in sorted(values.items()):
-        lines = [f'        "{text[start : start + 100]}"' for start in range(0, len(text), 100)] or ['        ""']
+        lines = [
+            f'        "{text[start : start + 100]}"' for start in range(0, len(text), 100)
+        ] or ['        ""']
         parts += [f'    "{digest}": (', *lines, "    ),"]
     return "\n".join([*parts, "}"])
 
 
 def _format_inputs(manifest: ReproManifest, program: str) -> str:
     symbols = {
-        **{entry.expression: entry.value for entry in manifest.inputs if entry.kind == "symint" and entry.expression},
+        **{
+            entry.expression: entry.value
+            for entry in manifest.inputs
+            if entry.kind == "symint" and entry.expression
+        },
         **manifest.symbols,
     }
-    entries = [_input_body(entry, number, symbols, manifest, program) for number, entry in enumerate(manifest.inputs)]
+    entries = [
+        _input_body(entry, number, symbols, manifest, program)
+        for number, entry in enumerate(manifest.inputs)
+    ]
     return "\n".join(["[", *(f"    {entry!a}," for entry in entries), "]"])
 
 
 def _input_body(
-    entry: ReproInput, number: int, symbols: Mapping[str, Any], manifest: ReproManifest, program: str
+    entry: ReproInput,
+    number: int,
+    symbols: Mapping[str, Any],
+    manifest: ReproManifest,
+    program: str,
 ) -> dict[str, Any]:
     if entry.kind != "tensor":
         value = entry.value if entry.kind != "symint" or entry.value is not None else None
@@ -219,8 +250,16 @@ def _input_body(
     shape = [int(evaluate_size(size, symbols)) for size in entry.shape or ()]
     stride = [int(evaluate_size(size, symbols)) for size in entry.stride or ()]
     offset = int(evaluate_size(entry.storage_offset, symbols))
-    extent = 0 if 0 in shape else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
-    sharing = [other for other in manifest.inputs if entry.storage is not None and other.storage == entry.storage]
+    extent = (
+        0
+        if 0 in shape
+        else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    )
+    sharing = [
+        other
+        for other in manifest.inputs
+        if entry.storage is not None and other.storage == entry.storage
+    ]
     size_bytes = max([extent * 16, *(other.storage_bytes or 0 for other in sharing)])
     if entry.storage_bytes is not None:
         size_bytes = max(other.storage_bytes or 0 for other in sharing)
@@ -244,7 +283,9 @@ def _input_body(
 
 
 def _is_index(entry: ReproInput, program: str) -> bool:
-    """Return True for integers that may index something: zero is within whatever that is."""
+    """Return whether integers may be indices; those are filled with zero, which is always in
+    range.
+    """
     if (entry.dtype or "").startswith(("float", "bfloat", "complex", "bool")):
         return False
     name = re.compile(rf"\b{re.escape(entry.name)}\b")

@@ -1,4 +1,4 @@
-"""Sizes that were symbolic, as sympy writes them: "2*s0 + 1". Read as arithmetic alone, nothing is evaluated."""
+"""Evaluate symbolic sizes as sympy writes them, such as "2*s0 + 1", as plain arithmetic."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate_size(size: int | str, symbols: Mapping[str, Any]) -> Any:
-    """Return a size, given what each symbol is: a number, or torch's own symbolic one.
+    """Return a size for values of its symbols, which may be numbers or torch's symbolic ints.
 
-    Raises: ValueError for a symbol that is not known, or what is no arithmetic.
+    Raises ValueError for an unknown symbol or an expression that is not arithmetic.
     """
     if isinstance(size, int):
         return size
@@ -48,11 +48,12 @@ def evaluate_size(size: int | str, symbols: Mapping[str, Any]) -> Any:
     try:
         return _evaluate(ast.parse(size.strip(), mode="eval").body, symbols)
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError, TypeError) as error:
-        raise ValueError(f"{size[:80]!r} is no size: expected arithmetic of symbols ({error})") from None
+        raise ValueError(
+            f"{size[:80]!r} is no size: expected arithmetic of symbols ({error})"
+        ) from None
 
 
 def list_symbols(size: int | str) -> list[str]:
-    """Return the names of the symbols in a size, sorted; none where it does not parse."""
     if isinstance(size, int):
         return []
     try:
@@ -60,7 +61,13 @@ def list_symbols(size: int | str) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called})
+    return sorted(
+        {
+            node.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and id(node) not in called
+        }
+    )
 
 
 def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
@@ -76,21 +83,33 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
         left, right = _evaluate(node.left, symbols), _evaluate(node.right, symbols)
         if isinstance(node.op, ast.Div):
             return _divide(left, right)
-        if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and 0 <= right <= MOST_POWER:
+        if (
+            isinstance(node.op, ast.Pow)
+            and isinstance(node.right, ast.Constant)
+            and 0 <= right <= MOST_POWER
+        ):
             return left**right
         if type(node.op) in _BINARY:
             return _BINARY[type(node.op)](left, right)
     node = _join_ceiling(node)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS and not node.keywords:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _CALLS
+        and not node.keywords
+    ):
         return _CALLS[node.func.id](*(_evaluate(part, symbols) for part in node.args))
     raise ValueError(f"{ast.unparse(node)[:80]!r} is no size: expected arithmetic of symbols")
 
 
 def _join_ceiling(node: ast.expr) -> ast.expr:
-    """Return CeilDiv(a, b) for CeilToInt(IntTrueDiv(a, b)): a division on its own is exact or rounded down."""
+    """Replace CeilToInt(IntTrueDiv(a, b)) by CeilDiv(a, b), because a plain division would be exact
+    or rounded down.
+    """
     match node:
         case ast.Call(
-            func=ast.Name(id="CeilToInt"), args=[ast.Call(func=ast.Name(id="IntTrueDiv"), args=[_, _] as parts)]
+            func=ast.Name(id="CeilToInt"),
+            args=[ast.Call(func=ast.Name(id="IntTrueDiv"), args=[_, _] as parts)],
         ):
             return ast.Call(func=ast.Name(id="CeilDiv"), args=parts, keywords=[])
     return node

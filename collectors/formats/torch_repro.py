@@ -1,7 +1,5 @@
-"""The scripts that torch writes of a failure: `repro.py`, `minifier_launcher.py`, checkpoints, `fx_graph_runnable`.
-
-They are read as text, by their syntax tree: nothing of them is run here. A script's `load_args` says what the inputs
-were; its last part says what was asked, and which of the two graphs it has.
+"""Parse the scripts that torch writes for a failure: `repro.py`, `minifier_launcher.py`,
+checkpoints, `fx_graph_runnable`. They are read through their syntax tree and never executed.
 """
 
 from __future__ import annotations
@@ -11,7 +9,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, ReproInput, ReproManifest, Size
+from compileboard.collectors.contract.repros import (
+    MOST_PROGRAM_CHARS,
+    ReproInput,
+    ReproManifest,
+    Size,
+)
 from compileboard.collectors.formats.size_expressions import evaluate_size
 
 _TAIL = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
@@ -22,26 +25,25 @@ _GPU = re.compile(r"^# GPU Hardware Info:\s*\n# (.+?) : \d+", re.MULTILINE)
 
 
 class NoTorchRepro(ValueError):
-    """A text that is none of torch's repro scripts."""
+    pass
 
 
 @dataclass(frozen=True)
 class TorchScript:
-    """A script of torch's, read: what it is of, its graph, and where it keeps values."""
-
     manifest: ReproManifest
     program: str  # without its last part
-    hashes: dict[int, str] = field(default_factory=dict)  # of torch's content store, by number of the storage
+    hashes: dict[int, str] = field(
+        default_factory=dict
+    )  # of torch's content store, by number of the storage
     save_dir: str | None = None  # the content store's folder, on the machine that wrote it
 
 
 def parse_torch_script(text: str) -> TorchScript:
-    """Read one of torch's repro scripts.
-
-    Raises: NoTorchRepro, in a sentence.
-    """
+    """Parse one of torch's repro scripts. Raises NoTorchRepro with a message for the user."""
     if len(text) > MOST_PROGRAM_CHARS:
-        raise NoTorchRepro(f"this script has {len(text):,} characters; expected at most {MOST_PROGRAM_CHARS:,}")
+        raise NoTorchRepro(
+            f"this script has {len(text):,} characters; expected at most {MOST_PROGRAM_CHARS:,}"
+        )
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -54,7 +56,9 @@ def parse_torch_script(text: str) -> TorchScript:
             reader.read(node)
     call = _find_call(tree)
     backend = call.get("backend")
-    is_dynamo = "torch._dynamo.repro.after_dynamo" in text[_program_end(text) :] or "backend" in call
+    is_dynamo = (
+        "torch._dynamo.repro.after_dynamo" in text[_program_end(text) :] or "backend" in call
+    )
     accuracy = call.get("accuracy")
     manifest = ReproManifest(
         kind="accuracy" if accuracy not in (None, False, "", "False") else "compile",
@@ -70,12 +74,14 @@ def parse_torch_script(text: str) -> TorchScript:
     )
     save_dir = call.get("save_dir")
     return TorchScript(
-        manifest, text[: _program_end(text)].rstrip() + "\n", reader.hashes, save_dir if save_dir else None
+        manifest,
+        text[: _program_end(text)].rstrip() + "\n",
+        reader.hashes,
+        save_dir if save_dir else None,
     )
 
 
 def strip_tail(text: str) -> str:
-    """Return a script without the part that runs it."""
     return text[: _program_end(text)].rstrip() + "\n"
 
 
@@ -86,14 +92,19 @@ def _program_end(text: str) -> int:
 
 def _match_versions(text: str) -> list[tuple[str, re.Match[str] | None]]:
     cuda = _CUDA_VERSION.search(text)
-    return [("torch", _VERSION.search(text)), ("cuda", cuda if cuda and cuda.group(1) != "None" else None)]
+    return [
+        ("torch", _VERSION.search(text)),
+        ("cuda", cuda if cuda and cuda.group(1) != "None" else None),
+    ]
 
 
 def _find_gpu(text: str, inputs: list[ReproInput]) -> str:
     gpu = _GPU.search(text)
     if gpu and any((entry.device or "cpu") != "cpu" for entry in inputs):
         return gpu.group(1).strip()
-    return next((entry.device for entry in inputs if entry.device not in (None, "cpu")), None) or "cpu"
+    return (
+        next((entry.device for entry in inputs if entry.device not in (None, "cpu")), None) or "cpu"
+    )
 
 
 def _read_symbols(tree: ast.Module) -> dict[str, int]:
@@ -111,15 +122,20 @@ def _read_symbols(tree: ast.Module) -> dict[str, int]:
 
 
 def _find_call(tree: ast.Module) -> dict[str, Any]:
-    """Return what `run_repro` is called with, where it is a constant."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "run_repro":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "run_repro"
+        ):
             return {word.arg: _constant(word.value) for word in node.keywords if word.arg}
     return {}
 
 
 def list_results(text: str) -> list[str]:
-    """Return the names that `forward` gives the results of its calls, in order: those of the graph's call nodes."""
+    """Return the names that `forward` assigns to its calls, in order; they are the graph's call
+    nodes.
+    """
     try:
         return _list_results(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -127,7 +143,11 @@ def list_results(text: str) -> list[str]:
 
 
 def _list_results(tree: ast.Module) -> list[str]:
-    forwards = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    forwards = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "forward"
+    ]
     return [
         part.targets[0].id
         for part in (forwards[0].body if forwards else ())
@@ -138,17 +158,16 @@ def _list_results(tree: ast.Module) -> list[str]:
 
 
 class _ArgumentReader:
-    """Inputs as `load_args` reads them: storages by name, then a line each."""
-
     def __init__(self, lines: list[str], symbols: dict[str, int]) -> None:
         self.lines = lines
         self.symbols = symbols
         self.inputs: list[ReproInput] = []
         self.hashes: dict[int, str] = {}
-        self._storages: dict[str, tuple[int, int | None, str]] = {}  # variable: number, bytes, device
+        self._storages: dict[
+            str, tuple[int, int | None, str]
+        ] = {}  # variable: number, bytes, device
 
     def read(self, function: ast.FunctionDef) -> None:
-        """Read every call on the reader."""
         for statement in function.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
                 target = statement.targets[0]
@@ -164,13 +183,25 @@ class _ArgumentReader:
         return any(
             word.search(str(part))
             for entry in self.inputs
-            for part in (*(entry.shape or ()), *(entry.stride or ()), entry.storage_offset, entry.expression)
+            for part in (
+                *(entry.shape or ()),
+                *(entry.stride or ()),
+                entry.storage_offset,
+                entry.expression,
+            )
         )
 
     def _read_storage(self, variable: str, call: ast.Call) -> None:
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "storage" or len(call.args) < 2:
+        if (
+            not isinstance(call.func, ast.Attribute)
+            or call.func.attr != "storage"
+            or len(call.args) < 2
+        ):
             return
-        content_hash, words = _constant(call.args[0]), {word.arg: word.value for word in call.keywords}
+        content_hash, words = (
+            _constant(call.args[0]),
+            {word.arg: word.value for word in call.keywords},
+        )
         number = len(self._storages)
         if isinstance(content_hash, str):
             self.hashes[number] = content_hash
@@ -192,7 +223,10 @@ class _ArgumentReader:
             self.inputs.append(ReproInput(name, kind="other", value=kind))
 
     def _read_symint(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
-        value, expression = _constant(call.args[0]) if call.args else None, _constant(words.get("expr"))
+        value, expression = (
+            _constant(call.args[0]) if call.args else None,
+            _constant(words.get("expr")),
+        )
         if expression is None and call.args and value is None:
             expression = ast.unparse(call.args[0])
             value = self._number(expression)
@@ -222,7 +256,6 @@ class _ArgumentReader:
         )
 
     def _name(self, call: ast.Call) -> str:
-        """Return the placeholder's name, which torch writes as a comment."""
         if call.func.attr in ("const", "unsupported", "opaque") and call.args:  # type: ignore[attr-defined]
             first = _constant(call.args[0])
             if isinstance(first, str) and first.isidentifier():
@@ -240,7 +273,6 @@ class _ArgumentReader:
 
 
 def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Return the strides of a contiguous tensor, symbolic where a size is."""
     strides: list[Size] = []
     step: Size = 1
     for size in reversed(shape):
@@ -265,7 +297,9 @@ def _size(node: ast.expr) -> Size:
 
 
 def _sizes(node: ast.expr) -> tuple[Size, ...]:
-    return tuple(_size(part) for part in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
+    return (
+        tuple(_size(part) for part in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
+    )
 
 
 def _dotted(node: ast.expr) -> str:
@@ -273,7 +307,6 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _device(node: ast.expr) -> str:
-    """Return the device of `device(type='cuda', index=0)` or of a plain text."""
     if isinstance(node, ast.Call):
         words = {word.arg: _constant(word.value) for word in node.keywords}
         kind, index = words.get("type", "cpu"), words.get("index")

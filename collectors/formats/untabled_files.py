@@ -1,6 +1,8 @@
-"""Upstream's files of what has no table: batch sizes that were found, reports of recompiles, minimal programs.
+"""Upstream's files of what has no table: batch sizes that were found, reports of recompiles,
+minimal programs.
 
-Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder, recompile_profiler_experiment, minify_model.
+Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder, recompile_profiler_experiment,
+minify_model.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
 
-BATCH_SIZES, RECOMPILES = "batch_sizes", "recompile_profiler_log"  # upstream calls the first coverage.csv
+BATCH_SIZES, RECOMPILES = (
+    "batch_sizes",
+    "recompile_profiler_log",
+)  # upstream calls the first coverage.csv
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
 
 
@@ -40,19 +45,35 @@ def render_untabled(results: Sequence[BenchMeasured], stem: str | None = None) -
     if reports:
         files[f"{stem or RECOMPILES}.csv"] = _write_rows([("model", "profiler report"), *reports])
     for result in results:
-        programs = [minimal["program"] for minimal in result.facts.get("minimal_programs", ()) if minimal["program"]]
+        programs = [
+            minimal["program"]
+            for minimal in result.facts.get("minimal_programs", ())
+            if minimal["program"]
+        ]
         for number, program in enumerate(programs, start=1):
             suffix = "" if number == 1 else f"_{number}"
-            files[f"{safe_name(result.model)}_repro{suffix}.py"] = program.encode("utf-8", "replace")
+            files[f"{safe_name(result.model)}_repro{suffix}.py"] = program.encode(
+                "utf-8", "replace"
+            )
     return files
 
 
 def format_recompiles(facts: Mapping[str, Any]) -> str:
-    """Write the facts of a recompile profile in the form of torch's CompileProfiler, which torch dropped in 2.5."""
+    """Write the facts of a recompile profile in the form of torch's CompileProfiler, which torch
+    dropped in 2.5.
+    """
     breaks: Mapping[str, int] = facts.get("graph_break_reasons", {})
     changes = [change for change in facts["changes"] if change["recompiles"] or "error" in change]
-    lines = ["Torchdynamo Profiler Report", "===========================", "", "Graph Breaks", "------------"]
-    lines += [f"{count} × {reason}" for reason, count in breaks.items()] or ["No graph breaks detected."]
+    lines = [
+        "Torchdynamo Profiler Report",
+        "===========================",
+        "",
+        "Graph Breaks",
+        "------------",
+    ]
+    lines += [f"{count} × {reason}" for reason, count in breaks.items()] or [
+        "No graph breaks detected."
+    ]
     lines += ["", "Recompilation", "-------------"]
     for change in changes:
         lines.append(f"{change['change']}: recompiles {change['recompiles']}")

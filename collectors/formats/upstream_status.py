@@ -1,4 +1,4 @@
-"""Upstream's words: verdicts and failures, and which columns a benchmark's table has."""
+"""Verdicts and failures as PyTorch's benchmarks spell them, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 
 from compileboard.collectors.contract.result_columns import list_upstream
 
-# Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it did not.
-VERDICTS = frozenset(("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent"))
+# Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it
+# did not.
+VERDICTS = frozenset(
+    ("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent")
+)
 _VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
 SKIPPED = "pass_due_to_skip"
 SKIP_COLUMN = "skipped"  # ours: why a model was not measured, in a table that has nothing else
@@ -18,7 +21,15 @@ UNREADABLE = "its numbers cannot be read"
 NOT_RUN = "upstream wrote 0 where nothing was run"
 
 # Experiments whose table is upstream's of speedups.
-SPEEDUPS = ("performance", "overhead", "nothing", "quantization", "onnx", "aot_precompile", "caching_precompile")
+SPEEDUPS = (
+    "performance",
+    "overhead",
+    "nothing",
+    "quantization",
+    "onnx",
+    "aot_precompile",
+    "caching_precompile",
+)
 
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
 FLOATS = list_upstream("models", counts=False)
@@ -29,7 +40,6 @@ _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 def status_of(accuracy: str) -> tuple[str, str | None]:
-    """Return the status and reason that upstream's word in an accuracy column means."""
     if accuracy in VERDICTS or _VERDICTS_OF_BATCH.match(accuracy):
         return "measured", None
     if accuracy == SKIPPED:
@@ -40,7 +50,6 @@ def status_of(accuracy: str) -> tuple[str, str | None]:
 
 
 def read_number(text: str) -> float | None:
-    """Read a finite number as upstream writes them; none if it is something else."""
     text = text.strip()
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return None
@@ -49,9 +58,9 @@ def read_number(text: str) -> float | None:
 
 
 def find_fault(name: str, text: str) -> str | None:
-    """Return the kind of reject of a column's text: not_finite, bad_number; none where it may be kept as it is.
+    """Return `not_finite` or `bad_number` if a column's text is invalid, else None.
 
-    A column of another name may hold a text, and a number below 0.
+    Unknown columns may hold text and negative numbers.
     """
     value, text = read_number(text), text.strip()
     is_short = len(text) <= _LONGEST_NUMBER  # the patterns take the square of a long text's time

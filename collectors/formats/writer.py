@@ -1,4 +1,6 @@
-"""Write results as upstream's harness leaves them behind: CSV, JSON and raw timings that its checkers take."""
+"""Write results as PyTorch's benchmark harness does: CSV, JSON and raw timings that its checkers
+accept.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,18 @@ def write_directory(
     stem: str | None = None,
     modes: Collection[str] = (),
 ) -> list[str]:
-    """Write the files of some results into a folder, and return their names; files of the same names are replaced.
+    """Write the files of some results into a folder, and return their names; files of the same
+    names are replaced.
 
-    `modes` of upstream's harness choose the tables of a result that has rows in two. With a stem, all are of one table
+    `modes` of upstream's harness choose the tables of a result that has rows in two. With a stem,
+    all are of one table
     with this name.
 
     Raises: OSError.
     """
-    return write_files(render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes), folder)
+    return write_files(
+        render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes), folder
+    )
 
 
 def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:
@@ -84,7 +90,6 @@ def render_files(
     stem: str | None = None,
     modes: Collection[str] = (),
 ) -> dict[str, bytes]:
-    """Make the files of some results, each by its name."""
     files = render_untabled(results, stem)
     rows = _written(results, modes)
     for table in _part_tables(rows) if stem is None else _one_table(rows, stem, modes):
@@ -122,13 +127,13 @@ def _one_table(rows: list[BenchMeasured], stem: str, modes: Collection[str]) -> 
 
 
 def _written(results: Iterable[BenchMeasured], modes: Collection[str]) -> list[BenchMeasured]:
-    """Return the rows that upstream has; where it has none, those that say why models were skipped."""
     rows = [row for measured in results for row in list_rows(measured, modes)]
-    return [row for row in rows if is_written(row)] or [row for row in rows if row.status == "skipped"]
+    return [row for row in rows if is_written(row)] or [
+        row for row in rows if row.status == "skipped"
+    ]
 
 
 def _labels(result: BenchMeasured) -> Iterable[str]:
-    """Yield names for a backend's configuration, each telling more, until one is free."""
     tag = result.facts.get("tag")
     label = (result.backend or "").removesuffix(f":{tag}") if tag else result.backend or ""
     if result.dynamic and "dynamic" not in label:
@@ -157,7 +162,9 @@ def _write_json(table: OutputTable) -> bytes:
     lines = []
     for result in table.results:
         row = {**identity(result), **metrics(result, stats)}
-        lines += [_record(table, result, name, row[name]) for name in row if name not in _NO_METRICS]
+        lines += [
+            _record(table, result, name, row[name]) for name in row if name not in _NO_METRICS
+        ]
     return _to_lines(lines)
 
 
@@ -176,7 +183,12 @@ def _record(table: OutputTable, result: BenchMeasured, name: str, value: Cell) -
     if isinstance(value, str):  # the database has no text among its numbers
         metric = {"name": name, "extra_info": {"benchmark_values": [value]}}
     return {
-        "benchmark": {"name": "TorchInductor", "mode": result.mode, "dtype": result.dtype, "extra_info": extra},
+        "benchmark": {
+            "name": "TorchInductor",
+            "mode": result.mode,
+            "dtype": result.dtype,
+            "extra_info": extra,
+        },
         "model": {
             "name": result.model,
             "type": "OSS model",
@@ -198,7 +210,8 @@ def _write_phases(table: OutputTable) -> dict[str, bytes]:
     for result in table.results:
         phases = _phases(result)
         if phases:
-            # Upstream puts each model's numbers under the first one's heading; here each stands under its own name.
+            # Upstream puts each model's numbers under the first one's heading; here each stands
+            # under its own name.
             rows.append({**identity(result), **{name: phases.get(name, 0.0) for name in names}})
             records += [_record(table, result, name, value) for name, value in phases.items()]
     if not rows:
@@ -208,11 +221,14 @@ def _write_phases(table: OutputTable) -> dict[str, bytes]:
 
 
 def _write_export_errors(table: OutputTable) -> dict[str, bytes]:
-    """Write why models were not exported to ONNX, in upstream's columns; the diagnostics' own are of an older torch."""
     rows = []
     for result in table.results:
         failure = result.facts.get("export")
-        if (result.backend or "").startswith("onnx") and isinstance(failure, dict) and failure.get("error"):
+        if (
+            (result.backend or "").startswith("onnx")
+            and isinstance(failure, dict)
+            and failure.get("error")
+        ):
             empty: dict[str, Cell] = dict.fromkeys(_DIAGNOSTICS, "")
             identified: dict[str, Cell] = {
                 "device": result.device or "",
@@ -231,7 +247,9 @@ def _phases(result: BenchMeasured) -> dict[str, float]:
     phases = result.facts.get("phases_s")
     if not isinstance(phases, dict):
         return {}
-    return {str(name): float(value) for name, value in phases.items() if isinstance(value, int | float)}
+    return {
+        str(name): float(value) for name, value in phases.items() if isinstance(value, int | float)
+    }
 
 
 def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
@@ -249,14 +267,24 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     # Upstream strips both names by their letters, so an s is missing: …_graph_break_deduped.csv.
     stem = table.stem if table.is_named else damaged(table.stem)
     name = f"{stem}_graph_breaks.csv"
-    deduped = f"{stem}_graph_breaks_deduped.csv" if table.is_named else f"{damaged(f'{stem}_graph_breaks')}_deduped.csv"
+    deduped = (
+        f"{stem}_graph_breaks_deduped.csv"
+        if table.is_named
+        else f"{damaged(f'{stem}_graph_breaks')}_deduped.csv"
+    )
     return {name: _write_texts(rows), deduped: _write_texts(_dedupe(rows))}
 
 
 def _stack(graph_break: GraphBroke) -> str:
-    frames: list[tuple[Any, ...]] = [(frame.path, frame.line, frame.name) for frame in user_stack(graph_break.text)]
-    frames = frames or [(frame.get("file"), frame.get("line"), frame.get("name")) for frame in graph_break.stack]
-    return ", ".join(f"<FrameSummary file {file}, line {line} in {name}>" for file, line, name in frames)
+    frames: list[tuple[Any, ...]] = [
+        (frame.path, frame.line, frame.name) for frame in user_stack(graph_break.text)
+    ]
+    frames = frames or [
+        (frame.get("file"), frame.get("line"), frame.get("name")) for frame in graph_break.stack
+    ]
+    return ", ".join(
+        f"<FrameSummary file {file}, line {line} in {name}>" for file, line, name in frames
+    )
 
 
 def _dedupe(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

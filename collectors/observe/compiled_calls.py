@@ -1,6 +1,7 @@
-"""Record the calls of compiled functions in a trial: how long each took, and what it returned.
+"""Record how long each compiled call of a trial took and what it returned.
 
-Only the outermost call counts: a compiled module inside a compiled function is part of it. Torch must be imported.
+Only the outermost call counts: a compiled module inside a compiled function is part of it. torch
+must be imported.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .torch_compat import exclude_from_dynamo
 from .trial_plan import CALLS_PREFIX
 
 MOST_CALLS = 20_000  # whose times are recorded
-FIRST_CALLS = 32  # whose values are recorded; of the later ones those whose number is a power of two
+FIRST_CALLS = (
+    32  # whose values are recorded; of the later ones those whose number is a power of two
+)
 MOST_LEAVES = 256  # values of one call
 MOST_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
 MOST_BYTES = 64 << 20  # of one process
@@ -30,8 +33,6 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class CallRecorder:
-    """The recorder of one process's compiled calls. Nothing of it raises into the program."""
-
     def __init__(self, folder: str, probe_folder: str) -> None:
         self._folder = folder
         self._probe_folder = probe_folder
@@ -44,7 +45,6 @@ class CallRecorder:
         self._torch: Any = None
 
     def watch(self, torch: Any) -> None:
-        """Record from now on what `torch.compile` makes."""
         self._torch = torch
         original = torch.compile
 
@@ -61,12 +61,14 @@ class CallRecorder:
         torch.compile = compile
 
     def _wrap(self, compiled: Any) -> Any:
-        """Return what the program gets in place of a compiled function; a compiled module stays the object it is."""
         if not self._has_watched_modules:
             self._has_watched_modules = True
             self._watch_modules(sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
-        # Already recorded, or no compiled function: `torch.compile(…, disable=True)` gives back what it got.
-        if not hasattr(compiled, "_torchdynamo_orig_callable") or not callable(getattr(compiled, "__get__", None)):
+        # Already recorded, or no compiled function: `torch.compile(…, disable=True)` gives back
+        # what it got.
+        if not hasattr(compiled, "_torchdynamo_orig_callable") or not callable(
+            getattr(compiled, "__get__", None)
+        ):
             return compiled
         name = self._name(getattr(compiled, "__qualname__", "") or repr(compiled))
         record = self._record
@@ -80,9 +82,8 @@ class CallRecorder:
         return compiled_call
 
     def _probe_processor(self) -> None:
-        """Ask inductor now what the processor can: 11 s in an empty cache folder, and no part of a compile.
-
-        Both sides of a trial share a folder for this alone; inductor remembers the answer.
+        """Make inductor detect the processor now: it takes 11 s with an empty cache folder and is
+        not part of a compile. Both sides of a trial share a folder for this alone.
         """
         if self._has_probed or self._torch.cuda.is_available():
             return
@@ -117,16 +118,19 @@ class CallRecorder:
 
     @staticmethod
     def _exclude(wrapper: Any) -> None:
-        """Exclude our own frames from dynamo, where a compiled function calls another after a graph break."""
+        """Exclude our frames from Dynamo when a compiled function calls another after a graph
+        break.
+        """
         for function in (wrapper, CallRecorder._record):
             exclude_from_dynamo(function.__code__)
 
     def _name(self, name: str) -> str:
-        """Return a name that tells several compiled functions of one name apart, in the order they were made."""
         number = self._names[name] = self._names.get(name, 0) + 1
         return name if number == 1 else f"{name} #{number}"
 
-    def _record(self, name: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _record(
+        self, name: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         depth = self._depth
         if getattr(depth, "inside", False):
             return call(*args, **kwargs)
@@ -154,14 +158,15 @@ class CallRecorder:
             return
 
     def _observe(self) -> tuple[int, str]:
-        """Return how many frames dynamo has compiled, and where the random number generators are."""
         try:
             self._synchronize()
             torch = self._torch
             counters = sys.modules["torch._dynamo.utils"].counters
             position = str(zlib.crc32(torch.default_generator.get_state().numpy().tobytes()))
             if torch.cuda.is_initialized():
-                position += f" {torch.cuda.default_generators[torch.cuda.current_device()].get_offset()}"
+                position += (
+                    f" {torch.cuda.default_generators[torch.cuda.current_device()].get_offset()}"
+                )
             return int(counters["frames"]["total"]), position
         except Exception:
             return 0, ""
@@ -177,7 +182,9 @@ class CallRecorder:
             body["compiled"] = True
         if after[1] != before[1]:
             body["random"] = True
-        if (number < FIRST_CALLS or number & (number - 1) == 0) and self._written_bytes < MOST_BYTES:
+        if (
+            number < FIRST_CALLS or number & (number - 1) == 0
+        ) and self._written_bytes < MOST_BYTES:
             with self._torch.no_grad():
                 body["value"] = self._describe(result)
         self._append(body)
@@ -185,17 +192,22 @@ class CallRecorder:
     def _append(self, body: dict[str, Any]) -> None:
         text = json.dumps(body) + "\n"
         try:
-            with self._lock, open(os.path.join(self._folder, f"{CALLS_PREFIX}{os.getpid()}"), "a") as file:
+            with (
+                self._lock,
+                open(os.path.join(self._folder, f"{CALLS_PREFIX}{os.getpid()}"), "a") as file,
+            ):
                 if not file.tell():
                     rank = os.environ.get("RANK")
-                    file.write(json.dumps({"argv": sys.argv, "rank": rank, "start_ns": time.time_ns()}) + "\n")
+                    file.write(
+                        json.dumps({"argv": sys.argv, "rank": rank, "start_ns": time.time_ns()})
+                        + "\n"
+                    )
                 file.write(text)
                 self._written_bytes += len(text)
         except OSError:
             return
 
     def _describe(self, result: Any) -> list[list[Any]]:
-        """List the leaves of a value with their paths."""
         leaves: list[list[Any]] = []
         for path, leaf in _walk(result, "", 0):
             if len(leaves) >= MOST_LEAVES:
@@ -232,14 +244,18 @@ class CallRecorder:
             if step > 1 and is_exact:
                 sums = [zlib.crc32(wide.numpy().tobytes())]
             elif step > 1:
-                sums = [float(wide.mean()), float(wide.abs().mean()), float(wide.min()), float(wide.max())]
+                sums = [
+                    float(wide.mean()),
+                    float(wide.abs().mean()),
+                    float(wide.min()),
+                    float(wide.max()),
+                ]
             return ["tensor", dtype, wide[::step].tolist(), shape, sums]
         except Exception as error:  # a subclass that has no values of its own
             return ["other", f"{type(tensor).__qualname__} ({type(error).__name__})"]
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested containers and dataclasses, each with the way to it."""
     if depth > MOST_DEPTH:
         yield path, None
     elif isinstance(value, dict):

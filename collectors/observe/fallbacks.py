@@ -1,8 +1,8 @@
-"""Events that an older torch does not emit, made of the lists it keeps.
+"""Emulate events that torch 2.4 and 2.5 lack, from the lists that they keep.
 
-torch 2.4 and 2.5 have no graph-break event, 2.4 no recompile event (docs/compatibility.md). Both keep lists that only
-grow until reset(); what they gained since the last compile is written as the event that a newer torch would have
-emitted. Breaks of frames that were skipped whole never reach those lists.
+These versions have no graph-break event, 2.4 no recompile event (docs/compatibility.md). Both keep
+lists that grow until reset(); new entries are written as the events of a newer torch. Breaks of
+frames that were skipped entirely never reach those lists.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ RECOMPILE_EVENT_SINCE = (2, 5)
 
 
 def torch_release() -> tuple[int, ...]:
-    """Return torch's version as numbers: (2, 4)."""
     version = str(getattr(sys.modules.get("torch"), "__version__", "0"))
     return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
 
 
 class ListReader:
-    """A reader of what torch's lists gained."""
-
     def __init__(self, release: tuple[int, ...]) -> None:
         self.reads_breaks = release < BREAK_EVENT_SINCE
         self.reads_recompiles = release < RECOMPILE_EVENT_SINCE
         self._last_reason: Any = None
-        self._failures: dict[Any, tuple[Any, int]] = {}  # code -> torch's list of it, and how much of it was read
+        self._failures: dict[
+            Any, tuple[Any, int]
+        ] = {}  # code -> torch's list of it, and how much of it was read
 
     def read(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
-        """Emit the graph breaks and recompiles of the compile that has just been recorded."""
         if self.reads_breaks:
             reasons = torch_compat.break_list()
             # The last one read tells where to go on; after reset() it is gone and the list is new.
-            read = next((i + 1 for i, reason in enumerate(reasons) if reason is self._last_reason), 0)
+            read = next(
+                (i + 1 for i, reason in enumerate(reasons) if reason is self._last_reason), 0
+            )
             for reason in reasons[read:]:
                 emit(GRAPH_BREAK, None, break_text(reason), context)
             self._last_reason = reasons[-1] if reasons else None
@@ -53,7 +53,6 @@ class ListReader:
 
 
 def break_text(reason: Any) -> str:
-    """Write one of torch's reasons as its graph-break event of 2.6 would."""
     stack = list(getattr(reason, "user_stack", None) or [])
     where = f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "an unknown line"
     formatted = "".join(traceback.format_list(stack))

@@ -1,14 +1,12 @@
-"""Harmless hooks: an error in one is a counted loss, never the program's."""
-
 from __future__ import annotations
 
 from collections import Counter
 
 
 class HookGuard:
-    """A guard around our own code: its exceptions are counted and go no further.
+    """Context manager that counts exceptions of our code and suppresses them.
 
-    KeyboardInterrupt and SystemExit pass: they are the program's.
+    KeyboardInterrupt and SystemExit pass through: they are the program's.
     """
 
     def __init__(self, losses: Counter[str]) -> None:
@@ -17,7 +15,9 @@ class HookGuard:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
         try:

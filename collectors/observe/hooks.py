@@ -37,14 +37,14 @@ _fork_hook_registered = False
 
 
 class Hooks:
-    """The hooks of one process, and what they replaced, so that it can be put back."""
-
     def __init__(self, run_id: str, folder: str, config: RunConfig) -> None:
         self.run_id = run_id
         self.config = config
         self.redact = _as_it_is if config.keep_source else _load_redaction().redact_source
         self.capabilities = torch_compat.probe()
-        server = {name: getattr(config, name) for name in SERVER_SETTINGS} if config.server else None
+        server = (
+            {name: getattr(config, name) for name in SERVER_SETTINGS} if config.server else None
+        )
         self.spool = Spool(folder, run_id, config.database, self._describe, server)
         self.guard = HookGuard(self.spool.losses)
         self.repros = ReproCapture(self.spool, self.guard, self.redact, config)
@@ -54,7 +54,9 @@ class Hooks:
         self._replaced: list[tuple[Any, str, Any, Any]] = []  # module, attribute, original, ours
         self._handler: TapHandler | None = None
         self._known_configs: set[str] = set()
-        self._digests: dict[str, str] = {}  # of the newest configurations' texts: each compile brings the same again
+        self._digests: dict[
+            str, str
+        ] = {}  # of the newest configurations' texts: each compile brings the same again
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self._skips_hooked = False
@@ -67,7 +69,6 @@ class Hooks:
     # -- in and out
 
     def install(self) -> None:
-        """Install the hooks."""
         self._replace("metrics", self._metrics_hook)
         if torch_compat.trace_logger_in_use() or self.capabilities["events"] != "ok":
             self._handler = TapHandler(self._emit, self.guard)
@@ -88,10 +89,11 @@ class Hooks:
         if util is not None:  # its forked workers end by os._exit, past atexit
             util.register_after_fork(self, Hooks._register_worker_end)
             if sys.modules["multiprocessing.process"].parent_process() is not None:
-                self._register_worker_end()  # this is such a worker, and torch._dynamo was loaded only now
+                # This is such a worker, and torch._dynamo was loaded only now
+                self._register_worker_end()
 
     def uninstall(self) -> None:
-        """Remove the hooks, leaving alone what somebody else has put over them."""
+        """Remove the hooks, except where other code has wrapped them."""
         self.failures.end()
         self._snapshot(final=True)
         if self._running is not None:
@@ -109,7 +111,7 @@ class Hooks:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Record nothing of what is compiled inside."""
+        """Record nothing that is compiled inside the block."""
         was_closed, self.spool.closed = self.spool.closed, True
         try:
             yield
@@ -119,15 +121,22 @@ class Hooks:
             self._settings_recorded = False
 
     def _add_missing_events(self) -> None:
-        """Add to the capabilities what this torch has no event for."""
-        for name, missing in (("graph_breaks", self._lists.reads_breaks), ("recompiles", self._lists.reads_recompiles)):
-            self.capabilities[name] = "from torch's own list: this version has no event for them" if missing else "ok"
+        for name, missing in (
+            ("graph_breaks", self._lists.reads_breaks),
+            ("recompiles", self._lists.reads_recompiles),
+        ):
+            self.capabilities[name] = (
+                "from torch's own list: this version has no event for them" if missing else "ok"
+            )
 
     def _replace(self, capability: str, make: Any) -> bool:
         original = torch_compat.lookup(capability)
         if original is torch_compat.MISSING:
             return False
-        owner, attribute = torch_compat.owner(capability), torch_compat.NAMES[capability][1].rpartition(".")[2]
+        owner, attribute = (
+            torch_compat.owner(capability),
+            torch_compat.NAMES[capability][1].rpartition(".")[2],
+        )
         ours = make(original)
         holders = torch_compat.holders(original, attribute)
         for module in {id(m): m for m in [owner, *holders]}.values():
@@ -137,22 +146,23 @@ class Hooks:
         return True
 
     def _hook_skips(self) -> None:
-        """Hook cudagraph skips as soon as inductor is loaded; dynamo alone may never load it."""
         if not self._skips_hooked:
             self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
 
     def _watch_compiled_code(self) -> None:
-        """Record what compiled code raises, from the next compile on."""
         with self.guard:
             if torch_compat.exclude_from_dynamo(runtime_failures.WATCHED_CODE):
-                self._replace("graph_calls", lambda original: runtime_failures.make_install(original, self.guard))
                 self._replace(
-                    "backward_calls", lambda original: runtime_failures.make_function_init(original, self.guard)
+                    "graph_calls",
+                    lambda original: runtime_failures.make_install(original, self.guard),
+                )
+                self._replace(
+                    "backward_calls",
+                    lambda original: runtime_failures.make_function_init(original, self.guard),
                 )
             runtime_failures.watch(self.failures)
 
     def _watch_graphs(self) -> None:
-        """Stand around each compiled graph; only where --repro asks for it is inductor loaded for this."""
         from .repro.accuracy import AccuracyCheck
         from .repro.running import RunningGraphs
         from .repro.watching import GraphWatch
@@ -171,7 +181,9 @@ class Hooks:
             if is_used:
                 torch_compat.load("repro_compiles")
             compiles = self._replace("repro_compiles", self._graph_watch.wrap_compiler)
-            self._inductor_hooked = self._replace("repro_graph_calls", self._graph_watch.wrap_post_compile) and compiles
+            self._inductor_hooked = (
+                self._replace("repro_graph_calls", self._graph_watch.wrap_post_compile) and compiles
+            )
 
     # -- what is seen
 
@@ -181,7 +193,11 @@ class Hooks:
             metadata = _resolve_names(metadata)
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
-        extra = {**_frame_name(), "trace": torch_compat.trace_file()} if name == record_names.COMPILE_START else None
+        extra = (
+            {**_frame_name(), "trace": torch_compat.trace_file()}
+            if name == record_names.COMPILE_START
+            else None
+        )
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
@@ -204,7 +220,9 @@ class Hooks:
         for field in CONFIG_FIELDS:
             text = fields.get(field)
             if isinstance(text, str):
-                fields[field] = {"config_hash": self._write_config(field.removesuffix("_config"), text)}
+                fields[field] = {
+                    "config_hash": self._write_config(field.removesuffix("_config"), text)
+                }
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
         self.spool.write(name, self.redact(fields), None, context, self._dynamic_sources(fields))
@@ -212,7 +230,6 @@ class Hooks:
             self._snapshot(final=False)
 
     def _dynamic_sources(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Return what a recompile made dynamic; a first compile has nothing that differs."""
         compile_id = str(fields.get("compile_id") or "")
         if "/" not in compile_id or compile_id.endswith("/0"):
             return None
@@ -221,10 +238,11 @@ class Hooks:
         return {"dynamic_sources": self.redact(sources)} if sources else None
 
     def _record_settings(self) -> None:
-        """Record the settings that differ from torch's defaults: at the first compile, and at the end if changed."""
         self._settings_recorded = True
         with self.guard:
-            self._write_config("changed", self.redact(json.dumps(torch_compat.changed_settings(), sort_keys=True)))
+            self._write_config(
+                "changed", self.redact(json.dumps(torch_compat.changed_settings(), sort_keys=True))
+            )
 
     def _write_config(self, kind: str, text: str) -> str:
         digest = self._digests.get(text)
@@ -234,14 +252,18 @@ class Hooks:
             digest = self._digests[text] = config_hash(text)
         if digest not in self._known_configs:
             self._known_configs.add(digest)
-            self.spool.write(record_names.CONFIG, {"config_hash": digest, "config_kind": kind, "body": text})
+            self.spool.write(
+                record_names.CONFIG, {"config_hash": digest, "config_kind": kind, "body": text}
+            )
         return digest
 
     def _skip_hook(self, original: Any) -> Any:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
             with self.guard:
                 fields = {"reason": self.redact(str(msg))}
-                self.spool.write(record_names.CUDAGRAPH_SKIP, fields, None, torch_compat.context_of())
+                self.spool.write(
+                    record_names.CUDAGRAPH_SKIP, fields, None, torch_compat.context_of()
+                )
             return original(msg)
 
         return log_cudagraph_skip_and_bump_counter
@@ -264,7 +286,11 @@ class Hooks:
             "trace": torch_compat.trace_file(),
             **torch_compat.versions(),
         }
-        for field, name in (("rank", "RANK"), ("local_rank", "LOCAL_RANK"), ("world_size", "WORLD_SIZE")):
+        for field, name in (
+            ("rank", "RANK"),
+            ("local_rank", "LOCAL_RANK"),
+            ("world_size", "WORLD_SIZE"),
+        ):
             value = environment.get(name, "")
             described[field] = int(value) if value.isdigit() else None
         return described
@@ -278,7 +304,9 @@ class Hooks:
             if final:
                 self._record_settings()
                 if self._handler is not None and torch_compat.trace_logger().disabled:
-                    self.spool.losses["torch's trace logger was disabled by the program's logging configuration"] = 1
+                    self.spool.losses[
+                        "torch's trace logger was disabled by the program's logging configuration"
+                    ] = 1
                 body["compile_times"] = torch_compat.compile_times()
                 body["gpus"], body["cudnn_version"] = torch_compat.gpus()
             body["losses"] = dict(self.spool.losses)
@@ -296,7 +324,6 @@ class Hooks:
             self._running.end()
 
     def after_fork(self) -> None:
-        """Begin as a new process: configurations are written again, counts start anew."""
         self.spool.after_fork()
         self.failures.clear()
         self.repros.clear()
@@ -316,7 +343,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _load_redaction() -> Any:
-    """Import what only a run without source needs: its patterns take 0.6 ms to compile."""
+    """Imported only for runs without source: compiling its patterns takes 0.6 ms."""
     from ..contract import redaction
 
     return redaction
@@ -327,16 +354,17 @@ def _argv() -> list[str]:
 
 
 def _frame_name() -> dict[str, str]:
-    """Return the qualified name of the function that dynamo starts on.
+    """Return the qualified name of the function that Dynamo compiles.
 
-    Python 3.10 has none: there the recorder's index of sources names every frame.
+    Python 3.10 has none; there the recorder's source index names the frame.
     """
     code = torch_compat.starting_code()
-    return {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else {}
+    return (
+        {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else {}
+    )
 
 
 def _resolve_names(metadata: Any) -> Any:
-    """Return the metadata with file names where torch's stack has numbers for them."""
     names: dict[int, str] = {}
     frames = []
     for frame in metadata.get("stack", []):
@@ -349,19 +377,20 @@ def _resolve_names(metadata: Any) -> Any:
 
 
 def current() -> Hooks | None:
-    """Return the hooks in place in this process, if any."""
     return _installed
 
 
 def install_hooks(run_id: str, folder: str, config: RunConfig) -> Hooks:
-    """Install the hooks, or return those already in place."""
+    """Install the hooks and return them, or the ones already installed."""
     global _installed, _fork_hook_registered
     if _installed is None:
         hooks = Hooks(run_id, folder, config)
         hooks.install()
         _installed = hooks
     if not _fork_hook_registered:
-        os.register_at_fork(after_in_child=_after_fork_in_child)  # for good: Python cannot take it back
+        os.register_at_fork(
+            after_in_child=_after_fork_in_child
+        )  # for good: Python cannot take it back
         _fork_hook_registered = True
     return _installed
 
@@ -373,7 +402,6 @@ def _after_fork_in_child() -> None:
 
 
 def uninstall_hooks() -> bool:
-    """Remove the hooks; False if there were none."""
     global _installed
     if _installed is None:
         return False
@@ -383,17 +411,19 @@ def uninstall_hooks() -> bool:
 
 
 def current_of_other_copy() -> Hooks | None:
-    """Return what another copy of this package, under its other name, has installed in this process."""
     for name in ("compileboard.collectors", "_compileboard"):
         other = sys.modules.get(f"{name}.observe.hooks")
-        if other is not None and other.__name__ != __name__ and hasattr(other, "current_of_other_copy"):
+        if (
+            other is not None
+            and other.__name__ != __name__
+            and hasattr(other, "current_of_other_copy")
+        ):
             installed: Hooks | None = other.current()
             return installed
     return None
 
 
 def install_from_environment() -> None:
-    """Install as `collectors run` asked for in the environment."""
     environment = os.environ
     config = RunConfig.from_environment(environment)
     install_hooks(environment["COMPILEBOARD_RUN_ID"], environment["COMPILEBOARD_SPOOL"], config)

@@ -1,8 +1,8 @@
-"""Start a whole program with room on its frame stack, for `run --stack-room`; the program is otherwise as it was.
+"""Run a program with larger frames on its stack, for `run --stack-room`.
 
-Python is asked to run `__main__` from C, below every function that could give it room. CPython announces that code to
-audit hooks just before it runs: the hook runs the same code itself, with a frame of 1 MiB, and ends as C would have.
-Threads get the same frame at their own beginning. One small frame of ours is below `__main__`; nothing else differs.
+Python runs `__main__` from C, below any function that could reserve stack. CPython announces the
+code to audit hooks just before it runs: our hook runs the same code with a frame of 1 MiB and exits
+as C would have. Threads get the same frame when they start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _interrupted: list[bool] = []
 
 
 def widen_program() -> None:
-    """Widen the frames of this interpreter's `__main__` and of every thread it starts from now on."""
     if not HAS_CHUNKS:
         return
     widen(threading.Thread._bootstrap)  # type: ignore[attr-defined]
@@ -64,7 +63,9 @@ def _make_hook() -> Any:
 
 
 def _is_main(code: object, main_file: str) -> bool:
-    return isinstance(code, CodeType) and code.co_filename == main_file and code.co_name == "<module>"
+    return (
+        isinstance(code, CodeType) and code.co_filename == main_file and code.co_name == "<module>"
+    )
 
 
 def _with_wide_frame(code: CodeType) -> CodeType:
@@ -72,9 +73,9 @@ def _with_wide_frame(code: CodeType) -> CodeType:
 
 
 def end_program(failure: BaseException | None) -> None:
-    """End the program as Python ends one.
+    """End the program as Python does.
 
-    Raises: SystemExit, always: for the C code that announced the program, that is its end.
+    Always raises SystemExit: it ends the C code that announced the program.
     """
     if failure is None:
         raise SystemExit(0)
@@ -84,7 +85,6 @@ def end_program(failure: BaseException | None) -> None:
 
 
 def report(error: BaseException) -> None:
-    """Print what ended the program as PyErr_Print does, without our frame."""
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
@@ -100,7 +100,9 @@ def report(error: BaseException) -> None:
 
 
 def end_by_sigint() -> None:
-    """Die of SIGINT, as a program does that Ctrl-C ended: its shell then knows. The last of the exit handlers."""
+    """Kill the process with SIGINT, so that its shell sees that Ctrl-C ended it. Runs as the last
+    exit handler.
+    """
     if any(_interrupted):
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):

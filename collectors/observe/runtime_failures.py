@@ -1,9 +1,8 @@
-"""Exceptions that compiled code raises while it runs, and the one that ends the program.
+"""Record exceptions raised by running compiled code, and the one that ends the program.
 
-A compiled callable gets one Python frame around it, whose `try` costs nothing unless something is raised (docs/
-benchmarks.md has the frame's cost). That frame takes itself out of the traceback again: the program sees its own
-exception as it would be without us. What ended the program is read at its end from where Python keeps it, so no hook of
-the program's is touched.
+Each compiled callable gets one wrapper frame whose `try` costs nothing unless something is raised
+(cost in docs/benchmarks.md). The frame removes itself from the traceback. The exception that ended
+the program is read at exit from where Python keeps it, so no user hook is replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from .hook_guard import HookGuard
 
 MOST_FAILURES = 100  # of a process; what comes then is a counted loss
 OUTER_FRAMES = 64  # of the program's stack around the compiled code
-FRAMES_COMPARED = 3  # the innermost ones tell failures apart; those around differ between the first call and the next
+# The innermost ones tell failures apart; those around differ between the first call and the next
+FRAMES_COMPARED = 3
 MESSAGE_CHARS, TEXT_CHARS = 8_000, 64_000
 MARK = "__compileboard__"  # on an exception: a Mark; on a watched function: its Origin
 COMPILE = -1  # the position of what dynamo itself reports: the failure of a compile
@@ -43,8 +43,6 @@ _failures: RuntimeFailures | None = None
 
 
 class RepeatedFailure:
-    """One failure of this process and how often it came."""
-
     def __init__(self, position: int, phase: str, origin: Origin) -> None:
         self.position = position
         self.phase = phase
@@ -54,10 +52,16 @@ class RepeatedFailure:
 
 
 class RuntimeFailures:
-    """Failures of compiled code: each is written once, then its count at 2, 4, 8, … and at the end."""
+    """Failures of compiled code. Each is written once, then its count at 2, 4, 8, … and at the
+    end.
+    """
 
     def __init__(
-        self, write: Write, guard: HookGuard, redact: Callable[[str], str], add_repro: AddRepro | None = None
+        self,
+        write: Write,
+        guard: HookGuard,
+        redact: Callable[[str], str],
+        add_repro: AddRepro | None = None,
     ) -> None:
         self._write = write
         self._guard = guard
@@ -66,7 +70,6 @@ class RuntimeFailures:
         self._known: dict[Any, RepeatedFailure] = {}
 
     def clear(self) -> None:
-        """Begin as a new process."""
         self._known.clear()
 
     def add(
@@ -78,17 +81,29 @@ class RuntimeFailures:
         ended: bool = False,
         arguments: tuple[Any, ...] = (),
     ) -> None:
-        """Record an exception, unless it was when it passed an inner callable; never raises."""
         with self._guard:
-            if not isinstance(error, Exception) or type(error).__name__ in CONTROL_FLOW or find_mark(error) is not None:
+            if (
+                not isinstance(error, Exception)
+                or type(error).__name__ in CONTROL_FLOW
+                or find_mark(error) is not None
+            ):
                 return
-            key = (phase, origin[1], tuple(origin[0] or ()), type(error), _innermost(error.__traceback__))
+            key = (
+                phase,
+                origin[1],
+                tuple(origin[0] or ()),
+                type(error),
+                _innermost(error.__traceback__),
+            )
             known = self._known.get(key)
             if known is None:
                 self._add_new(key, error, phase, origin, outer, ended)
                 if self._add_repro is not None and not ended:
                     self._add_repro(
-                        error, origin[0], self._known[key].position if key in self._known else None, arguments
+                        error,
+                        origin[0],
+                        self._known[key].position if key in self._known else None,
+                        arguments,
                     )
                 return
             mark(error, known.position)
@@ -97,7 +112,13 @@ class RuntimeFailures:
                 self._update(known)
 
     def _add_new(
-        self, key: Any, error: BaseException, phase: str, origin: Origin, outer: FrameType | None, ended: bool
+        self,
+        key: Any,
+        error: BaseException,
+        phase: str,
+        origin: Origin,
+        outer: FrameType | None,
+        ended: bool,
     ) -> None:
         if len(self._known) >= MOST_FAILURES:
             self._guard.losses[f"failures beyond the first {MOST_FAILURES} of this process"] += 1
@@ -115,7 +136,6 @@ class RuntimeFailures:
         self._write(fields, self._clean(write_traceback(error, outer), TEXT_CHARS), origin[0])
 
     def end(self, error: BaseException | None = None) -> None:
-        """Write the last counts, and which failure ended the program."""
         with self._guard:
             if error is not None:
                 self._end_by(error)
@@ -149,25 +169,28 @@ class RuntimeFailures:
         self._write(fields, None, known.origin[0])
 
     def _clean(self, text: str, most: int) -> str:
-        if len(text) > most:  # a C++ compiler's words can be 100 KB; what was raised stands at the end
-            text = f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+        if (
+            len(text) > most
+        ):  # a C++ compiler's words can be 100 KB; what was raised stands at the end
+            text = (
+                f"{text[: most // 2]}\n… {len(text) - most} characters left out "
+                f"…\n{text[-most // 2 :]}"
+            )
         return scrub_text(self._redact(text))
 
 
 def watch(failures: RuntimeFailures | None) -> None:
-    """Record the failures of compiled code from now on, or no more."""
     global _failures
     _failures = failures
 
 
 def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Callable[..., Any]:
-    """Return a function that calls `compiled` and records what it raises."""
-
     def watched(*args: Any) -> Any:
         try:
             return compiled(*args)
         except BaseException as error:
-            # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set attributes.
+            # Our own frame is the traceback's first; `raise` adds none. A class may forbid to set
+            # attributes.
             BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
             if _failures is not None:
                 _failures.add(error, phase, origin, sys._getframe().f_back, arguments=args)
@@ -178,18 +201,20 @@ def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Ca
     return watched
 
 
-WATCHED_CODE: CodeType = make_watched(print, "", (None, 0)).__code__  # all that it makes have the same
+WATCHED_CODE: CodeType = make_watched(
+    print, "", (None, 0)
+).__code__  # all that it makes have the same
 
 
 def now_at(context: list[int | None] | None) -> Origin:
-    """Return the origin of code that is compiled now."""
     return context, time.time_ns() // 1000
 
 
 def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
-    """Return a function to stand in for OutputGraph.install_global_unsafe, which gives bytecode its compiled graphs.
+    """Return a wrapper of OutputGraph.install_global_unsafe, which gives bytecode its compiled
+    graphs.
 
-    torch wraps a graph in a function that keeps dynamo out; what that one calls is exchanged, and nothing else.
+    torch wraps a graph in a function that disables Dynamo; only the function inside is replaced.
     """
 
     def install_global_unsafe(self: Any, name: str, value: Any) -> Any:
@@ -197,15 +222,15 @@ def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[...
             with guard:
                 cell = torch_compat.disabled_cell(value)
                 if cell is not None:
-                    cell.cell_contents = make_watched(cell.cell_contents, "forward", now_at(torch_compat.context_of()))
+                    cell.cell_contents = make_watched(
+                        cell.cell_contents, "forward", now_at(torch_compat.context_of())
+                    )
         return original(self, name, value)
 
     return install_global_unsafe
 
 
 def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
-    """Return a function to stand in for the one that sets up each autograd Function; AOTAutograd makes one a graph."""
-
     def __init__(cls: Any, name: str, bases: Any, attrs: Any) -> None:
         original(cls, name, bases, attrs)
         with guard:
@@ -219,7 +244,6 @@ def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callab
 
 
 def _running_origin() -> Origin | None:
-    """Return the origin of the compiled code that calls us, None outside any."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is WATCHED_CODE:
@@ -230,7 +254,7 @@ def _running_origin() -> Origin | None:
 
 
 def mark(error: BaseException, position: int, context: Context = None) -> None:
-    """Note on an exception that it is recorded: many kinds cannot be referred to weakly, and nothing must hold it."""
+    """Mark an exception as recorded, on itself: many types have no weak references."""
     try:
         BaseException.__setattr__(error, MARK, (os.getpid(), position, context))
     except Exception:  # it is then recorded again further out
@@ -238,10 +262,11 @@ def mark(error: BaseException, position: int, context: Context = None) -> None:
 
 
 def find_mark(error: BaseException) -> Mark | None:
-    """Return what was noted on an exception, or on one that it was explicitly made from."""
     for _ in range(10):
         with contextlib.suppress(AttributeError):
-            marked: Mark = object.__getattribute__(error, MARK)  # a class's own __getattr__ may answer to any name
+            marked: Mark = object.__getattribute__(
+                error, MARK
+            )  # a class's own __getattr__ may answer to any name
             return marked
         if error.__cause__ is None:
             break
@@ -250,7 +275,6 @@ def find_mark(error: BaseException) -> Mark | None:
 
 
 def find_origin(trace: TracebackType | None) -> Origin:
-    """Return the compile of a traceback's innermost frame that dynamo wrote: such a frame names its compiled graphs."""
     origin: Origin = (None, 0)
     while trace is not None:
         code, names = trace.tb_frame.f_code, trace.tb_frame.f_globals
@@ -263,15 +287,20 @@ def find_origin(trace: TracebackType | None) -> Origin:
 
 
 def find_end() -> BaseException | None:
-    """Return the exception that now ends this process, if one does.
+    """Return the exception that is ending this process, if any.
 
-    A worker of multiprocessing says goodbye while its exception is on the way; Python keeps a program's own. Others
-    (a test runner, a notebook) put what they caught in the same place, but the program's went through its first line.
+    multiprocessing workers exit while their exception propagates; otherwise Python keeps it. Test
+    runners and notebooks leave caught exceptions in the same place, but only the program's own went
+    through its first line.
     """
     error = sys.exc_info()[1]
     if error is None and not hasattr(sys, "ps1") and not sys.flags.interactive:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        first = error.__traceback__.tb_frame if error is not None and error.__traceback__ is not None else None
+        first = (
+            error.__traceback__.tb_frame
+            if error is not None and error.__traceback__ is not None
+            else None
+        )
         is_program = first is not None and (
             (first.f_code.co_name == "<module>" and first.f_globals.get("__name__") == "__main__")
             or first.f_globals.get("__name__") == "runpy"
@@ -281,12 +310,17 @@ def find_end() -> BaseException | None:
 
 
 def write_traceback(error: BaseException, outer: FrameType | None) -> str:
-    """Write an exception's traceback as Python does, from the program's outermost frame on."""
     stack = traceback.walk_stack(outer) if outer is not None else iter(())
-    around = list(itertools.islice((frame for frame in stack if frame[0].f_code is not WATCHED_CODE), OUTER_FRAMES))
+    around = list(
+        itertools.islice(
+            (frame for frame in stack if frame[0].f_code is not WATCHED_CODE), OUTER_FRAMES
+        )
+    )
     frames = traceback.StackSummary.extract(iter(around[::-1]))
     try:
-        written = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+        written = traceback.TracebackException(
+            type(error), error, error.__traceback__, compact=True
+        )
     except Exception:  # Python asks it for notes, and its class's __getattr__ raises
         frames.extend(traceback.extract_tb(error.__traceback__))
         last = f"{type(error).__name__}: {_text_of(error)}\n"

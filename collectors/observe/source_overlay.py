@@ -1,8 +1,8 @@
-"""Serve patched texts to this interpreter for some source files; on the disk they stay as they are.
+"""Serve patched source to this interpreter without changing the files on disk.
 
-Imports, `python script.py`, `-m`, `runpy` and spawned children read the patched text. `__file__`, `co_filename` and
-loaders are those of the file itself, and `linecache` has the patched lines, so that tracebacks, `inspect` and torch's
-own tracing see what a person would see who had edited the file.
+Imports, `python script.py`, `-m`, `runpy` and spawned children read the patched text. Paths and
+loaders stay those of the file, and `linecache` has the patched lines, so that tracebacks, `inspect`
+and torch see the source as if the file had been edited.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ Note = Callable[[str], None]
 
 
 class SourceOverlay:
-    """Patched texts by the real paths of their files; `note` hears of each file that was loaded patched, once."""
-
     def __init__(self, files: Mapping[str, str], note: Note) -> None:
         self._copies = dict(files)
         self._names = {os.path.basename(path) for path in files}
@@ -33,7 +31,6 @@ class SourceOverlay:
         self._loaded: set[str] = set()
 
     def find(self, path: Any) -> str | None:
-        """Return the patched copy of a file, None where it has none."""
         try:
             text = os.fspath(path)
             if os.path.basename(text) not in self._names:
@@ -43,20 +40,17 @@ class SourceOverlay:
             return None
 
     def note_loaded(self, path: Any) -> None:
-        """Write down that a file was loaded patched."""
         real = os.path.realpath(path)
         if real not in self._loaded:
             self._loaded.add(real)
             self._note(real)
 
     def read(self, copy: str) -> bytes:
-        """Read a patched copy."""
         with io.FileIO(copy) as file:
             return file.readall()
 
 
 def install_overlay(files: Mapping[str, str], note: Note) -> None:
-    """Make this interpreter read the patched copies from now on, `__main__` included."""
     overlay = SourceOverlay(files, note)
     _replace_open_code(overlay)
     _replace_path_stats(overlay)
@@ -67,7 +61,7 @@ def install_overlay(files: Mapping[str, str], note: Note) -> None:
 
 
 def _replace_open_code(overlay: SourceOverlay) -> None:
-    """Importlib, runpy, cProfile and pdb open source files by this function."""
+    """importlib, runpy, cProfile and pdb open source files with `io.open_code`."""
     import _io
 
     original = io.open_code
@@ -85,7 +79,7 @@ def _replace_open_code(overlay: SourceOverlay) -> None:
 
 
 def _replace_path_stats(overlay: SourceOverlay) -> None:
-    """Stop importlib from reading, and writing, a compiled file beside a source that is patched."""
+    """Keep importlib from reading or writing cached bytecode for a patched source."""
     original = SourceFileLoader.path_stats
 
     @functools.wraps(original)
@@ -98,7 +92,6 @@ def _replace_path_stats(overlay: SourceOverlay) -> None:
 
 
 def _replace_lines(overlay: SourceOverlay) -> None:
-    """Make linecache hold the patched lines, whatever is on the disk."""
     original = linecache.updatecache
 
     @functools.wraps(original)
@@ -116,7 +109,7 @@ def _replace_lines(overlay: SourceOverlay) -> None:
 
 
 def _print_exception(kind: Any, error: BaseException, trace: Any) -> None:
-    """Print what ended the program with the lines that linecache has; the interpreter's own way reads the files."""
+    """Print the exception with linecache's lines; the interpreter's own printer reads the files."""
     try:
         import traceback
 
@@ -126,10 +119,10 @@ def _print_exception(kind: Any, error: BaseException, trace: Any) -> None:
 
 
 def _make_main_hook(overlay: SourceOverlay) -> Any:
-    """Return an audit hook that runs the patched text where the interpreter would run `__main__` from its file.
+    """Return an audit hook that runs the patched `__main__` in place of the file's.
 
-    C code reads that file, so nothing can give it another text. It announces the code just before it runs it: the hook
-    runs the patched one in its place and ends as C would have.
+    C code reads that file, so its text cannot be replaced. It announces the code before running it:
+    the hook runs the patched code instead and exits as C would have.
     """
     waiting, main_file = True, None
 
@@ -153,11 +146,13 @@ def _make_main_hook(overlay: SourceOverlay) -> Any:
 
 
 def _is_main(code: object, main_file: str) -> bool:
-    return isinstance(code, CodeType) and code.co_filename == main_file and code.co_name == "<module>"
+    return (
+        isinstance(code, CodeType) and code.co_filename == main_file and code.co_name == "<module>"
+    )
 
 
 def _run_main(source: bytes, original: CodeType) -> None:
-    """Raises: SystemExit, always: for the C code that announced the program, that is its end."""
+    """Always raises SystemExit: it ends the C code that announced the program."""
     failure = None
     try:
         code = compile(source, original.co_filename, "exec", dont_inherit=True)

@@ -1,7 +1,7 @@
-"""Write records to this process's spool: one append-only file, one write a record, nothing to flush.
+"""Append records to this process's spool file, one write per record, nothing to flush.
 
-The page cache keeps what was written through SIGKILL and os._exit. There is no thread, no queue and no lock, so fork
-cannot deadlock on it. A write that fails is a counted loss; nothing here raises.
+The page cache keeps written data through SIGKILL and os._exit. There is no thread, queue or lock,
+so fork cannot deadlock. Failed writes are counted as losses; nothing here raises.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ NOT_OPEN = -1  # as a descriptor: the system refuses it
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can write of a value: sets become lists, the rest its text."""
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
     return str(value)
 
 
-_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))  # json.dumps makes a new one each time
+_ENCODER = json.JSONEncoder(
+    default=_plain, separators=(",", ":")
+)  # json.dumps makes a new one each time
 
 
 def open_apart(path: str, flags: int) -> int:
-    """Open a file of ours; it never takes the number of stdin, stdout or stderr that the program has closed."""
+    """Open a file without using descriptors 0 to 2, which the program may have closed."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     if descriptor > 2:
         return descriptor
@@ -46,9 +47,10 @@ def open_apart(path: str, flags: int) -> int:
 
 
 def find_parent(folder: str) -> str | None:
-    """Return the process of the run that started this one: the nearest ancestor that writes into the run's spool.
+    """Return the nearest ancestor process that writes into the run's spool.
 
-    Its open files tell (Linux): no variable of ours has to travel through the programs in between.
+    Found through its open files (Linux), so that no variable must pass through the programs
+    between.
     """
     folder = os.path.realpath(folder)
     pid = os.getppid()
@@ -58,7 +60,11 @@ def find_parent(folder: str) -> str | None:
                 path = f"/proc/{pid}/fd/{number}"
                 try:
                     where, name = os.path.split(os.readlink(path))
-                    if where == folder and name.endswith(RECORDS_SUFFIX) and not os.lstat(path).st_mode & stat.S_IRUSR:
+                    if (
+                        where == folder
+                        and name.endswith(RECORDS_SUFFIX)
+                        and not os.lstat(path).st_mode & stat.S_IRUSR
+                    ):
                         return name.partition(".")[0]  # not open to be read, as in the recorder
                 except OSError:  # closed meanwhile
                     continue
@@ -70,8 +76,6 @@ def find_parent(folder: str) -> str | None:
 
 
 class Spool:
-    """Append records under this process's identity, which is made anew after every fork."""
-
     def __init__(
         self,
         folder: str,
@@ -93,14 +97,15 @@ class Spool:
         self.pid = os.getpid()
         self.closed = False
         self._descriptor = NOT_OPEN
-        self._file: tuple[int, int] | None = None  # device and inode: a descriptor can be taken from us
+        self._file: tuple[int, int] | None = (
+            None  # device and inode: a descriptor can be taken from us
+        )
         self._openings = 0
         self._torn = False
         self._sequence = itertools.count()
         self.record_count = 0
 
     def after_fork(self) -> None:
-        """Become another process: the parent's file stays the parent's, and so does its lock."""
         if self._links() is not None:
             os.close(self._descriptor)
         parent_id, closed = self.process_id, self.closed
@@ -108,14 +113,16 @@ class Spool:
         self.parent_id, self.closed = parent_id, closed
         self.losses.clear()  # not replaced: the hooks' guard counts into the same one
 
-    def write(self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None) -> None:
-        """Append one record. A failure is counted under its reason."""
+    def write(
+        self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None
+    ) -> None:
         if self.closed or not (self._is_ours() or self.open()):
             return
         self._append(self.encode(name, metadata, payload, context, extra))
 
-    def encode(self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None) -> bytes:
-        """Return a record as its line, without the line's end."""
+    def encode(
+        self, name: str, metadata: Any, payload: Any = None, context: Any = None, extra: Any = None
+    ) -> bytes:
         record: dict[str, Any] = {
             "s": next(self._sequence),
             "t": time.time_ns() // 1000,
@@ -131,10 +138,10 @@ class Spool:
         return _ENCODER.encode(record).encode("utf-8", "backslashreplace")
 
     def _is_ours(self) -> bool:
-        """Return True if the descriptor is still our file, and the file still in its folder.
+        """Return whether the descriptor is still our file and the file still in its folder.
 
-        A daemon closes every descriptor it finds, and the next file it opens has our number; somebody may empty the
-        spool's folder. Half a microsecond a record.
+        Daemons close all descriptors, and the next file they open may get our number; users may
+        delete the spool. The check takes 0.5 µs per record.
         """
         links = self._links()
         if links:
@@ -146,7 +153,6 @@ class Spool:
         return False
 
     def _links(self) -> int | None:
-        """Count the names our file has; None if the descriptor is none, or not our file's any more."""
         try:
             status = os.fstat(self._descriptor)
         except OSError:
@@ -154,7 +160,8 @@ class Spool:
         return status.st_nlink if (status.st_dev, status.st_ino) == self._file else None
 
     def _append(self, line: bytes) -> None:
-        # After a torn write the next record starts on a line of its own, so that only the torn one is unreadable.
+        # After a torn write the next record starts on a line of its own, so that only the torn one
+        # is unreadable.
         data = (b"\n" if self._torn else b"") + line + b"\n"
         try:
             written = os.write(self._descriptor, data)
@@ -169,8 +176,9 @@ class Spool:
             self.record_count += 1
 
     def open(self) -> bool:
-        """Make the file, take its lock and say what the process is; the first write does so by itself."""
-        for _ in range(2):  # the folder may be taken away, recorded and done with, between the steps below
+        for _ in range(
+            2
+        ):  # the folder may be taken away, recorded and done with, between the steps below
             try:
                 if self._open_file():
                     break
@@ -187,7 +195,6 @@ class Spool:
         return True
 
     def _open_file(self) -> bool:
-        """Make and lock the file; False if it is no longer in its folder by then."""
         self._openings += 1
         part = "" if self._openings == 1 else f".{self._openings}"
         path = os.path.join(self.folder, f"{self.process_id}{part}{RECORDS_SUFFIX}")
@@ -196,7 +203,8 @@ class Spool:
         self._descriptor = open_apart(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         status = os.fstat(self._descriptor)
         self._file = (status.st_dev, status.st_ino)
-        # Held until the process is gone, however it goes: so a recorder knows that nothing more will come.
+        # Held until the process is gone, however it goes: so a recorder knows that nothing more
+        # will come.
         for attempt in range(LOCK_TRIES):
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -207,7 +215,6 @@ class Spool:
         return os.stat(path).st_ino == status.st_ino
 
     def _make_folder(self) -> None:
-        """Make the spool's folder again for a process that outlived it, with what the next command needs to know."""
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         manifest = {
             "run_id": self.run_id,
@@ -220,18 +227,28 @@ class Spool:
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(manifest, file)
         try:
-            os.link(temporary, os.path.join(self.folder, MANIFEST_NAME))  # whole, and never over another's
+            os.link(
+                temporary, os.path.join(self.folder, MANIFEST_NAME)
+            )  # whole, and never over another's
         except FileExistsError:
             pass
         finally:
             os.unlink(temporary)
 
     def _description(self) -> tuple[dict[str, Any], None, None, dict[str, Any]]:
-        described = {**self.describe(), "parent_process_id": self.parent_id or find_parent(self.folder)}
-        return described, None, None, {name: described.pop(name, None) for name in ("registry", "trace")}
+        described = {
+            **self.describe(),
+            "parent_process_id": self.parent_id or find_parent(self.folder),
+        }
+        return (
+            described,
+            None,
+            None,
+            {name: described.pop(name, None) for name in ("registry", "trace")},
+        )
 
     def _reserve(self) -> None:
-        """Reserve room on the disk for the losses now: when it is full, they still can be written."""
+        """Reserve disk space so that losses can still be written when the disk is full."""
         path = os.path.join(self.folder, self.process_id + LOSSES_SUFFIX)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -246,7 +263,10 @@ class Spool:
         self.losses[reason] += 1
         text = json.dumps(dict(self.losses.most_common(8))).encode()
         try:
-            descriptor = os.open(os.path.join(self.folder, self.process_id + LOSSES_SUFFIX), os.O_WRONLY | os.O_CLOEXEC)
+            descriptor = os.open(
+                os.path.join(self.folder, self.process_id + LOSSES_SUFFIX),
+                os.O_WRONLY | os.O_CLOEXEC,
+            )
         except OSError:
             return
         try:
@@ -257,7 +277,6 @@ class Spool:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Write no more."""
         if self._links() is not None:
             os.close(self._descriptor)
         self._descriptor = NOT_OPEN

@@ -1,9 +1,8 @@
-"""Torch's trace events, without making torch build those that nobody reads.
+"""Read torch's trace events without making torch build all of them.
 
-`trace_structured` evaluates an event's functions only if its logger has a handler, and then for every event: graphs,
-code, guards, 57 KB a compile. The tap stands in front of it, looks at the names, evaluates the few wanted events once
-and hands their values on. Where somebody reads the trace anyway (TORCH_TRACE), torch has already paid, and a handler
-beside theirs leaves their log as it would have been.
+`trace_structured` builds payloads only if its logger has a handler, and then for every event:
+57 KB per compile. The tap in front of it evaluates only the events we need. If TORCH_TRACE is set,
+torch builds them anyway, and a second handler leaves that log unchanged.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ def _nothing() -> None:
 
 
 def make_tap(original: Callable[..., Any], emit: Emit, guard: HookGuard) -> Callable[..., Any]:
-    """Return a function to stand in for `original` (torch's trace_structured)."""
-
-    def trace_structured(name: str, metadata_fn: Any = dict, *, payload_fn: Any = _nothing, **rest: Any) -> Any:
+    def trace_structured(
+        name: str, metadata_fn: Any = dict, *, payload_fn: Any = _nothing, **rest: Any
+    ) -> Any:
         if name == "artifact" or name == COMPILE_START:
             with guard:
                 metadata = metadata_fn()
@@ -43,7 +42,12 @@ def make_tap(original: Callable[..., Any], emit: Emit, guard: HookGuard) -> Call
                         payload = payload_fn()
                         payload_fn = _returning(payload)
                     context = torch_compat.context_of(rest.get("compile_id"))
-                    emit(f"{ARTIFACT}{metadata['name']}", None, skip_unused_events(metadata["name"], payload), context)
+                    emit(
+                        f"{ARTIFACT}{metadata['name']}",
+                        None,
+                        skip_unused_events(metadata["name"], payload),
+                        context,
+                    )
         return original(name, metadata_fn, payload_fn=payload_fn, **rest)
 
     trace_structured.__compileboard__ = original  # type: ignore[attr-defined]
@@ -55,15 +59,12 @@ def _returning(value: Any) -> Callable[[], Any]:
 
 
 class TapHandler(logging.Handler):
-    """A handler for the same events, where somebody else's handler has made torch build them."""
-
     def __init__(self, emit: Emit, guard: HookGuard) -> None:
         super().__init__(logging.DEBUG)
         self._emit = emit
         self._guard = guard
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a wanted event on; never raise into torch's compile."""
         with self._guard:
             envelope = getattr(record, "metadata", None)
             if not isinstance(envelope, dict):
@@ -78,7 +79,6 @@ class TapHandler(logging.Handler):
 
 
 def skip_unused_events(name: str, payload: Any) -> Any:
-    """Drop the part of a cache event that is not worth its size: 80 KB of key components become their number."""
     if name not in CACHE_ARTIFACTS:
         return payload
     body = json.loads(payload) if isinstance(payload, str) else dict(payload or {})

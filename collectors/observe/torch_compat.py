@@ -1,7 +1,7 @@
-"""The only home of torch's private names: where each lives, since when, and what stands in where it is missing.
+"""All uses of torch's private names: where each is found, in which versions, and its fallback.
 
-Every name is looked up with `probe`, which answers "ok" or why not; the answers are the run's capabilities and are
-shown on its page. Versions: what was read in the sources of 2.4 to 2.13, see docs/compatibility.md.
+`probe` looks up each name; the results are the run's capabilities, shown on its page. Versions
+were read in the sources of 2.4 to 2.13, see docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,18 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.4-2.13",
         "the trace events of the same name",
     ),
-    "events": ("torch._logging._internal", "trace_structured", "2.4-2.13", "a handler on torch's trace logger"),
-    "compile_context": ("torch._guards", "CompileContext", "2.4-2.13", "events without a compile id"),
+    "events": (
+        "torch._logging._internal",
+        "trace_structured",
+        "2.4-2.13",
+        "a handler on torch's trace logger",
+    ),
+    "compile_context": (
+        "torch._guards",
+        "CompileContext",
+        "2.4-2.13",
+        "events without a compile id",
+    ),
     "counters": ("torch._dynamo.utils", "counters", "2.4-2.13", "no final counters"),
     "compile_times": ("torch._dynamo.utils", "compile_times", "2.4-2.13", "no compile_times()"),
     "cudagraph_skips": (
@@ -75,15 +85,30 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "no --repro=accuracy of what AOTAutograd gives to the compiler",
     ),
     "minifier": ("torch._functorch.fx_minifier", "ConcreteProp", "2.4-2.13", "no repro minify"),
-    "minifier_program": ("torch._dynamo.debug_utils", "NNModuleToString.convert", "2.4-2.13", "no repro minify"),
+    "minifier_program": (
+        "torch._dynamo.debug_utils",
+        "NNModuleToString.convert",
+        "2.4-2.13",
+        "no repro minify",
+    ),
     "graph_compiler": (
         "torch._inductor.compile_fx",
         "compile_fx_inner",
         "2.4-2.13",
         "no repro run, check, minify or analyze of AOTAutograd's graphs",
     ),
-    "skip_code": ("torch._dynamo.eval_frame", "skip_code", "2.4-2.13", "compiled code is not watched"),
-    "config_defaults": ("torch._dynamo.config", "_config", "2.4-2.13", "no list of changed settings"),
+    "skip_code": (
+        "torch._dynamo.eval_frame",
+        "skip_code",
+        "2.4-2.13",
+        "compiled code is not watched",
+    ),
+    "config_defaults": (
+        "torch._dynamo.config",
+        "_config",
+        "2.4-2.13",
+        "no list of changed settings",
+    ),
 }
 
 CONFIG_MODULES = {
@@ -92,23 +117,26 @@ CONFIG_MODULES = {
     "functorch": "torch._functorch.config",
 }
 
-# Modules that took `trace_structured` by name when they were imported, and would go on calling the original.
+# Modules that took `trace_structured` by name when they were imported, and would go on calling the
+# original.
 HOLDERS_PREFIX = "torch."
 MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
-MOST_FRAMES_TO_START = 16  # between a hook and log_dynamo_start: logging's, where torch's own trace is on
+MOST_FRAMES_TO_START = (
+    16  # between a hook and log_dynamo_start: logging's, where torch's own trace is on
+)
 
 
 def lookup(capability: str) -> Any:
-    """Return the object behind a capability, or MISSING; imports nothing."""
     value: Any = owner(capability)
     name = NAMES[capability][1].rpartition(".")[2]
-    if name in getattr(value, "__dataclass_fields__", ()):  # without a default it is no attribute of its class
+    if name in getattr(
+        value, "__dataclass_fields__", ()
+    ):  # without a default it is no attribute of its class
         return value.__dataclass_fields__[name]
     return MISSING if value is MISSING else getattr(value, name, MISSING)
 
 
 def load(capability: str) -> Any:
-    """Return the object behind a capability, importing its module of torch's; for where something has failed."""
     try:
         importlib.import_module(NAMES[capability][0])
     except ImportError:
@@ -117,7 +145,6 @@ def load(capability: str) -> Any:
 
 
 def owner(capability: str) -> Any:
-    """Return what has the attribute behind a capability: its module, or the class that the name has a dot for."""
     module_name, attribute, _, _ = NAMES[capability]
     value: Any = sys.modules.get(module_name, MISSING)
     for part in attribute.split(".")[:-1]:
@@ -126,7 +153,7 @@ def owner(capability: str) -> Any:
 
 
 def probe() -> dict[str, str]:
-    """Return whether this torch has each capability: "ok", "later" (its module is not loaded yet), or why not."""
+    """Return "ok", "later" (module not loaded yet) or the reason for each capability."""
     answers = {}
     for capability, (module_name, *_) in NAMES.items():
         if lookup(capability) is not MISSING:
@@ -139,34 +166,37 @@ def probe() -> dict[str, str]:
 
 
 def describe_missing(capability: str) -> str:
-    """Describe a capability that this torch has not, and what that means."""
     module_name, attribute, versions, instead = NAMES[capability]
     return f"{module_name}.{attribute} is not in this torch (known in {versions}); {instead}"
 
 
 def holders(original: Any, attribute: str) -> list[ModuleType]:
-    """List the loaded torch modules that hold `original` under `attribute`."""
     modules = []
     for name, module in list(sys.modules.items()):
-        if name.startswith(HOLDERS_PREFIX) and getattr(module, "__dict__", {}).get(attribute) is original:
+        if (
+            name.startswith(HOLDERS_PREFIX)
+            and getattr(module, "__dict__", {}).get(attribute) is original
+        ):
             modules.append(module)
     return modules
 
 
 def trace_logger_in_use() -> bool:
-    """Return True if somebody already reads torch's trace events: TORCH_TRACE, TORCH_COMPILE_DEBUG, a handler."""
+    """Return whether torch's trace events are already read: TORCH_TRACE, TORCH_COMPILE_DEBUG, a
+    handler.
+    """
     internal = sys.modules.get("torch._logging._internal")
     logger = getattr(internal, "trace_log", None)
     idle = getattr(internal, "LazyTraceHandler", None)
     for handler in getattr(logger, "handlers", []):
-        # torch attaches a LazyTraceHandler always; without a folder it takes itself off at the first event.
+        # torch attaches a LazyTraceHandler always; without a folder it takes itself off at the
+        # first event.
         if idle is None or not isinstance(handler, idle) or handler.root_dir is not None:
             return True
     return False
 
 
 def trace_file() -> str | None:
-    """Return the name of the file that torch writes this process's trace into; it has one from its first record on."""
     idle = getattr(sys.modules.get("torch._logging._internal"), "LazyTraceHandler", None)
     for handler in getattr(trace_logger(), "handlers", []):
         if idle is not None and isinstance(handler, idle) and handler.stream is not None:
@@ -178,23 +208,25 @@ def trace_file() -> str | None:
 
 
 def trace_logger() -> Any:
-    """Return the logger that torch sends trace events to."""
     return getattr(sys.modules.get("torch._logging._internal"), "trace_log", None)
 
 
 def disabled_cell(function: Any) -> CellType | None:
-    """Return the cell with what a function that torch._dynamo.disable made calls, None if this is no such function."""
     code = getattr(function, "__code__", None)
-    if not hasattr(function, "_torchdynamo_orig_callable") or code is None or "fn" not in code.co_freevars:
+    if (
+        not hasattr(function, "_torchdynamo_orig_callable")
+        or code is None
+        or "fn" not in code.co_freevars
+    ):
         return None
     cell: CellType = function.__closure__[code.co_freevars.index("fn")]
     return cell
 
 
 def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
-    """Return the backward of a class that AOTAutograd makes for a graph, None of any other class.
+    """Return the backward of a class that AOTAutograd created for a graph, None for other classes.
 
-    Where a gradient is to be differentiated again, a class for that call has a backward which only raises.
+    For double backward there is a second class whose backward only raises.
     """
     is_torchs = str(attributes.get("__module__")).startswith("torch._functorch.")
     if name not in ("CompiledFunction", "CompiledFunctionBackward") or not is_torchs:
@@ -203,7 +235,6 @@ def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
 
 
 def graph_script(graph: Any) -> str | None:
-    """Return torch's own script of a graph that inductor compiled (2.9 and later), None of anything else."""
     if type(graph).__name__ != "CompiledFxGraph":
         return None
     script = getattr(graph, "runnable_graph_str", None)
@@ -211,7 +242,7 @@ def graph_script(graph: Any) -> str | None:
 
 
 def cache_info(payload_fn: Any) -> dict[str, Any] | None:
-    """Return what a cache event's function would write as JSON, 80 KB that nobody wants; None where it is not in sight.
+    """Return the dict that a cache event would write as 80 KB of JSON, or None if it is not found.
 
     All versions have `payload_fn=lambda: json.dumps(cache_info)`.
     """
@@ -223,7 +254,7 @@ def cache_info(payload_fn: Any) -> dict[str, Any] | None:
 
 
 def exclude_from_dynamo(code: CodeType) -> bool:
-    """Exclude a function's frames from dynamo; False where this torch has no way to."""
+    """Exclude a function's frames from Dynamo; False if this torch cannot."""
     skip = lookup("skip_code")
     if skip is MISSING:
         return False
@@ -232,10 +263,10 @@ def exclude_from_dynamo(code: CodeType) -> bool:
 
 
 def starting_code() -> CodeType | None:
-    """Return the code object that dynamo starts on, inside its dynamo_start event.
+    """Return the code object that Dynamo is compiling, from inside its dynamo_start event.
 
-    It is the argument of torch's log_dynamo_start, which emits the event and is therefore on the stack. The event
-    itself has the bare name. Standing in for that function would add a frame to the stack that it captures.
+    It is an argument of torch's log_dynamo_start, which is on the stack. The event has only the
+    bare name, and wrapping that function would add a frame to the stack it captures.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES_TO_START):
@@ -249,14 +280,15 @@ def starting_code() -> CodeType | None:
 
 
 def interned_strings() -> dict[int, str]:
-    """Return torch's table of file names, by the number that stands for each in a stack."""
     structured = sys.modules.get("torch._logging.structured")
     table = getattr(structured, "INTERN_TABLE", {})
     return {number: text for text, number in table.items()}
 
 
 def context_of(compile_id: Any = None) -> list[int | None] | None:
-    """Return [compiled_autograd_id, frame_id, frame_compile_id, attempt, rank] of the compile in flight."""
+    """Return [compiled_autograd_id, frame_id, frame_compile_id, attempt, rank] of the current
+    compile.
+    """
     attempt = None
     context = lookup("compile_context")
     if context is not MISSING:
@@ -275,7 +307,6 @@ def context_of(compile_id: Any = None) -> list[int | None] | None:
 
 
 def distributed_rank() -> int | None:
-    """Return this process's rank once torch.distributed is set up."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -283,7 +314,7 @@ def distributed_rank() -> int | None:
 
 
 def dynamic_sources(file: str | None, first_line: int | None, name: str | None) -> str | None:
-    """Return what torch made dynamic in a code object because it differed: "L['x']:0,L['x']:2,L['n']".
+    """Return what torch made dynamic in a code object: "L['x']:0,L['x']:2,L['n']".
 
     Source: torch/_dynamo/pgo.py (CodeId, FrameStateSizeEntry, render_code_state) of 2.13.
     """
@@ -294,7 +325,11 @@ def dynamic_sources(file: str | None, first_line: int | None, name: str | None) 
             continue
         for source, entry in list(state.automatic_dynamic.items()):
             if isinstance(entry.size, tuple):
-                dims = (dim for dim, size in enumerate(entry.size) if type(size).__name__ == "AutoDynamic")
+                dims = (
+                    dim
+                    for dim, size in enumerate(entry.size)
+                    if type(size).__name__ == "AutoDynamic"
+                )
                 entries.update(dict.fromkeys(f"{source}:{dim}" for dim in dims))
             elif type(entry.scalar).__name__ == "AutoDynamic":
                 entries[source] = None
@@ -304,22 +339,22 @@ def dynamic_sources(file: str | None, first_line: int | None, name: str | None) 
 
 
 def break_list() -> list[Any]:
-    """Return the graph breaks that torch remembers until reset(); they stand in for the event of 2.6 and later."""
+    """Return the graph breaks that torch keeps until reset(); replaces the event of 2.6 and
+    later.
+    """
     return list(getattr(sys.modules.get("torch._dynamo.utils"), "graph_break_reasons", ()))
 
 
 def guard_failure_lists() -> dict[Any, list[Any]]:
-    """Return, by code object, the failed guards that torch remembers; they stand in for the event of 2.5 and later."""
+    """Return failed guards by code object; replaces the event of 2.5 and later."""
     return dict(getattr(sys.modules.get("torch._dynamo.utils"), "guard_failures", {}))
 
 
 def kept_record_count() -> int:
-    """Count the compilation records that torch remembers (the newest 64): what a late install has missed."""
     return len(getattr(sys.modules.get("torch._dynamo.utils"), "_compilation_metrics", ()))
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of torch and what it was built with; initialises nothing."""
     torch = sys.modules["torch"]
     version = getattr(torch, "version", None)
     triton = sys.modules.get("triton")
@@ -332,14 +367,13 @@ def versions() -> dict[str, str | None]:
 
 
 def registry_path() -> str | None:
-    """Return where this torch keeps its own table of graph breaks (2.8 and later)."""
     folder = os.path.dirname(getattr(sys.modules.get("torch._dynamo"), "__file__", None) or "")
     path = os.path.join(folder, "graph_break_registry.json")
     return path if folder and os.path.exists(path) else None
 
 
 def gpus() -> tuple[list[dict[str, Any]], str | None]:
-    """List the GPUs the program itself has set up, and cuDNN's version; never sets one up."""
+    """Return the GPUs that the program has initialised, and cuDNN's version. Initialises none."""
     torch = sys.modules["torch"]
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return [], None
@@ -358,22 +392,29 @@ def gpus() -> tuple[list[dict[str, Any]], str | None]:
 
 
 def changed_settings() -> dict[str, dict[str, dict[str, str]]]:
-    """Return the settings that differ from torch's defaults: {"dynamo": {name: {"value": …, "default": …}}}."""
+    """Return settings that differ from torch's defaults: {"dynamo": {name: {"value": …, "default":
+    …}}}.
+    """
     changed: dict[str, dict[str, dict[str, str]]] = {}
     for kind, module_name in CONFIG_MODULES.items():
         module = sys.modules.get(module_name)
         if module is None:
             continue
         defaults = _defaults(module)
-        current = module.get_config_copy() if hasattr(module, "get_config_copy") else dict(module._config)
+        current = (
+            module.get_config_copy() if hasattr(module, "get_config_copy") else dict(module._config)
+        )
         for name, value in current.items():
             if name in defaults and not _same(value, defaults[name]):
-                changed.setdefault(kind, {})[name] = {"value": repr(value)[:500], "default": repr(defaults[name])[:500]}
+                changed.setdefault(kind, {})[name] = {
+                    "value": repr(value)[:500],
+                    "default": repr(defaults[name])[:500],
+                }
     return changed
 
 
 def _defaults(module: Any) -> dict[str, Any]:
-    """Read a config module's defaults: entries with a `default` since 2.6, a plain dict before."""
+    """Entries have a `default` since torch 2.6; before, the defaults are a plain dict."""
     entries = getattr(module, "_config", {})
     plain = getattr(module, "_default", None)
     if isinstance(plain, dict):
@@ -389,22 +430,22 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def compile_times() -> dict[str, float]:
-    """Return torch's compile_times() summed by phase.
-
-    Units: seconds
-    """
+    """Return torch's compile_times() summed by phase, in seconds."""
     function = lookup("compile_times")
     if function is MISSING:
         return {}
     headers, rows = function(repr="csv")
     return {
-        str(name): sum(float(part) for part in str(row).split(",") if part.strip()) for name, row in zip(headers, rows)
+        str(name): sum(float(part) for part in str(row).split(",") if part.strip())
+        for name, row in zip(headers, rows)
     }
 
 
 def counters() -> dict[str, dict[str, Any]]:
-    """Return a copy of torch's counters."""
     table = lookup("counters")
     if table is MISSING:
         return {}
-    return {str(name): {str(key): count for key, count in group.items()} for name, group in list(table.items())}
+    return {
+        str(name): {str(key): count for key, count in group.items()}
+        for name, group in list(table.items())
+    }

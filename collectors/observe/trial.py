@@ -1,4 +1,6 @@
-"""Apply a trial in this process: patched sources and settings, fixed seeds, and the recording of compiled calls."""
+"""Apply a trial in this process: patched sources, settings, fixed seeds, recorded compiled
+calls.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,16 @@ _COMPILE_WORKER = os.path.join("torch", "_inductor", "compile_worker")
 
 
 class ProcessTrial:
-    """The part that one process has in a trial."""
-
     def __init__(self, plan: TrialPlan) -> None:
         self.plan = plan
         self.recorder = CallRecorder(plan.folder, plan.probe_folder)
 
     def start(self) -> None:
-        """Begin, before the program's first line."""
         random.seed(SEED)
         if self.plan.files:
             install_overlay(self.plan.files, lambda path: self.note(LOADED, path))
 
     def after_torch(self) -> None:
-        """Go on, right after the program's own import of torch."""
         torch = sys.modules["torch"]
         if any(_COMPILE_WORKER in word for word in getattr(sys, "orig_argv", ())):
             return  # one of torch's own processes, which compiles kernels
@@ -53,20 +51,21 @@ class ProcessTrial:
                 self.note(SETTING_FAILED, f"{statement}: {type(error).__name__}: {error}")
 
     def after_numpy(self) -> None:
-        """Seed numpy, right after the program's own import of it."""
         sys.modules["numpy"].random.seed(SEED)
 
     def note(self, kind: str, text: str) -> None:
-        """Write down what became of the trial in this process."""
         try:
-            with open(os.path.join(self.plan.folder, f"{NOTES_PREFIX}{os.getpid()}"), "a", encoding="utf-8") as file:
+            with open(
+                os.path.join(self.plan.folder, f"{NOTES_PREFIX}{os.getpid()}"),
+                "a",
+                encoding="utf-8",
+            ) as file:
                 file.write(json.dumps([kind, text]) + "\n")
         except OSError:
             pass
 
 
 def start_trial() -> dict[str, Any]:
-    """Start as the environment asks; return what to call after the import of which module."""
     trial = ProcessTrial(read_plan(os.environ[PLAN_VARIABLE]))
     trial.start()
     return {"torch": trial.after_torch, "numpy": trial.after_numpy}

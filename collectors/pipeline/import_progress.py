@@ -1,4 +1,4 @@
-"""Limits, progress and pause of an import, between two batches."""
+"""Limits, progress and interruption of an import, checked between batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PAUSE_SIGNAL = signal.SIGUSR1
 
 
 class Paused(ValueError):
-    """An import was asked to stop; what was read is kept, and importing again reads the rest."""
+    """The import was asked to stop. What was read is kept; importing again reads the rest."""
 
 
 class Budget:
-    """Limits on the records and rows of one import. Rows are what it inserted, changed or deleted in any table."""
+    """Limits on the records and rows of one import; rows are those inserted, updated or deleted."""
 
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
         self._connection = connection
@@ -31,17 +31,13 @@ class Budget:
         self.is_pausing = False
 
     def listen(self) -> None:
-        """Stop at the next batch once the signal comes."""
         signal.signal(PAUSE_SIGNAL, self._pause)
 
     def _pause(self, _signal: int, _frame: FrameType | None) -> None:
         self.is_pausing = True
 
     def check(self, label: str, record_count: int) -> None:
-        """Compare what was used so far with the limits.
-
-        Raises: LimitExceeded, Paused.
-        """
+        """Check what was used against the limits. Raises LimitExceeded or Paused."""
         row_count = self._connection.total_changes - self._before_count
         for used, most, what in (
             (record_count, self.limits.records, "records"),
@@ -49,16 +45,17 @@ class Budget:
         ):
             if most is not None and used > most:
                 raise LimitExceeded(
-                    f"{label}: {used:,} {what} came of it so far, the limit is {most:,} {what} for one import; import "
+                    f"{label}: {used:,} {what} came of it so far, the limit is {most:,} {what} "
+                    "for one import; import "
                     "fewer logs at once.",
                     what,
                 )
         if self.is_pausing:
-            raise Paused(f"{label}: stopped between two batches; importing it again reads the rest.")
+            raise Paused(
+                f"{label}: stopped between two batches; importing it again reads the rest."
+            )
 
     def watch(self, label: str, count_records: Callable[[], int], progress: Progress) -> Progress:
-        """Return what takes the bytes read so far and checks, batch by batch."""
-
         def check(read_bytes: int) -> None:
             progress(read_bytes)
             self.check(label, count_records())
@@ -70,9 +67,9 @@ INTERVAL_S = 0.25
 
 
 class ProgressLines:
-    """Lines of an import's progress, and of its end: `done` or `failed`, with a sentence for people.
+    """Writes an import's progress as lines, ending with `done` or `failed` and a message.
 
-    A reader that goes away ends the import with BrokenPipeError: nobody is left to bound it.
+    If the reader goes away, BrokenPipeError ends the import.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -83,7 +80,6 @@ class ProgressLines:
         self._imported: Imported | None = None
 
     def begin(self, group: SourceGroup, imported: Imported) -> Progress:
-        """Return what takes the bytes read so far."""
         self._imported = imported
         sizes = [source.size_bytes for source in group.sources]
         # What a compressed log unpacks to is known only when it is read.
@@ -100,15 +96,21 @@ class ProgressLines:
         return show
 
     def end(self, imported: Imported, remarks: list[str]) -> None:
-        """Write the line with the import's counts and remarks."""
-        self._write("done", imported, deleted=imported.deleted, known_run=imported.known_run, remarks=remarks)
+        self._write(
+            "done",
+            imported,
+            deleted=imported.deleted,
+            known_run=imported.known_run,
+            remarks=remarks,
+        )
 
     def fail(self, error: Exception) -> None:
-        """Write the line with the error that ended it."""
         if isinstance(error, Paused) and self._imported is not None:
             self._write("paused", self._imported)
         else:
-            self._put({"state": "failed", "message": str(error), "limit": getattr(error, "limit", None)})
+            self._put(
+                {"state": "failed", "message": str(error), "limit": getattr(error, "limit", None)}
+            )
 
     def _write(self, state: str, imported: Imported, **more: Any) -> None:
         self._put(
@@ -120,7 +122,9 @@ class ProgressLines:
                 "record_count": imported.record_count,
                 "read_bytes": max(self._read_bytes, imported.read_bytes),
                 "total_bytes": self._total_bytes,
-                "rejects": {kind: reject.count for kind, reject in sorted(imported.rejects.by_kind.items())},
+                "rejects": {
+                    kind: reject.count for kind, reject in sorted(imported.rejects.by_kind.items())
+                },
                 **more,
             }
         )

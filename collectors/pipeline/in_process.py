@@ -1,7 +1,7 @@
-"""Watch torch.compile inside a block, in this process and at once: no database, no recorder.
+"""Observe torch.compile in a block of this process, without a database or recorder.
 
-The hooks are those of `compileboard.observe()`. They write into a spool of their own that is read when the block ends;
-where others have installed them already (`collectors run`, `install()`), theirs is read from where it stands.
+Uses the hooks of `compileboard.observe()` with a spool of its own, read at the end of the block; if
+hooks are already installed (`collectors run`, `install()`), their spool is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compileboard.collectors.contract.events import CompileFailed, CompileStarted, GraphBroke, Recompiled
+from compileboard.collectors.contract.events import (
+    CompileFailed,
+    CompileStarted,
+    GraphBroke,
+    Recompiled,
+)
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.decode.decoder import Decoder
@@ -25,11 +30,6 @@ from compileboard.collectors.pipeline.spool_source import SpoolSource
 
 @dataclass
 class BlockRecord:
-    """What the hooks recorded in a block: everything once it has ended, before that what `catch_up` has read.
-
-    `losses` counts what the hooks could not record.
-    """
-
     graph_breaks: list[GraphBroke] = field(default_factory=list)
     recompiles: list[Recompiled] = field(default_factory=list)
     failures: list[CompileFailed] = field(default_factory=list)
@@ -38,24 +38,24 @@ class BlockRecord:
     _take: Callable[[BlockRecord], None] | None = field(default=None, repr=False, compare=False)
 
     def catch_up(self) -> None:
-        """Read what came until now; when the block ends that happens by itself."""
         if self._take is not None:
             self._take(self)
 
     @property
     def distinct_graph_breaks(self) -> list[GraphBroke]:
-        """Return one of each distinct graph break, as they came."""
-        return list({graph_break.fingerprint: graph_break for graph_break in reversed(self.graph_breaks)}.values())[
-            ::-1
-        ]
+        return list(
+            {
+                graph_break.fingerprint: graph_break for graph_break in reversed(self.graph_breaks)
+            }.values()
+        )[::-1]
 
 
 @contextmanager
 def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[BlockRecord]:
-    """Watch torch.compile inside the block; files are named from the roots.
+    """Observe torch.compile in the block. File names are shortened relative to `roots`.
 
-    With `reset`, dynamo forgets first what it compiled: what an earlier test compiled would not break again.
-    Raises: ImportError if there is no torch.
+    `reset` clears Dynamo's cache first: code compiled by an earlier test would not break again.
+    Raises ImportError without torch.
     """
     import torch._dynamo
 
@@ -65,8 +65,15 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
         torch._dynamo.reset()
     decoder = Decoder(PathNamer([str(root) for root in roots]), qualify)
     other = hooks.current() or hooks.current_of_other_copy()
-    folder = Path(tempfile.mkdtemp(prefix="compileboard-")) if other is None else Path(other.spool.folder)
-    source, lost_before = SpoolSource(folder, decoder), Counter({} if other is None else other.spool.losses)
+    folder = (
+        Path(tempfile.mkdtemp(prefix="compileboard-"))
+        if other is None
+        else Path(other.spool.folder)
+    )
+    source, lost_before = (
+        SpoolSource(folder, decoder),
+        Counter({} if other is None else other.spool.losses),
+    )
 
     def take(seen: BlockRecord) -> None:
         installed = other or hooks.current()
@@ -97,8 +104,6 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
 
 @dataclass
 class _BlockSink:
-    """Sort events by kind into a record; in a spool that other processes write too, only this process's are its."""
-
     seen: BlockRecord
     process_id: str | None
 

@@ -1,6 +1,6 @@
-"""Record a run from its first moment to its end: its spool, the lock on it, and the recorder that follows it.
+"""Record a run from start to end: its spool, the spool's lock and the recorder that follows it.
 
-`run` and `bench` each hold one. Whatever goes wrong with recording is said once and is never the program's trouble.
+Recording errors are reported once and never affect the program.
 """
 
 from __future__ import annotations
@@ -29,15 +29,25 @@ from compileboard.collectors.runs.program import ProgramExit, signal_name
 from compileboard.collectors.spool.lock import SpoolLock, writers_alive
 from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
-from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, describe_error, may_pass
+from compileboard.collectors.store.errors import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    describe_error,
+    may_pass,
+)
 
-PATIENCE_MS = 200  # for a database that another program holds: meanwhile signals are to be passed on
+PATIENCE_MS = (
+    200  # for a database that another program holds: meanwhile signals are to be passed on
+)
 
 
-def open_recorder(folder: Path, manifest: Manifest, note: Callable[[StoreError], None]) -> Recorder | None:
-    """Open the database; a passing trouble is noted and the run goes on into its spool.
+def open_recorder(
+    folder: Path, manifest: Manifest, note: Callable[[StoreError], None]
+) -> Recorder | None:
+    """Open the database. A temporary error is passed to `note` and the run stays in its spool.
 
-    Raises: StoreError if the database can never take this run.
+    Raises StoreError if the database can never store this run.
     """
     recorder = None
     try:
@@ -54,7 +64,7 @@ def open_recorder(folder: Path, manifest: Manifest, note: Callable[[StoreError],
 
 
 class Recording:
-    """The spool and the recorder of a run. Call `step` while the run goes on and `end` once."""
+    """The spool and recorder of a run. Call `step` while it runs and `end` once."""
 
     def __init__(self, folder: Path, manifest: Manifest, print_line: Callable[[str], None]) -> None:
         self.folder = folder
@@ -72,9 +82,9 @@ class Recording:
             self._note_trouble(error)
 
     def open(self) -> None:
-        """Open the database, before anything is started or said.
+        """Open the database before anything is started.
 
-        Raises: StoreError if it can never take this run; the run is then as if it had not been asked for.
+        Raises StoreError if it can never store this run; the spool is then removed.
         """
         try:
             self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
@@ -84,14 +94,13 @@ class Recording:
             raise
 
     def try_open(self) -> None:
-        """Open the database; whatever is wrong is said, and the run waits in its spool."""
         try:
             self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
         except Exception as error:
             self._note_trouble(error)
 
     def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
-        """Record what is there. Never raises."""
+        """Record what is in the spool. Never raises."""
         if self.given_up:
             return
         try:
@@ -107,10 +116,11 @@ class Recording:
                 show_progress(self.recorder)
 
     def _print_trouble(self, words: str, *, at_end: bool = False) -> None:
-        """Print why the run waits and where, in one line, once a reason."""
         if (self.trouble is None or at_end) and words not in self._told:
             self._told.add(words)
-            self.print_line(f"not recorded yet; the next command records it from {self.folder}: {words}")
+            self.print_line(
+                f"not recorded yet; the next command records it from {self.folder}: {words}"
+            )
         self.trouble = words
 
     def _note_delay(self, error: StoreError) -> None:
@@ -121,7 +131,8 @@ class Recording:
         self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
             with suppress(Exception):
-                self.recorder.close()  # opened anew by the next step, which reads the spool from its beginning
+                # Opened anew by the next step, which reads the spool from its beginning
+                self.recorder.close()
             self.recorder = None
 
     def _release(self) -> None:
@@ -130,7 +141,7 @@ class Recording:
             self.lock = None
 
     def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
-        """Record how the run ended, and say what is left to record. Never raises."""
+        """Record how the run ended and report what is still unrecorded. Never raises."""
         self.manifest = self.manifest.end(state, time.time_ns() // 1000, exit_code, signal)
         if self.recorder is not None:
             self.recorder.manifest = self.manifest
@@ -143,24 +154,28 @@ class Recording:
         self._release()
         if not self.folder.exists():
             if self.trouble is not None:
-                self.print_line(f"the spool {self.folder} was deleted; later records are lost: {self.trouble}")
+                self.print_line(
+                    f"the spool {self.folder} was deleted; later records are lost: {self.trouble}"
+                )
         elif self.trouble is not None:
             self._print_trouble(self.trouble, at_end=True)
         else:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Start a sidecar that records the processes that outlive the program."""
         try:
             orphans = writers_alive(self.folder)
             if orphans:
                 spawn_sidecar(self.folder)
-                self.print_line(f"{orphans} of the program's processes still run; they go on being recorded")
+                self.print_line(
+                    f"{orphans} of the program's processes still run; they go on being recorded"
+                )
         except OSError as error:
-            self.print_line(f"what still runs of the program is recorded by the next command: {error}")
+            self.print_line(
+                f"what still runs of the program is recorded by the next command: {error}"
+            )
 
     def _close_books(self) -> None:
-        """Record the end and drop the spool. A busy database is waited for now: the program is over."""
         recorder = self.recorder
         if recorder is None:
             return
@@ -188,19 +203,23 @@ TRACE_NAME = "trace"
 
 
 def prepare(
-    command: list[str], config: RunConfig, environment: Mapping[str, str], cwd: str | None, source: str = "live"
+    command: list[str],
+    config: RunConfig,
+    environment: Mapping[str, str],
+    cwd: str | None,
+    source: str = "live",
 ) -> tuple[Path, Manifest]:
-    """Describe the run and make its spool folder; what of it cannot be asked for is a trouble of the run.
-
-    Raises: StoreError if there can be no spool.
-    """
     joined, troubles = None, []
     try:
         joined = joined_run_id(environment)
     except ValueError as error:
         troubles.append(["bad_fact", f"{error}; the run has an id of its own"])
     manifest = describe_run(
-        replace(config, name=config.name or default_name(stored_command(command, keep_source=config.keep_source))),
+        replace(
+            config,
+            name=config.name
+            or default_name(stored_command(command, keep_source=config.keep_source)),
+        ),
         environment,
         argv=command,
         cwd=cwd,
@@ -212,14 +231,21 @@ def prepare(
     folder = spool_folder(manifest, environment, shared=joined is not None)
     own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
     if own or config.level == "full":
-        manifest = replace(manifest, trace_folder=os.path.abspath(own) if own else str(folder / TRACE_NAME))
+        manifest = replace(
+            manifest, trace_folder=os.path.abspath(own) if own else str(folder / TRACE_NAME)
+        )
     make_spool(folder, manifest)
     return folder, manifest
 
 
-def child_environment(config: RunConfig, environment: Mapping[str, str], run_id: str, folder: Path) -> dict[str, str]:
-    """Return the program's environment: the caller's, and what arms the hooks."""
-    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry != str(INJECT)]
+def child_environment(
+    config: RunConfig, environment: Mapping[str, str], run_id: str, folder: Path
+) -> dict[str, str]:
+    entries = [
+        entry
+        for entry in environment.get("PYTHONPATH", "").split(os.pathsep)
+        if entry != str(INJECT)
+    ]
     path = os.pathsep.join([str(INJECT), *(entries if any(entries) else [])])
     child = {
         **environment,
@@ -234,8 +260,6 @@ def child_environment(config: RunConfig, environment: Mapping[str, str], run_id:
 
 
 class Launch:
-    """The recording of a program, from before its start to after its end. Nothing but the constructor raises."""
-
     def __init__(
         self,
         command: list[str],
@@ -246,20 +270,24 @@ class Launch:
         cwd: str | None = None,
         source: str = "live",
     ) -> None:
-        folder, self.manifest = prepare(command, config, environment, cwd or current_folder(), source)
+        folder, self.manifest = prepare(
+            command, config, environment, cwd or current_folder(), source
+        )
         for _, trouble in self.manifest.troubles:
             print_line(trouble)
         self.recording = Recording(folder, self.manifest, print_line)
         self.recording.try_open()
-        self.environment = child_environment(self.manifest, environment, self.manifest.run_id, folder)
+        self.environment = child_environment(
+            self.manifest, environment, self.manifest.run_id, folder
+        )
 
     def step(self, show_progress: Callable[[Recorder], None] | None) -> None:
-        """Record what is there."""
         self.recording.step(show_progress)
 
     def end(self, outcome: ProgramExit) -> None:
-        """Record how the program ended."""
         if outcome.signal_number is not None:
             self.recording.end("killed", signal=signal_name(outcome.signal_number))
         else:
-            self.recording.end("finished" if outcome.exit_code == 0 else "failed", exit_code=outcome.exit_code)
+            self.recording.end(
+                "finished" if outcome.exit_code == 0 else "failed", exit_code=outcome.exit_code
+            )

@@ -1,4 +1,6 @@
-"""Import the trace logs of one run, each from where it was last read, and follow them while they grow."""
+"""Import the trace logs of one run, each from where it was last read, and follow them as they
+grow.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,6 @@ APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What of a log is stored, under which name, and who sent it."""
-
     payloads: bool = True
     redact_source: bool = False
     name: str | None = None
@@ -57,8 +57,6 @@ class LoadOptions:
 
 @dataclass
 class Imported:
-    """Counts and remarks of one import."""
-
     run_id: str
     name: str
     log_count: int = 0
@@ -67,8 +65,12 @@ class Imported:
     without_payloads: bool = False  # imported so before, and left so
     with_source: bool = False  # the same
     elsewhere: list[tuple[str, str]] = field(default_factory=list)  # logs of other runs: name, run
-    changed: list[tuple[str, str]] = field(default_factory=list)  # logs that begin as one of a run does: name, run
-    also_in: list[tuple[str, str]] = field(default_factory=list)  # files of results that other runs have: name, run
+    changed: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # logs that begin as one of a run does: name, run
+    also_in: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # files of results that other runs have: name, run
     apart: bool = False  # some logs began long after the others had ended
     record_count: int = 0
     event_count: int = 0
@@ -83,8 +85,6 @@ Progress = Callable[[int], None]  # bytes read so far
 
 
 class Loader:
-    """Import one group of logs; `read` may be called again for what was written since, where the logs are files."""
-
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -94,7 +94,9 @@ class Loader:
         *,
         process_count: int = 1,
     ) -> None:
-        """With several processes, each takes logs, and this one stores what they make; the rows are the same."""
+        """With several processes, they decode logs and this one stores the results; rows are the
+        same.
+        """
         self._connection = connection
         self._process_count = process_count if can_fork() else 1
         self._processes: Processes | None = None
@@ -108,29 +110,34 @@ class Loader:
         self._known: dict[str, LogRow] = {}
         self._replaced: set[str] = set()
         self._single: PeekedFile | None = None  # a stream that can be opened only once
-        self._changed: list[tuple[str, str]] = []  # copies of logs that go on otherwise: name, run of the other
-        self._unread: dict[str, tuple[str, str]] = {}  # files of which nothing could be read: kind, example
+        self._changed: list[
+            tuple[str, str]
+        ] = []  # copies of logs that go on otherwise: name, run of the other
+        self._unread: dict[
+            str, tuple[str, str]
+        ] = {}  # files of which nothing could be read: kind, example
         self._take_logs(group.sources)
         if not self._heads:
             self.close()
-            why = " ".join(example for kind, example in self._unread.values() if kind == "damaged_file")
+            why = " ".join(
+                example for kind, example in self._unread.values() if kind == "damaged_file"
+            )
             why = why or "give a log that torch wrote with TORCH_TRACE=DIR set."
             raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it; {why}")
         heads = [head for _source, head in self._heads.values()]
         self.first = min(heads, key=lambda head: (head.first_us or 0, head.key or ""))
         self.imported = Imported(
             run_id=next((row.run_id for row in self._known.values()), None) or _run_id(self.first),
-            name=options.name or next((head.program for head in heads if head.program), None) or group.label,
+            name=options.name
+            or next((head.program for head in heads if head.program), None)
+            or group.label,
             known_run=bool(self._known),
             changed=self._changed,
         )
         self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
     def read(self, progress: Progress = lambda _bytes: None) -> Imported:
-        """Import what is new.
-
-        Raises: StoreError, OSError; what was read before is kept.
-        """
+        """Import what is new. Raises StoreError or OSError; what was read before is kept."""
         done = self.imported
         if self._options.again:
             forget_deletion(self._connection, done.run_id, self._options.sender)
@@ -151,7 +158,6 @@ class Loader:
         return done
 
     def _list_own_logs(self) -> list[str]:
-        """List the logs to read; those that are another run's are noted."""
         done, keys = self.imported, []
         for key, (source, _head) in self._heads.items():
             if key in self._replaced:
@@ -164,7 +170,10 @@ class Loader:
         return keys
 
     def _open_log(
-        self, key: str, decoded: Iterable[DecodedBatch] | None = None, share: tuple[int, int] = (0, 1)
+        self,
+        key: str,
+        decoded: Iterable[DecodedBatch] | None = None,
+        share: tuple[int, int] = (0, 1),
     ) -> ImportedTrace:
         done, options = self.imported, self._options
         (source, head), row = self._heads[key], self._known.get(key)
@@ -196,23 +205,27 @@ class Loader:
         )
 
     def _decode_ahead(self, keys: list[str]) -> dict[str, Iterable[DecodedBatch]]:
-        """Have logs decoded in processes of their own: each takes one after another, or parts of a single large one."""
         if self._process_count == 1 or self._single is not None or not keys:
             return {}
         source, _head = self._heads[keys[0]]
-        is_parted = len(keys) == 1 and source.path is not None and (source.size_bytes or 0) > 2 * PART_BYTES
+        is_parted = (
+            len(keys) == 1 and source.path is not None and (source.size_bytes or 0) > 2 * PART_BYTES
+        )
         share_count = self._process_count if is_parted else 1
         tasks = [(key, (number, share_count)) for key in keys for number in range(share_count)]
-        processes = self._processes = Processes(partial(self._decode, tasks, []), len(tasks), self._process_count)
+        processes = self._processes = Processes(
+            partial(self._decode, tasks, []), len(tasks), self._process_count
+        )
         shares: dict[str, list[Iterator[DecodedBatch]]] = {key: [] for key in keys}
         for number, (key, _share) in enumerate(tasks):
             shares[key].append(processes.read(number))
-        return {key: merge(*of_log, key=lambda decoded: decoded.part) for key, of_log in shares.items()}
+        return {
+            key: merge(*of_log, key=lambda decoded: decoded.part) for key, of_log in shares.items()
+        }
 
     def _decode(
         self, tasks: list[tuple[str, tuple[int, int]]], packers: list[TextPacker], number: int
     ) -> Iterator[DecodedBatch]:
-        """Decode a log, or a share of it, in a process of its own, which has one packer for all its logs."""
         packers += [] if packers else [TextPacker()]
         key, share = tasks[number]
         reading = self._open_log(key, share=share)
@@ -225,7 +238,9 @@ class Loader:
         done = self.imported
         if reading is next(iter(self._readings.values())):
             reading.unread_beside = self._unread_files()
-        before_bytes = sum(other.offset_bytes for other in self._readings.values() if other is not reading)
+        before_bytes = sum(
+            other.offset_bytes for other in self._readings.values() if other is not reading
+        )
 
         def count(batch: EventBatch, result: IngestResult) -> None:
             (position,) = batch.checkpoints
@@ -241,12 +256,12 @@ class Loader:
         pump(reading, self._sink, count)
 
     def _are_apart(self) -> bool:
-        """Return whether the logs look like several jobs: one began long after all before it had ended."""
         readings = self._readings.values()
         if self.imported.known_run or not readings:
             return False
         spans = sorted(
-            (reading.file.first_us or 0, reading.last_us or reading.file.first_us or 0) for reading in readings
+            (reading.file.first_us or 0, reading.last_us or reading.file.first_us or 0)
+            for reading in readings
         )
         ended_us = spans[0][1]
         for first_us, last_us in spans[1:]:
@@ -256,21 +271,19 @@ class Loader:
         return False
 
     def finish(self) -> None:
-        """Close the logs and store the end of the run."""
         self.close()
         if self.imported.deleted:
             return
         last = find_last_us(self._connection, self.imported.run_id) or self.first.first_us or 0
-        end = sum(reading.offset_bytes for reading in self._readings.values()) + 1  # a longer copy ends anew
+        end = (
+            sum(reading.offset_bytes for reading in self._readings.values()) + 1
+        )  # a longer copy ends anew
         run_id = self.imported.run_id
         self._store(RunEnded(run_id, end, last, run_id, STATE))
         checkpoint(self._connection)
 
     def read_new(self, group: SourceGroup) -> None:
-        """Read what came since: other logs, and those whose file was begun anew.
-
-        Raises: OSError, ValueError.
-        """
+        """Read logs that were added or started anew. Raises OSError or ValueError."""
         for source in group.sources:
             held = {
                 key: reading
@@ -283,7 +296,9 @@ class Loader:
                 if self._readings[key].path != source.path:
                     continue
                 self._replaced.add(key)
-                self._read_log(self._readings[key], lambda _bytes: None)  # what was written before it was moved away
+                self._read_log(
+                    self._readings[key], lambda _bytes: None
+                )  # what was written before it was moved away
                 self._readings[key].close()
             begun = self._take_logs([source])
             if begun in self._replaced:  # the same log in another file: renamed, or copied anew
@@ -291,7 +306,6 @@ class Loader:
                 del self._readings[begun]
 
     def learn(self) -> None:
-        """Read the beginnings of followed logs again that were short: their facts name the run."""
         for key, reading in self._readings.items():
             source, head = self._heads[key]
             if source.path is None or key in self._replaced or reading.learnt_bytes >= HEAD_BYTES:
@@ -306,18 +320,15 @@ class Loader:
         self.imported.name = self._options.name or named or self.imported.name
 
     def _unread_files(self) -> Rejects:
-        """Count the files of which nothing could be read."""
         rejects = Rejects()
         for label, (kind, example) in self._unread.items():
             rejects.add_file(label, Rejects({kind: Reject(1, None, example)}))
         return rejects
 
     def touch(self) -> None:
-        """Mark the run as still followed."""
         self._sink.touch()
 
     def close(self) -> None:
-        """Close the logs."""
         if self._processes is not None:
             self._processes.close()
         for reading in self._readings.values():
@@ -327,7 +338,6 @@ class Loader:
             self._single = None
 
     def _take_logs(self, sources: list[LogSource]) -> str | None:
-        """Open the logs among the sources, and return the last; a copy of another, packed or not, is the same log."""
         key = None
         for source, (head, damage) in zip(sources, self._read_heads(sources), strict=True):
             if isinstance(damage, LimitExceeded):
@@ -340,7 +350,11 @@ class Loader:
             # It may have been read when it had fewer records than what names it now.
             known = find_logs(self._connection, [head.key, *head.earlier_keys])
             own_key, original = head.key, next(iter(known.values()), None)
-            if original and self._single is None and (other_key := _name_changed_copy(source, original)):
+            if (
+                original
+                and self._single is None
+                and (other_key := _name_changed_copy(source, original))
+            ):
                 own_key, known = other_key, find_logs(self._connection, [other_key])
                 self._changed.append((source.label, original.run_id))
             key = next(iter(known), own_key)
@@ -350,14 +364,17 @@ class Loader:
         return key
 
     def _read_heads(self, sources: list[LogSource]) -> Iterator[tuple[Head, Exception | None]]:
-        """Read the beginning of each log, and what is damaged in it."""
         if len(sources) == 1 and sources[0].path is None:
             self._single = PeekedFile(sources[0].open())
             yield read_head(self._single.peek_log(), sources[0].modified_us), self._single.damage
         elif self._process_count == 1:
             yield from map(_read_head, sources)
         else:
-            processes = Processes(lambda number: iter([_read_head(sources[number])]), len(sources), self._process_count)
+            processes = Processes(
+                lambda number: iter([_read_head(sources[number])]),
+                len(sources),
+                self._process_count,
+            )
             with closing(processes):
                 for number in range(len(sources)):
                     yield from processes.read(number)
@@ -365,7 +382,9 @@ class Loader:
     def _begin_run(self) -> None:
         run_id, options, first = self.imported.run_id, self._options, self.first
         gpu = next((head.gpu_name for _source, head in self._heads.values() if head.gpu_name), None)
-        gpu_count = max(1, len({head.rank for _source, head in self._heads.values() if head.rank is not None}))
+        gpu_count = max(
+            1, len({head.rank for _source, head in self._heads.values() if head.rank is not None})
+        )
         # Of what was read when it was shorter, the beginnings of its logs may tell more now.
         late = {
             key: LateFacts(
@@ -402,9 +421,10 @@ def _read_head(source: LogSource) -> tuple[Head, Exception | None]:
 
 
 def _name_changed_copy(source: LogSource, known: LogRow) -> str | None:
-    """Name a log that begins as a known one and goes on otherwise, as an edited or repaired copy does; None of others.
+    """Return the name of a log that starts like a known one and differs later, as an edited copy
+    does.
 
-    A copy that is shorter than what is known is taken for its beginning.
+    A shorter copy counts as the known log's beginning.
     """
     if known.content_digest is None:
         return None
@@ -420,7 +440,7 @@ def _name_changed_copy(source: LogSource, known: LogRow) -> str | None:
 
 
 def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:
-    """Return whether a file lies below the given roots, where alone sources are read: a log may name any file."""
+    """Restrict source reading to the given roots, because a log may name any file."""
     folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
     if not folders or options.redact_source:
         return None
@@ -428,14 +448,13 @@ def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:
 
 
 def _qualifier(accepts: Callable[[str], bool] | None) -> Qualify | None:
-    """Return a lookup of classes in the sources that may be read."""
     if accepts is None:
         return None
     return lambda path, line, name: qualify(path, line, name) if accepts(path) else None
 
 
 def _run_id(head: Head) -> str:
-    """Make the id of an imported run of its first log: the same log gives the same id everywhere."""
+    """Derive the run's id from its first log, so that it is the same in every database."""
     digest = int((head.key or "0" * 32)[:20], 16)
     return new_run_id((head.first_us or 0) // 1000, digest)
 
@@ -447,11 +466,14 @@ Find = Callable[[], SourceGroup]
 
 
 def await_log(
-    path: str, find: Find, open_loader: Callable[[SourceGroup], Loader], print_line: Callable[[str], None]
+    path: str,
+    find: Find,
+    open_loader: Callable[[SourceGroup], Loader],
+    print_line: Callable[[str], None],
 ) -> Loader:
-    """Wait for the first record where the folder, or the file, is there already.
+    """Wait for the first record in an existing file or folder.
 
-    Raises: NoSuchLog if nothing is there; KeyboardInterrupt.
+    Raises NoSuchLog if it does not exist, KeyboardInterrupt on Ctrl-C.
     """
     is_reported = False
     while True:
@@ -467,10 +489,7 @@ def await_log(
 
 
 def follow(loader: Loader, find: Find, progress: Progress) -> None:
-    """Read what comes until Ctrl-C.
-
-    Raises: StoreError, OSError.
-    """
+    """Read new records until Ctrl-C. Raises StoreError or OSError."""
     beat_s = 0.0
     try:
         while not loader.imported.deleted:

@@ -1,4 +1,4 @@
-"""Write batches of a run's events into the outbox, from where the sender takes them to a server."""
+"""Write a run's events into the outbox, from which the sender takes them to a server."""
 
 from __future__ import annotations
 
@@ -52,22 +52,31 @@ from compileboard.collectors.wire.marks import (
 from compileboard.version import VERSION
 
 SILENT_S = 5.0
-GenerationOf = Callable[[Event], int | None]  # of an event of a trace log; of the hooks' own it is none
+GenerationOf = Callable[
+    [Event], int | None
+]  # of an event of a trace log; of the hooks' own it is none
 
 
 class OutboxSink:
-    """The outbox as the sink of one run: a stream of its own, for as long as its recorder lives.
+    """The outbox as the sink of one run, as one stream for the recorder's lifetime.
 
-    `beside` takes the batches too: the database that a command reads of its own run.
+    `beside` also gets the batches: the local database that a command reads.
     """
 
     def __init__(
-        self, root: Path, run_id: str, target: Target, most_bytes: int, beside: SqliteSink | None = None
+        self,
+        root: Path,
+        run_id: str,
+        target: Target,
+        most_bytes: int,
+        beside: SqliteSink | None = None,
     ) -> None:
         self.root = root
         self.run_id = run_id
         self.target = target
-        self.is_deleted = False  # a person deleted the run on the server: nothing more of it is written
+        self.is_deleted = (
+            False  # a person deleted the run on the server: nothing more of it is written
+        )
         self.lost_count = 0  # events that there was no room for
         self.event_count = 0
         self._beside = beside
@@ -79,7 +88,9 @@ class OutboxSink:
         self._recompiles: Counter[str] = Counter()
         self._counts: Counter[type[Event]] = Counter()
         self._compile_count = 0
-        self._compiles: dict[str, tuple[Generation, set[str]]] = {}  # by process: the ids since its last reset()
+        self._compiles: dict[
+            str, tuple[Generation, set[str]]
+        ] = {}  # by process: the ids since its last reset()
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
         self._write([dump_mark(Beat(VERSION))])
@@ -88,12 +99,15 @@ class OutboxSink:
 
     @classmethod
     def open(
-        cls, root: Path, run_id: str, target: Target, most_bytes: int, database: str = "", patience_ms: int = 0
+        cls,
+        root: Path,
+        run_id: str,
+        target: Target,
+        most_bytes: int,
+        database: str = "",
+        patience_ms: int = 0,
     ) -> OutboxSink:
-        """Begin a stream, and start the sender; a database is opened beside it.
-
-        Raises: StoreError in words.
-        """
+        """Start a stream and the sender; with `database`, also open that. Raises StoreError."""
         beside = SqliteSink.open(database, run_id, patience_ms=patience_ms) if database else None
         try:
             return cls(root, run_id, target, most_bytes, beside)
@@ -101,12 +115,12 @@ class OutboxSink:
             if beside is not None:
                 beside.close()
             raise StoreError(
-                f"the outbox {root} cannot be written: {error.strerror or error}. Set COMPILEBOARD_HOME to a folder on "
+                f"the outbox {root} cannot be written: {error.strerror or error}. Set "
+                "COMPILEBOARD_HOME to a folder on "
                 "a local disk that may be written."
             ) from error
 
     def ingest(self, batch: EventBatch) -> IngestResult:
-        """Write a batch; events that there is no room for are counted."""
         if self._beside is not None:
             self._beside.ingest(batch)
         return self._write_events(batch.events, lambda _event: None)
@@ -124,7 +138,9 @@ class OutboxSink:
                 result.refused.append(RefusedEvent(event, f"{type(error).__name__}: {error}"[:200]))
                 continue
             if len(lines[-1]) > LARGEST_LINE_BYTES:
-                result.refused.append(RefusedEvent(event, f"more than {LARGEST_LINE_BYTES >> 20} MiB"))
+                result.refused.append(
+                    RefusedEvent(event, f"more than {LARGEST_LINE_BYTES >> 20} MiB")
+                )
                 lines.pop()
         is_needed = any(isinstance(event, (RunStarted, RunEnded)) for event in events)
         result.new_count = self._write(lines, is_needed=is_needed)
@@ -138,19 +154,29 @@ class OutboxSink:
             self._processes[event.process_id] = event
         elif isinstance(event, Recompiled):
             self._recompiles[event.process_id] += 1
-        if isinstance(event, (CompileStarted, Compiled, CompileFailed, GraphBroke, Recompiled)) and event.compile_id:
-            generation, compile_ids = self._compiles.setdefault(event.process_id, (Generation(), set()))
-            if isinstance(event, CompileStarted) and generation.trace(event.compile_id, event.attempt):
+        if (
+            isinstance(event, (CompileStarted, Compiled, CompileFailed, GraphBroke, Recompiled))
+            and event.compile_id
+        ):
+            generation, compile_ids = self._compiles.setdefault(
+                event.process_id, (Generation(), set())
+            )
+            if isinstance(event, CompileStarted) and generation.trace(
+                event.compile_id, event.attempt
+            ):
                 compile_ids.clear()
-            self._compile_count += event.compile_id not in compile_ids  # one at the recompile limit never starts
+            self._compile_count += (
+                event.compile_id not in compile_ids
+            )  # one at the recompile limit never starts
             compile_ids.add(event.compile_id)
 
     def _save_text(self, digest: str, body: bytes) -> None:
         if len(body) <= LARGEST_TEXT_BYTES:
-            self._stream.save_text(digest, body, self._room)  # without room, the sender tells the server
+            self._stream.save_text(
+                digest, body, self._room
+            )  # without room, the sender tells the server
 
     def _write(self, lines: Sequence[bytes], *, is_needed: bool = False) -> int:
-        """Write lines whole; return how many of them."""
         size_bytes = sum(map(len, lines))
         if not (self._room.take(size_bytes) or is_needed):
             return 0
@@ -170,17 +196,18 @@ class OutboxSink:
             self._write([line], is_needed=is_needed)
 
     def save_source(self, excerpts: Sequence[SourceLines]) -> None:
-        """Write excerpts of the user's source."""
         if excerpts:
-            self._write_mark(SourceRead([(excerpt.file, excerpt.first_line, excerpt.lines) for excerpt in excerpts]))
+            self._write_mark(
+                SourceRead(
+                    [(excerpt.file, excerpt.first_line, excerpt.lines) for excerpt in excerpts]
+                )
+            )
 
     def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
-        """Write what of the run's spool could not be recorded."""
         for name, of_file in rejects.items():
             self._write_mark(SpoolRejects(name, of_file))
 
     def touch(self) -> None:
-        """Write a sign of life into a silent stream, and see that a sender runs."""
         if time.monotonic() - self._written_s >= SILENT_S:
             self._write_mark(Beat(VERSION, self.lost_count))
         with suppress(OSError):
@@ -189,16 +216,17 @@ class OutboxSink:
             self._beside.touch()
 
     def find_log(self, process_id: str) -> LogRow | None:
-        """Return how far a log was read into this stream."""
         log = self._logs.get(process_id)
-        return None if log is None else LogRow(process_id, self.run_id, log.end_bytes, "kept", redacted=False)
+        return (
+            None
+            if log is None
+            else LogRow(process_id, self.run_id, log.end_bytes, "kept", redacted=False)
+        )
 
     def open_log(self, generation_of: GenerationOf) -> LogOutbox:
-        """Return the sink of a log of one of the run's processes."""
         return LogOutbox(self, generation_of)
 
     def ingest_log(self, batch: EventBatch, generation_of: GenerationOf) -> IngestResult:
-        """Write a batch of a process's log, and behind it how far the log is read."""
         assert batch.file is not None
         (position,) = batch.checkpoints
         process_id = batch.file.process_id
@@ -207,13 +235,16 @@ class OutboxSink:
             self._write_mark(self._logs[process_id])
         result = self._write_events(batch.events, generation_of)
         self._logs[process_id] = self._logs[process_id].advance(
-            position.end_bytes, position.line_count, batch.record_count, batch.last_us, batch.rejects
+            position.end_bytes,
+            position.line_count,
+            batch.record_count,
+            batch.last_us,
+            batch.rejects,
         )
         self._write_mark(self._logs[process_id])
         return result
 
     def save_trace_file(self, path: Path) -> None:
-        """Write a trace log whole, as texts by content."""
         digests: list[str] = []
         size_bytes = 0
         with path.open("rb") as file:
@@ -228,11 +259,9 @@ class OutboxSink:
                 self._write_mark(TracePieces(path.name, size_bytes, first, pieces))
 
     def count_compiles(self) -> tuple[int, int, int]:
-        """Count compiles, graph breaks and recompiles so far."""
         return self._compile_count, self._counts[GraphBroke], self._counts[Recompiled]
 
     def count_recompiles(self, task: str) -> int:
-        """Count the recompiles of a benchmark's task, of the rank that has most."""
         by_rank: Counter[int | None] = Counter()
         for process in self._processes.values():
             if process.task == task:
@@ -240,44 +269,43 @@ class OutboxSink:
         return max(by_rank.values(), default=0)
 
     def check_file(self) -> None:
-        """Notice that the server wants another stream, or no more of the run.
-
-        Raises: StoreMoved.
-        """
+        """Check whether the server wants a new stream or no more of the run. Raises StoreMoved."""
         reason = self._stream.read_stop()
         self.is_deleted = self.is_deleted or reason == "deleted"
         if reason == "restart":
-            raise StoreMoved(f"{self.target.server} has not what it was sent of run {self.run_id}; all is sent anew.")
+            raise StoreMoved(
+                f"{self.target.server} has not what it was sent of run {self.run_id}; all is "
+                "sent anew."
+            )
         if not self._stream.is_there():
-            raise StoreMoved(f"{self.root / self.run_id} was taken away while it was being recorded into.")
+            raise StoreMoved(
+                f"{self.root / self.run_id} was taken away while it was being recorded into."
+            )
 
     def check_readable(self) -> None:
-        """Do nothing: what was written is compared by the server, by its size and checksum."""
+        """Nothing to do: the server compares size and checksum."""
 
     def set_patience(self, patience_ms: int) -> None:
-        """Do nothing: nobody else writes the stream."""
+        """Nothing to do: the stream has no other writers."""
 
     def index(self, most_s: float) -> None:
-        """Do nothing: the server indexes."""
+        """Nothing to do: the server indexes."""
 
     def finish(self) -> None:
-        """Write the last line: nothing more comes, and the spool goes."""
-        self._write_mark(StreamEnd(self._stream.size_bytes, self._checksum, self.lost_count), is_needed=True)
+        self._write_mark(
+            StreamEnd(self._stream.size_bytes, self._checksum, self.lost_count), is_needed=True
+        )
 
     def close(self) -> None:
-        """Release the stream; the sender takes it to its end."""
         self._stream.close()
         if self._beside is not None:
             self._beside.close()
 
 
 class LogOutbox:
-    """The outbox as the sink of a trace log: each event with the generation of its compile."""
-
     def __init__(self, outbox: OutboxSink, generation_of: GenerationOf) -> None:
         self._outbox = outbox
         self._generation_of = generation_of
 
     def ingest(self, batch: EventBatch) -> IngestResult:
-        """Write a batch, and how far the log is read."""
         return self._outbox.ingest_log(batch, self._generation_of)

@@ -1,4 +1,4 @@
-"""Read the user's source around graph breaks and recompiles, while the file is still the one that ran."""
+"""Read the user's source around graph breaks and recompiles while the file is unchanged."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_FILES = 200
 
 
 class SourceReader:
-    """A reader of source excerpts; each line is looked at once, and a file that changed since is not read."""
-
-    def __init__(self, namer: PathNamer, accepts: Callable[[str], bool] = lambda path: True) -> None:
+    def __init__(
+        self, namer: PathNamer, accepts: Callable[[str], bool] = lambda path: True
+    ) -> None:
         self._namer = namer
         self._accepts = accepts
         self._read: set[tuple[str, int]] = set()
@@ -28,7 +28,6 @@ class SourceReader:
         self.unsaved: list[SourceLines] = []
 
     def read(self, events: Iterable[Event]) -> list[SourceLines]:
-        """Return the excerpts that events name and that were not read before, after those that were not saved yet."""
         for event in events:
             for file, line, code in _list_lines(event):
                 if (file, line) in self._read or len(self._read) >= MOST_EXCERPTS:
@@ -45,9 +44,13 @@ class SourceReader:
         if code is not None and code.strip().split("\n")[0].strip() not in lines[line - 1]:
             return None
         first = max(1, line - LINES_BEFORE)
-        text = scrub_text("\n".join(part[:LONGEST_LINE] for part in lines[first - 1 : line + LINES_AFTER]))
+        text = scrub_text(
+            "\n".join(part[:LONGEST_LINE] for part in lines[first - 1 : line + LINES_AFTER])
+        )
         cut = text.split("\n")
-        is_whole = len(cut) == len(lines[first - 1 : line + LINES_AFTER])  # a secret may have been several lines
+        is_whole = len(cut) == len(
+            lines[first - 1 : line + LINES_AFTER]
+        )  # a secret may have been several lines
         return SourceLines(file, first, tuple(cut)) if is_whole else None
 
     def _load(self, file: str, time_us: int) -> list[str] | None:
@@ -57,7 +60,13 @@ class SourceReader:
 
     def _read_file(self, file: str, time_us: int) -> list[str] | None:
         path = self._namer.find_path(file)
-        if path is None or not path.endswith(".py") or is_torch(path) or is_library(path) or not self._accepts(path):
+        if (
+            path is None
+            or not path.endswith(".py")
+            or is_torch(path)
+            or is_library(path)
+            or not self._accepts(path)
+        ):
             return None
         try:
             status = os.stat(path)
@@ -70,7 +79,6 @@ class SourceReader:
 
 
 def _list_lines(event: Event) -> Iterator[tuple[str, int, str | None]]:
-    """Yield file, line and the line's own text of what an event is about."""
     if isinstance(event, GraphBroke):
         if event.file and event.line:
             yield event.file, event.line, event.source_line
@@ -78,7 +86,9 @@ def _list_lines(event: Event) -> Iterator[tuple[str, int, str | None]]:
         if event.file and event.line and not is_torch(event.file):
             yield event.file, event.line, None
         else:
-            frames = (frame for frame in reversed(event.stack) if not is_torch(str(frame.get("file"))))
+            frames = (
+                frame for frame in reversed(event.stack) if not is_torch(str(frame.get("file")))
+            )
             caller = next(frames, None)
             file, line = (caller.get("file"), caller.get("line")) if caller else (None, None)
             if caller and file is not None and line is not None:

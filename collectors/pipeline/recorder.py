@@ -1,4 +1,4 @@
-"""Record a run's spool into its database or outbox, again and again until the run is over."""
+"""Record a run's spool into its database or outbox until the run is over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from compileboard.collectors.contract.events import Event, RecordsLost, ReproCaptured, RunEnded, RunStarted
+from compileboard.collectors.contract.events import (
+    Event,
+    RecordsLost,
+    ReproCaptured,
+    RunEnded,
+    RunStarted,
+)
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.collectors.contract.values import clean, clean_text
@@ -38,16 +44,19 @@ from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS
 from compileboard.collectors.store.errors import StoreError, describe_error
 
 HEARTBEAT_S = 5.0
-# The program runs and its signals are to be passed on; at its end git gets more time, if it needed that.
+# The program runs and its signals are to be passed on; at its end git gets more time, if it needed
+# that.
 HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
-INDEX_MOST_S = 0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
+INDEX_MOST_S = (
+    0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
+)
 Result = TypeVar("Result")
 
 
 def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
-    """Open where a run goes: its database, or the outbox, with a database beside it if there is one.
+    """Open the run's database, or its outbox with an optional database beside it.
 
-    Raises: StoreError in words; TargetError if its server's address is none.
+    Raises StoreError; TargetError if the server's address is invalid.
     """
     if not manifest.server:
         return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
@@ -55,14 +64,21 @@ def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
 
     root, target = outbox_root(os.environ), Target.of(manifest)
     return OutboxSink.open(
-        root, manifest.run_id, target, manifest.outbox_bytes, manifest.database, patience_ms=patience_ms
+        root,
+        manifest.run_id,
+        target,
+        manifest.outbox_bytes,
+        manifest.database,
+        patience_ms=patience_ms,
     )
 
 
 class Recorder:
-    """The recorder of one run. Take the spool's lock first: two recorders of one spool would do the work twice."""
+    """The recorder of one run. The caller must hold the spool's lock."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
         self.sink = open_sink(manifest, patience_ms)
@@ -81,24 +97,33 @@ class Recorder:
             self._reject_fact(kind, trouble)
         self.faults = FaultWatch(folder)
         self._failed_tasks: set[str] = set()
-        self._end_events: list[Event] = []  # that are recorded: the end is told again when the spool goes
+        self._end_events: list[
+            Event
+        ] = []  # that are recorded: the end is told again when the spool goes
         self._beat_s = 0.0
         self._history_kept = False
 
     def start(self) -> None:
-        """Record that the run began."""
         m = self.manifest
         if m.late:
             return
         described = {
-            field.name: clean(getattr(m, field.name)) for field in fields(RunStarted) if hasattr(m, field.name)
+            field.name: clean(getattr(m, field.name))
+            for field in fields(RunStarted)
+            if hasattr(m, field.name)
         }
-        self._store([RunStarted(process_id=m.recorder_process_id, sequence=0, time_us=m.started_us, **described)])
+        self._store(
+            [
+                RunStarted(
+                    process_id=m.recorder_process_id, sequence=0, time_us=m.started_us, **described
+                )
+            ]
+        )
 
     def step(self) -> int:
-        """Record what was written since the last step; return how many events were new.
+        """Record what was written since the last step; return the number of new events.
 
-        Raises: StoreError in words; what could not be recorded is read again by the next step.
+        Raises StoreError; what could not be recorded is read again by the next step.
         """
         self.sink.check_file()
         new_count = 0
@@ -121,7 +146,6 @@ class Recorder:
         return new_count
 
     def _store(self, events: list[Event]) -> None:
-        """Store events of our own, which no spool holds."""
         batch = EventBatch(events)
         self.source.count_unstored(self.sink.ingest(batch))
         self._watch_faults(batch)
@@ -132,16 +156,21 @@ class Recorder:
 
     def _read_source(self, batch: EventBatch) -> None:
         if self._source_reader is not None:
-            self.sink.save_source(self._beside("source", partial(self._source_reader.read, batch.events), []))
+            self.sink.save_source(
+                self._beside("source", partial(self._source_reader.read, batch.events), [])
+            )
             self._source_reader.unsaved.clear()
 
     def _note_repros(self, batch: EventBatch) -> None:
-        """Note which repros are this machine's own: their code is the person's."""
         home_folder, run_id = self.folder.parent.parent, self.manifest.run_id
         for event in batch.events:
             if isinstance(event, ReproCaptured):
                 programs = (event.program, event.dynamo_program)
-                self._beside("own repros", partial(note_own_repro, home_folder, run_id, event.manifest, programs), None)
+                self._beside(
+                    "own repros",
+                    partial(note_own_repro, home_folder, run_id, event.manifest, programs),
+                    None,
+                )
 
     def _learn_registry(self, path: str) -> None:
         self._beside("graph break registry", partial(break_registry.learn, path), None)
@@ -150,9 +179,11 @@ class Recorder:
         self.source.reader.reject(MANIFEST_NAME, kind, example=reason)
 
     def _beside(self, name: str, task: Callable[[], Result], instead: Result) -> Result:
-        """Do what stands beside the recording: an error there is a reject of the run and ends that task alone.
+        """Run an optional task; its error is counted as a reject of the run and ends only that
+        task.
 
-        Raises: StoreError, sqlite3.Error, subprocess.TimeoutExpired: what may go better the next time.
+        Raises StoreError, sqlite3.Error and subprocess.TimeoutExpired, after which it is tried
+        again.
         """
         if name in self._failed_tasks:
             return instead
@@ -166,9 +197,8 @@ class Recorder:
             return instead
 
     def end(self) -> None:
-        """Record how the run ended, once its manifest says so, and what was lost on the way.
-
-        Raises: StoreError in words.
+        """Record how the run ended, once its manifest says so, and its losses. Raises
+        StoreError.
         """
         m = self.manifest
         if m.ended_us is None:
@@ -203,7 +233,9 @@ class Recorder:
         self.sink.save_run_rejects(self.source.reader.rejects)
 
     def _store_history(self, timeout_s: float) -> None:
-        """Record which commits came before the run's own, once; not before its start, which would wait for git."""
+        """Record once which commits precede the run's own; not at its start, which would wait for
+        git.
+        """
         if self._history_kept:
             return
         m = self.manifest
@@ -215,7 +247,6 @@ class Recorder:
             self._history_kept = True
 
     def _read_traces(self) -> None:
-        """Read and, at level full, keep the logs that torch wrote; a folder of the user's own may hold others."""
         m = self.manifest
         if m.trace_folder is None or self.sink.is_deleted or not m.keep_source:
             return
@@ -236,19 +267,18 @@ class Recorder:
                     self.source.reader.reject(path.name, "bad_log", example=describe_error(error))
 
     def close(self) -> None:
-        """Close the sink."""
         self.sink.close()
 
     def discard_spool(self) -> bool:
-        """Delete the spool if every byte of it is in the database and nobody can write to it any more.
+        """Delete the spool if all of it is recorded and no process can write to it any more.
 
-        Raises: StoreError in words; the spool is then still there.
+        Raises StoreError; the spool then still exists.
         """
         if writers_alive(self.folder) or self.manifest.ended_us is None:
             return False
         self.sink.check_readable()
-        # Taken away first and looked at again: a process that opens its file now finds the folder gone, and makes it
-        # anew for the next command.
+        # Taken away first and looked at again: a process that opens its file now finds the folder
+        # gone, and makes it anew for the next command.
         aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
         self.folder.rename(aside)
         self.folder = self.source.reader.folder = aside

@@ -1,4 +1,6 @@
-"""Record the spools that nobody recorded: their recorder was killed, their disk was full, their database was away."""
+"""Record spools left over when a recorder was killed, the disk was full or the database was
+gone.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ PATIENCE_MS = 1_000  # for each database: the command that was asked for waits b
 
 @dataclass
 class RecoveryReport:
-    """What was recorded, what still waits, and what was set aside because it can never be recorded."""
-
     run_ids: list[str] = field(default_factory=list)
     event_count: int = 0
-    problems: list[str] = field(default_factory=list)  # each is reported once, until it changes or `retry` is called
+    problems: list[str] = field(
+        default_factory=list
+    )  # each is reported once, until it changes or `retry` is called
     set_aside: list[str] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)  # databases that another program holds
 
 
 def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
-    """Record every spool that no recorder holds, each into the database it was meant for. Never raises."""
+    """Record every unlocked spool into its intended database. Never raises."""
     report = RecoveryReport()
     try:
         root = spool_root(os.environ if environment is None else environment)
@@ -51,9 +53,8 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
 
 
 def pick_up_spool(folder: Path) -> bool:
-    """Record one spool; False where another recorder has it.
-
-    Raises: StoreError, ValueError, OSError.
+    """Record one spool; False if another recorder has it. Raises StoreError, ValueError or
+    OSError.
     """
     with _lock_spool(folder) as is_ours:
         if is_ours:
@@ -63,7 +64,6 @@ def pick_up_spool(folder: Path) -> bool:
 
 @contextmanager
 def _lock_spool(folder: Path) -> Iterator[bool]:
-    """Lock a spool; yield False where another recorder has it, or there is no run to record."""
     if not (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*{RECORDS_SUFFIX}")):
         yield False  # a run that is just about to begin, or never did
         return
@@ -75,7 +75,6 @@ def _lock_spool(folder: Path) -> Iterator[bool]:
 
 
 def _try(folder: Path, report: RecoveryReport) -> None:
-    """Record a spool; what may go better another time waits, what cannot is set aside."""
     name = clean_text(folder.name)
     try:
         _pick_up(folder, report)

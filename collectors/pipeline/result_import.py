@@ -1,4 +1,4 @@
-"""Import files of benchmark results: one run of a folder, or one of each commit where rows name them."""
+"""Import benchmark result files: one run per folder, or one per commit where rows name them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,33 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 
-from compileboard.collectors.contract.events import BenchMeasured, Event, ProcessStarted, RunEnded, RunStarted
+from compileboard.collectors.contract.events import (
+    BenchMeasured,
+    Event,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+)
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.contract.values import fit_event
 from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.formats.merge_files import Merged, build_break_table, merge, series_text, time_us_of
+from compileboard.collectors.formats.merge_files import (
+    Merged,
+    build_break_table,
+    merge,
+    series_text,
+    time_us_of,
+)
 from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.results import digest, task_of
 from compileboard.collectors.pipeline.log_loader import STATE, Imported, LoadOptions, Progress
-from compileboard.collectors.pipeline.result_runs import ReadFile, ResultFolder, ResultRun, part_folders, plan_runs
+from compileboard.collectors.pipeline.result_runs import (
+    ReadFile,
+    ResultFolder,
+    ResultRun,
+    part_folders,
+    plan_runs,
+)
 from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, pump
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
 from compileboard.collectors.sources.discovery import LogSource, SourceGroup
@@ -29,7 +47,9 @@ from compileboard.collectors.store.ingest.source_files import (
     forget_deletion,
 )
 
-MOST_BYTES = 256 << 20  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
+MOST_BYTES = (
+    256 << 20
+)  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
 _PIECE_BYTES = 1 << 20
 
 
@@ -42,9 +62,9 @@ def load_results(
     *,
     most_records: int | None = None,
 ) -> Iterator[Imported]:
-    """Import what is new in a group's files of results, a run at a time.
+    """Import the new results of a group's files, one run at a time.
 
-    Raises: NoSuchLog if no file has a result; LimitExceeded, StoreError, OSError.
+    Raises NoSuchLog if no file has a result; LimitExceeded, StoreError or OSError.
     """
     now_us, read_bytes = time.time_ns() // 1000, 0
     taken: set[str] = set()
@@ -58,7 +78,8 @@ def load_results(
         record_count = len(merged.results) + sum(len(file.file.breaks) for file in read)
         if most_records is not None and record_count > most_records:
             raise LimitExceeded(
-                f"{group.label}: {record_count:,} records are in it, the limit is {most_records:,} records for one "
+                f"{group.label}: {record_count:,} records are in it, the limit is "
+                f"{most_records:,} records for one "
                 "import; import fewer files at once.",
                 "records",
             )
@@ -93,19 +114,25 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
     if rejects.total:
         file.rejects.by_kind.pop("empty_log", None)
         file.rejects.by_kind.update(rejects.by_kind)
-    # With its name: a model breaks alike when it is timed and when it is checked, and each file says so of its own.
+    # With its name: a model breaks alike when it is timed and when it is checked, and each file
+    # says so of its own.
     keys = file.keys(every=True) or [digest(file.stem, blake2b(data, digest_size=16).hexdigest())]
     return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
 
 
 def _format_no_results(read: list[ReadFile]) -> str:
     reasons = "; ".join(
-        f"{file.name}: {next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), file.kind)}"
+        (
+            f"{file.name}: "
+            f"{next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), file.kind)}"
+        )
         for file in (source.file for source in read[:3])
     )
     return (
-        f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} ({reasons}); expected a table "
-        "with a column `name` and one of speedup, abs_latency, accuracy, or the benchmark database's JSON "
+        f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} "
+        f"({reasons}); expected a table "
+        "with a column `name` and one of speedup, abs_latency, accuracy, or the benchmark "
+        "database's JSON "
         "(docs/formats.md)."
     )
 
@@ -115,8 +142,9 @@ def _times(run: ResultRun) -> list[int]:
     return result_times or [file.time_us for file in run.files]
 
 
-def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged) -> Imported:
-    """Store what is new of one run; return what that was."""
+def _import_run(
+    sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged
+) -> Imported:
     if run.commit and not options.name:
         name = f"{name} {run.commit[:10]}"
     done = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
@@ -128,7 +156,9 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     before = count_rows(connection, run.run_id)
     times = _times(run)
     sink.ingest(EventBatch([_start_run(run, name, options, min(times))]))
-    files = list({id(file): file for file in (*run.files, *(file for file, _result in run.results))}.values())
+    files = list(
+        {id(file): file for file in (*run.files, *(file for file, _result in run.results))}.values()
+    )
 
     def count(batch: EventBatch, result: IngestResult) -> None:
         done.event_count += result.new_count
@@ -143,8 +173,12 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
     done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
     done.record_count = done.result_count + done.break_count
     # Files written at other moments, as by a checkout, say nothing of how long a run took.
-    ended_us = max(times) if any(time_us_of(result) for _file, result in run.results) else min(times)
-    sink.ingest(EventBatch([RunEnded(run.run_id, done.read_bytes + 1, ended_us, run.run_id, STATE)]))
+    ended_us = (
+        max(times) if any(time_us_of(result) for _file, result in run.results) else min(times)
+    )
+    sink.ingest(
+        EventBatch([RunEnded(run.run_id, done.read_bytes + 1, ended_us, run.run_id, STATE)])
+    )
     done.deleted = sink.is_deleted
     return done
 
@@ -152,7 +186,9 @@ def _import_run(sink: SqliteSink, name: str, options: LoadOptions, run: ResultRu
 def _start_run(run: ResultRun, name: str, options: LoadOptions, time_us: int) -> RunStarted:
     results = [result for _it, result in run.results]
     suites = sorted({result.suite for result in results if result.suite})
-    gpus = sorted({result.hardware for result in results if result.hardware and result.device != "cpu"})
+    gpus = sorted(
+        {result.hardware for result in results if result.hardware and result.device != "cpu"}
+    )
     return RunStarted(
         process_id=run.run_id,
         sequence=0,
@@ -168,8 +204,6 @@ def _start_run(run: ResultRun, name: str, options: LoadOptions, time_us: int) ->
 
 
 class ResultSource:
-    """The files of one run of results, a batch each; a file is known by its content and is read whole."""
-
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -187,18 +221,16 @@ class ResultSource:
         self._reading = files[0]
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield a batch of each file that the run does not have yet."""
         for file in self._files:
             if self._run.run_id not in find_result_runs(self._connection, file.content_hash):
                 self._reading = file
                 yield self._read_file(file)
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Count what was refused of a file; that the run has it is in the store."""
         self._reading.file.rejects.add_refused(result.refused, batch.line_of)
 
     def rewind(self) -> None:
-        """Nothing is to be done: a file that is not stored is read again."""
+        """Nothing to do: a file that is not stored is read again."""
 
     def _read_file(self, other_file: ReadFile) -> EventBatch:
         run, file = self._run, other_file.file
@@ -218,7 +250,14 @@ class ResultSource:
         known = find_logs(self._connection, [process_id]).get(process_id)
         return EventBatch(
             events,
-            [Checkpoint(process_id, known.end_offset_bytes if known else 0, other_file.size_bytes, file.line_count)],
+            [
+                Checkpoint(
+                    process_id,
+                    known.end_offset_bytes if known else 0,
+                    other_file.size_bytes,
+                    file.line_count,
+                )
+            ],
             file.rejects if is_shown else Rejects(),
             ImportedFile(
                 process_id,
@@ -237,7 +276,8 @@ class ResultSource:
         )
 
     def _identify(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
-        # An export of many commits begins elsewhere each time: there a result is known by what it is, not by its row.
+        # An export of many commits begins elsewhere each time: there a result is known by what it
+        # is, not by its row.
         sequence = result.sequence
         if self._run.commit is not None:
             sequence = int(digest(series_text(result))[:12], 16)
@@ -245,7 +285,6 @@ class ResultSource:
         return replace(result, process_id=process_id, sequence=sequence, time_us=time_us)
 
     def _list_breaks(self, file: ReadFile, process_id: str) -> Iterator[Event]:
-        """Yield each model's graph breaks in a process of its own, which is how they find their result."""
         table = build_break_table(file.file, self._stems) if file.file.breaks else ""
         counts: dict[str, int] = {}
         for row in file.file.breaks:
@@ -258,10 +297,11 @@ class ResultSource:
 
     def _start_process(self, process_id: str, time_us: int, task: str | None) -> ProcessStarted:
         known = {"results": "ok (read from upstream's file)"}
-        return ProcessStarted(process_id, -1, time_us, self._run.run_id, pid=0, task=task, capabilities=known)
+        return ProcessStarted(
+            process_id, -1, time_us, self._run.run_id, pid=0, task=task, capabilities=known
+        )
 
 
 def _line_of(event: Event) -> int | None:
-    """Return the line that a result says it is from."""
     line = (event.origin or "").rpartition(":")[2] if isinstance(event, BenchMeasured) else ""
     return int(line) if line.isdecimal() and len(line) < 10 else None

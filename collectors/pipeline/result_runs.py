@@ -1,6 +1,6 @@
-"""Which run a file of results belongs to: by all its records, or by the commit that its rows name.
+"""Decide which run a result file belongs to: by its records, or by the commit in its rows.
 
-A longer copy of a file begins as the file did; one of which a record differs is another, however much they share.
+A longer copy of a file starts with the same records; if one record differs, it is another file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from compileboard.collectors.formats.merge_files import Merged, commit_key
 from compileboard.collectors.formats.results import ResultFile, digest
 from compileboard.collectors.sources.discovery import LogSource
 from compileboard.collectors.spool.folders import new_run_id
-from compileboard.collectors.store.ingest.source_files import find_logs, find_runs_of_any, list_result_files
+from compileboard.collectors.store.ingest.source_files import (
+    find_logs,
+    find_runs_of_any,
+    list_result_files,
+)
 
 ALONE = "alone"  # salt of files without a measured time that come without one that has
 
 
 @dataclass
 class ReadFile:
-    """One file and what was read from it."""
-
     file: ResultFile
     source: LogSource
     content_hash: str
@@ -34,26 +36,24 @@ class ReadFile:
 
 @dataclass
 class ResultFolder:
-    """The files of one folder."""
-
     name: str  # what a run of them is called
     read: list[ReadFile]
 
 
 @dataclass
 class ResultRun:
-    """The files that become one run."""
-
     run_id: str
     salt: str
     results: list[tuple[ReadFile, BenchMeasured]] = field(default_factory=list)
     files: list[ReadFile] = field(default_factory=list)  # whose breaks and damage it shows
     commit: str | None = None
     branch: str | None = None
-    also_in: list[tuple[str, str]] = field(default_factory=list)  # files that were imported by themselves: label, run
+    also_in: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # files that were imported by themselves: label, run
 
     def process_id(self, connection: sqlite3.Connection, file: ReadFile) -> str:
-        """Return the file's identity: that which it was given when it was shorter, if it was imported so."""
+        """Return the file's id; a file that was imported when it was shorter keeps its id."""
         if self.commit is not None:
             return digest("results", self.run_id, file.file.kind, file.file.stem)
         every = [file.file.keys(), file.file.keys(self.salt), file.file.keys(self.run_id)]
@@ -65,11 +65,14 @@ class ResultRun:
 
 
 def plan_runs(
-    connection: sqlite3.Connection, folder: ResultFolder, merged: Merged, taken: Collection[str] = ()
+    connection: sqlite3.Connection,
+    folder: ResultFolder,
+    merged: Merged,
+    taken: Collection[str] = (),
 ) -> list[ResultRun]:
-    """Split the results of one folder into runs: one of each commit and day that rows name, one of all others.
+    """Split a folder's results into runs: one per commit and day, and one for the rest.
 
-    `taken` are the runs of folders beside it: only the very same files are in one of them.
+    `taken` are runs of sibling folders, which match only identical files.
     """
     read = folder.read
     by_file = {id(file.file): file for file in read}
@@ -98,11 +101,15 @@ def _commit_run(key: tuple[str, str], result: BenchMeasured) -> ResultRun:
 
 
 def _content_run(
-    connection: sqlite3.Connection, folder: ResultFolder, of_commits: Collection[str], taken: Collection[str]
+    connection: sqlite3.Connection,
+    folder: ResultFolder,
+    of_commits: Collection[str],
+    taken: Collection[str],
 ) -> ResultRun:
-    """Find the run that the files are in already, or name a new one after them."""
     own = [
-        file for file in folder.read if file.file.breaks or file.file.additions or _has_own(file.file)
+        file
+        for file in folder.read
+        if file.file.breaks or file.file.additions or _has_own(file.file)
     ] or folder.read
     timed = [(file, keys) for file in own if (keys := file.file.keys())]
     named = timed or [(file, keys) for file in own if (keys := file.file.keys(every=True))]
@@ -117,7 +124,8 @@ def _content_run(
         run_id
         for run_id, files in homes.items()
         if run_id not in of_commits
-        # A file that was imported by itself does not draw the rest of its folder into a run that is called after it.
+        # A file that was imported by itself does not draw the rest of its folder into a run that is
+        # called after it.
         and (len(files) > 1 or len(named) == 1 or names[run_id] == folder.name)
         and not _differs(connection, run_id, folder.read, exactly=run_id in taken)
     ]
@@ -125,8 +133,14 @@ def _content_run(
     run_id = known or _new_id(connection, named)
     run = ResultRun(run_id, run_id if timed else ALONE)
     if known is None:
-        alone = [(files[0], other) for other, files in homes.items() if len(files) == 1 and other not in of_commits]
-        run.also_in = [(file.source.label, other) for file, other in alone if names[other] == file.source.label]
+        alone = [
+            (files[0], other)
+            for other, files in homes.items()
+            if len(files) == 1 and other not in of_commits
+        ]
+        run.also_in = [
+            (file.source.label, other) for file, other in alone if names[other] == file.source.label
+        ]
     return run
 
 
@@ -134,8 +148,9 @@ def _has_own(file: ResultFile) -> bool:
     return any(commit_key(result) is None for result in file.results)
 
 
-def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool) -> bool:
-    """Return whether a run has one of the files with other records than it has now, of as many as it had."""
+def _differs(
+    connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool
+) -> bool:
     last: dict[tuple[str, str], str] = {}
     seen: set[str] = set()
     for kind, name, content_hash in list_result_files(connection, run_id):
@@ -151,12 +166,13 @@ def _differs(connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFil
 
 
 def _stem(label: str) -> str:
-    """Return the stem of a file by its label, which names the archive that it is in."""
     return stem_of(label.rsplit(": ", 1)[-1])
 
 
 def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list[str]]]) -> str:
-    """Name a run after its files' first records, so that one that was deleted stays so when its files grow."""
+    """Name a run after its files' first records, so that a deleted run stays deleted as files
+    grow.
+    """
     run_id = _run_id(min(keys[-1] for _it, keys in named))
     if connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone() is None:
         return run_id
@@ -164,9 +180,9 @@ def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list
 
 
 def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
-    """Split files into those of one run: folders in which a file has the same name are of different nights.
+    """Split files into runs: folders that contain the same file name are of different nights.
 
-    Returns each part with its folder; without one where all are together.
+    Returns each part with its folder, or without one if all belong together.
     """
     names = [source.file_name for source in sources]
     if len(set(names)) == len(names):
@@ -175,11 +191,12 @@ def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource
     for source in sources:
         archive, _, path = source.label.rpartition(": ")
         parents = (archive, PurePath(path).parent.as_posix())
-        folders.setdefault("/".join(parent for parent in parents if parent not in ("", ".")), []).append(source)
+        folders.setdefault(
+            "/".join(parent for parent in parents if parent not in ("", ".")), []
+        ).append(source)
     return list(folders.items())
 
 
 def _run_id(key: str) -> str:
-    """Make the id of a run of its content; there may be no time in it, and none is made up."""
     value = int(key, 16)
     return new_run_id(value >> 80 & ((1 << 45) - 1), value & ((1 << 80) - 1))

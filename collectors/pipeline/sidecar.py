@@ -1,4 +1,6 @@
-"""Record beside a process that installed the hooks itself, in a process of its own: SPOOL_FOLDER is its argument."""
+"""Record in a separate process for a program that installed the hooks itself; the argument is
+SPOOL_FOLDER.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,11 @@ RETRY_S = 2.0
 
 
 def spawn_sidecar(folder: Path) -> None:
-    """Start a sidecar that outlives this process and its terminal."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COMPILEBOARD_SPOOL")
+    }
     subprocess.Popen(
         own_command("compileboard.collectors.pipeline.sidecar", str(folder)),
         cwd="/",  # it outlives the program, whose folder may be taken away
@@ -34,7 +39,7 @@ def spawn_sidecar(folder: Path) -> None:
 
 
 def run_sidecar(folder: Path) -> int:
-    """Follow a spool until its run has ended or all its writers are gone; 1 if it must wait for the next command."""
+    """Follow a spool until its run ended or its writers are gone; return 1 if something is left."""
     try:
         lock = SpoolLock(folder)
         if not lock.take():
@@ -63,17 +68,15 @@ def _open(folder: Path) -> Recorder | None:
 
 
 def _follow(recorder: Recorder) -> bool:
-    """Record until nobody writes any more; return True if a server wants all of it anew.
-
-    Raises: ValueError or OSError when the folder is gone.
-    """
     started = False
     while True:
         try:
             if not started:
                 recorder.start()
                 started = True
-            alive = writers_alive(recorder.folder)  # before the step: what a writer wrote before it went is then read
+            alive = writers_alive(
+                recorder.folder
+            )  # before the step: what a writer wrote before it went is then read
             recorder.step()
             recorder.manifest = manifest = read_manifest(recorder.folder)
             if not alive:

@@ -1,7 +1,7 @@
-"""The one way of recorded data: a source yields batches of decoded events, a sink stores each with how far it reaches.
+"""Sources yield batches of decoded events; sinks store each batch with its position in the source.
 
-Sources: a spool (`SpoolSource`), a trace log (`TraceSource`), files of results (`ResultSource`). Sinks: a database
-(`SqliteSink`), what waits for a server (`OutboxSink`), a list (`in_process`).
+Sources: a spool (`SpoolSource`), a trace log (`TraceSource`), result files (`ResultSource`). Sinks:
+a database (`SqliteSink`), the outbox (`OutboxSink`), a list (`in_process`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How far one file of a source is read when its batch is stored, and where the batch began in it.
+    """The range of a file that a batch covers.
 
-    Who stores checkpoints refuses a batch that does not begin where the one before ended: another command read on.
+    The store refuses a batch that does not begin where the last one ended: another command read on.
     """
 
     file_key: str  # a log's process, a spool's file name
@@ -33,8 +33,6 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class ImportedFile:
-    """What a store lists of a file that is imported: its log, or its results with their content."""
-
     process_id: str
     name: str
     file_name: str
@@ -50,8 +48,6 @@ class ImportedFile:
 
 @dataclass(frozen=True)
 class LateFacts:
-    """What a log told of its process, and of the run's name, after they were stored."""
-
     facts: Mapping[str, Any]
     gpu_count: int = 1
     run_name: str | None = None
@@ -60,11 +56,11 @@ class LateFacts:
 
 @dataclass
 class EventBatch:
-    """Events to be stored in one transaction, with the checkpoints and the rejects of what they were made of."""
-
     events: list[Event]
     checkpoints: Sequence[Checkpoint] = ()
-    rejects: Rejects = field(default_factory=Rejects)  # since the batch before; a spool's are stored when its run ends
+    rejects: Rejects = field(
+        default_factory=Rejects
+    )  # since the batch before; a spool's are stored when its run ends
     file: ImportedFile | None = None
     record_count: int = 0
     last_us: int | None = None
@@ -73,86 +69,71 @@ class EventBatch:
 
 
 class Source(Protocol):
-    """Where events come from. What is read and not committed is read again."""
+    """A source of events. What is read and not committed is read again."""
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield what came since the last committed batch; each batch is committed before the next one is asked for."""
+        """Yield what came since the last committed batch; commit each batch before asking for the
+        next.
+        """
 
-    def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Record that a batch is stored, and what of it was refused."""
+    def commit(self, batch: EventBatch, result: IngestResult) -> None: ...
 
-    def rewind(self) -> None:
-        """Drop what is not committed: it is read again, by this source or by the next one of the same files."""
+    def rewind(self) -> None: ...
 
 
 class Sink(Protocol):
-    """Where events of one run go. Nothing of a batch that raises is stored; storing an event again adds nothing."""
+    """Stores events of one run. A batch is stored whole or not at all; storing it again adds
+    nothing.
+    """
 
-    def ingest(self, batch: EventBatch) -> IngestResult:
-        """Store a batch whole: events, checkpoints, rejects.
-
-        Raises: StoreError in words.
-        """
+    def ingest(self, batch: EventBatch) -> IngestResult: ...
 
 
 class RunSink(Sink, Protocol):
-    """Where all that a recorder has of one run goes. Every method raises StoreError in words."""
+    """Stores everything that a recorder has of one run. Every method raises StoreError."""
 
     run_id: str
     is_deleted: bool  # a person deleted the run: nothing more of it is stored
 
-    def save_source(self, excerpts: Sequence[SourceLines]) -> None:
-        """Store excerpts of the user's source."""
+    def save_source(self, excerpts: Sequence[SourceLines]) -> None: ...
 
-    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
-        """Store what of the run's spool could not be recorded, by file."""
+    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None: ...
 
-    def find_log(self, process_id: str) -> LogRow | None:
-        """Return how far a process's own log was read."""
+    def find_log(self, process_id: str) -> LogRow | None: ...
 
-    def open_log(self, generation_of: Callable[[Event], int]) -> Sink:
-        """Return the sink of a log of one of the run's processes."""
+    def open_log(self, generation_of: Callable[[Event], int]) -> Sink: ...
 
-    def save_trace_file(self, path: Path) -> None:
-        """Store a trace log whole."""
+    def save_trace_file(self, path: Path) -> None: ...
 
-    def count_compiles(self) -> tuple[int, int, int]:
-        """Count compiles, graph breaks and recompiles so far."""
+    def count_compiles(self) -> tuple[int, int, int]: ...
 
-    def count_recompiles(self, task: str) -> int:
-        """Count the recompiles of a benchmark's task, of the rank that has most."""
+    def count_recompiles(self, task: str) -> int: ...
 
-    def touch(self) -> None:
-        """Mark the run's recorder as alive."""
+    def touch(self) -> None: ...
 
     def check_file(self) -> None:
-        """Notice that what was opened is nobody's any more.
+        """Raise StoreMoved if the opened file was deleted or replaced."""
 
-        Raises: StoreMoved.
-        """
+    def check_readable(self) -> None: ...
 
-    def check_readable(self) -> None:
-        """Check that what was stored can be read: the spool goes after it."""
-
-    def set_patience(self, patience_ms: int) -> None:
-        """Set how long another program's lock is waited for."""
+    def set_patience(self, patience_ms: int) -> None: ...
 
     def index(self, most_s: float) -> None:
-        """Add the run to the search index, if that is quick."""
+        """Add the run to the search index, for at most `most_s` seconds."""
 
-    def finish(self) -> None:
-        """Store that nothing more comes: the spool goes."""
+    def finish(self) -> None: ...
 
-    def close(self) -> None:
-        """Close it."""
+    def close(self) -> None: ...
 
 
 def pump(
-    source: Source, sink: Sink, after_batch: Callable[[EventBatch, IngestResult], None] = lambda batch, result: None
+    source: Source,
+    sink: Sink,
+    after_batch: Callable[[EventBatch, IngestResult], None] = lambda batch, result: None,
 ) -> None:
-    """Store what a source has, batch by batch. What `after_batch` raises ends it between two batches.
+    """Store a source's batches; an exception of `after_batch` stops between two batches.
 
-    Raises: StoreError, OSError; what was stored before stays, and the source stands behind it.
+    Raises StoreError or OSError; what was stored stays, and the source continues after it.
     """
     try:
         for batch in source.read():

@@ -1,4 +1,4 @@
-"""A run's spool as a source: what the hooks of its processes wrote, and the journal of our own commands."""
+"""A run's spool as a source: what the hooks wrote, and the journal of our own commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ BATCH_EVENTS = 500
 
 
 class SpoolSource:
-    """A spool's events, read on each time. Every reader begins at its start: events are known by process and number.
+    """Events of a spool. Every reader starts at its beginning: events are identified by process and
+    number.
 
-    `own_process_id` names the events of our own commands; `learn_registry` takes torch's registry of graph breaks.
+    `own_process_id` is the process of our own commands; `learn_registry` gets torch's graph-break
+    registry.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class SpoolSource:
         self._trace_writers: dict[str, tuple[int, str]] = {}
 
     def find_trace_writer(self, file_name: str) -> str | None:
-        """Return the process that wrote a file of torch's own trace first: torch up to 2.12 shares it with forks."""
+        """Return the process that first wrote a trace file; torch up to 2.12 shares it with
+        forks.
+        """
         return self._trace_writers.get(file_name, (0, None))[1]
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield what was written since the last committed batch."""
         events: list[Event] = []
         for decoded in self._decoded():
             events += decoded
@@ -56,32 +59,32 @@ class SpoolSource:
             yield EventBatch(events, self._checkpoints())
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Record that a batch is stored, and what of it was refused."""
         self.count_unstored(result)
         self._mark = self.reader.mark()
 
     def rewind(self) -> None:
-        """Return to the last committed batch."""
         self.reader.rewind(self._mark)
 
     def count_unstored(self, result: IngestResult) -> None:
-        """Count the events that the store refused, or that have another one's number."""
         for refused in result.refused:
             self._reject(refused.event, "refused", f"{refused.event.KIND}: {refused.reason}")
         for event in result.clashing:
-            if event.sequence >= 0 and event.process_id != self._own_process_id:  # ours may be told anew
+            if (
+                event.sequence >= 0 and event.process_id != self._own_process_id
+            ):  # ours may be told anew
                 self._reject(event, "number_taken", event.KIND)
 
     def _checkpoints(self) -> list[Checkpoint]:
         committed = self._mark.positions
         return [
-            Checkpoint(name, committed.get(name, FilePosition()).offset, position.offset, position.line)
+            Checkpoint(
+                name, committed.get(name, FilePosition()).offset, position.offset, position.line
+            )
             for name, position in self.reader.positions.items()
             if position != committed.get(name)
         ]
 
     def _decoded(self) -> Iterator[list[Event]]:
-        """Yield the events of each record, then each of the journal."""
         for captured in self.reader.read():
             yield self._decode(captured)
         for event in read_journal(self.reader):
@@ -94,9 +97,13 @@ class SpoolSource:
         trace_name = captured.extra.get("trace")
         if isinstance(trace_name, str):
             writer = (captured.time_us, captured.process_id)
-            self._trace_writers[trace_name] = min(writer, self._trace_writers.get(trace_name, writer))
+            self._trace_writers[trace_name] = min(
+                writer, self._trace_writers.get(trace_name, writer)
+            )
         try:
-            return self._decoder.decode(captured, lambda what: self._reject(captured, "bad_field", what))
+            return self._decoder.decode(
+                captured, lambda what: self._reject(captured, "bad_field", what)
+            )
         except Exception as error:
             self._reject(captured, "not_decoded", f"{type(error).__name__}: {error}")
             return []

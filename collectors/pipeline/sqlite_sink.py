@@ -1,4 +1,4 @@
-"""Store batches of a run's events in an SQLite database, each with its checkpoints and rejects in one transaction."""
+"""Store batches in SQLite, each with its checkpoints and rejects in one transaction."""
 
 from __future__ import annotations
 
@@ -56,8 +56,6 @@ CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not gro
 
 
 class SqliteSink:
-    """A database as the sink of one run."""
-
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -76,10 +74,7 @@ class SqliteSink:
 
     @classmethod
     def open(cls, database: str, run_id: str, *, patience_ms: int = BUSY_TIMEOUT_MS) -> SqliteSink:
-        """Open a database that this sink closes, in this program's version.
-
-        Raises: StoreError in words.
-        """
+        """Open a database and migrate it if needed; the sink closes it. Raises StoreError."""
         connection = open_writer(database, busy_timeout_ms=patience_ms)
         try:
             with explained(database):
@@ -90,24 +85,25 @@ class SqliteSink:
             raise
 
     def ingest(self, batch: EventBatch) -> IngestResult:
-        """Store a batch whole.
-
-        Raises: StoreError in words; nothing of the batch is then stored.
-        """
-        result = self._ingestor.ingest(self.run_id, batch.events, also=partial(self._save_beside, batch))
+        result = self._ingestor.ingest(
+            self.run_id, batch.events, also=partial(self._save_beside, batch)
+        )
         self.is_deleted = self.is_deleted or result.deleted_run
-        self._unfolded_bytes += sum(position.end_bytes - position.begin_bytes for position in batch.checkpoints)
+        self._unfolded_bytes += sum(
+            position.end_bytes - position.begin_bytes for position in batch.checkpoints
+        )
         if self._unfolded_bytes >= CHECKPOINT_BYTES:
             checkpoint(self.connection)
             self._unfolded_bytes = 0
         return result
 
     def _save_beside(self, batch: EventBatch, result: IngestResult) -> None:
-        """Write what belongs to a batch beside its events, in their transaction."""
         if batch.file is not None:
             self._save_file(batch, batch.file, result)
         for process_id, late in batch.late.items():
-            complete_process(self.connection, process_id, self.run_id, late.facts, gpu_count=late.gpu_count)
+            complete_process(
+                self.connection, process_id, self.run_id, late.facts, gpu_count=late.gpu_count
+            )
             if late.run_name is not None:
                 name_run(self.connection, self.run_id, late.run_name, late.run_label)
 
@@ -134,84 +130,73 @@ class SqliteSink:
         save(self.connection, file.process_id, list_rejects(rejects, examples=file.keep_examples))
 
     def save_source(self, excerpts: Sequence[SourceLines]) -> None:
-        """Store excerpts of the user's source.
-
-        Raises: StoreError in words.
-        """
         if excerpts and not self.is_deleted:
             with explained(self.database), write_transaction(self.connection):
                 save_source_lines(self.connection, self.run_id, excerpts)
 
     def find_log(self, process_id: str) -> LogRow | None:
-        """Return how far a process's own log was read."""
         return find_logs(self.connection, [process_id]).get(process_id)
 
     def open_log(self, generation_of: Callable[[Event], int]) -> SqliteSink:
-        """Return the sink of a log of one of the run's processes."""
-        return SqliteSink(self.connection, self.database, self.run_id, LoggedFrames(self.connection, generation_of))
+        return SqliteSink(
+            self.connection,
+            self.database,
+            self.run_id,
+            LoggedFrames(self.connection, generation_of),
+        )
 
     def save_trace_file(self, path: Path) -> None:
-        """Store a trace log whole, replacing a shorter copy of it."""
         save_trace_file(self.connection, self.run_id, path)
 
     def count_compiles(self) -> tuple[int, int, int]:
-        """Count compiles, graph breaks and recompiles so far."""
         row = self.connection.execute(
-            "select compile_count, graph_break_count, recompile_count from run_totals where run_id = :id",
+            (
+                "select compile_count, graph_break_count, recompile_count from run_totals where "
+                "run_id = :id"
+            ),
             {"id": self.run_id},
         ).fetchone()
         return (int(row[0]), int(row[1]), int(row[2])) if row else (0, 0, 0)
 
     def count_recompiles(self, task: str) -> int:
-        """Count the recompiles of a benchmark's task, of the rank that has most."""
-        (count,) = self.connection.execute(_COUNT_RECOMPILES, {"run": self.run_id, "task": task}).fetchone()
+        (count,) = self.connection.execute(
+            _COUNT_RECOMPILES, {"run": self.run_id, "task": task}
+        ).fetchone()
         return int(count)
 
     def set_patience(self, patience_ms: int) -> None:
-        """Set how long another program's lock is waited for."""
         set_patience(self.connection, patience_ms)
 
-    def finish(self) -> None:
-        """Do nothing: what is committed is all there is."""
+    def finish(self) -> None: ...
 
     def touch(self) -> None:
-        """Mark the run's recorder as alive, and checkpoint the write-ahead log.
-
-        Raises: StoreError in words.
-        """
         with explained(self.database):
             self._ingestor.touch(self.run_id)
             checkpoint(self.connection)
 
     def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:
-        """Store what of the run's spool could not be recorded, by file: how often, and where first.
-
-        Raises: StoreError in words.
-        """
-        rows = [{"file_name": name, **row} for name, of_file in rejects.items() for row in list_rejects(of_file)]
+        rows = [
+            {"file_name": name, **row}
+            for name, of_file in rejects.items()
+            for row in list_rejects(of_file)
+        ]
         if rows and not self.is_deleted:
             with explained(self.database), write_transaction(self.connection):
                 save_run_rejects(self.connection, self.run_id, rows)
 
     def index(self, most_s: float) -> None:
-        """Add the run to the search index, if that is quick; `index` adds what is missing."""
         if not self.is_deleted:
             index_run(self.connection, self.run_id, most_s=most_s)
 
     def check_file(self) -> None:
-        """Notice that the database was deleted or replaced: the open file is then nobody's any more.
-
-        Raises: StoreMoved.
-        """
         identity = _identity(self.database)
         if identity != self._identity:
             change = "was deleted" if identity is None else "was replaced by another file"
             raise StoreMoved(f"{self.database} {change} while it was being recorded into.")
 
     def check_readable(self) -> None:
-        """Read the run with fresh eyes: somebody may have written over the file beneath us.
-
-        Raises: StoreError in words.
+        """Read the run through a new connection, in case the file was overwritten. Raises
+        StoreError.
         """
         with explained(self.database):
             checkpoint(self.connection)
@@ -223,7 +208,6 @@ class SqliteSink:
                 reader.close()
 
     def close(self) -> None:
-        """Fold the WAL back and close the database."""
         try:
             checkpoint(self.connection)
         except sqlite3.Error:
@@ -234,7 +218,6 @@ class SqliteSink:
 
 @contextmanager
 def explained(database: str) -> Iterator[None]:
-    """Raise SQLite's errors as StoreError, in the store's words."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""A trace log of torch's as a source, from where it was last read; of a recorded run, what the hooks did not see."""
+"""A torch trace log as a source; for a recorded run, only what the hooks did not see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResu
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.pipeline.source import Checkpoint, EventBatch, ImportedFile, LateFacts, RunSink, pump
+from compileboard.collectors.pipeline.source import (
+    Checkpoint,
+    EventBatch,
+    ImportedFile,
+    LateFacts,
+    RunSink,
+    pump,
+)
 from compileboard.collectors.sources.log_blocks import Readable
 from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.log_head import HEAD_BYTES, read_head
@@ -25,24 +32,21 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
-BATCH_PARTS = 20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
+BATCH_PARTS = (
+    20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
+)
 
 
 @dataclass(frozen=True)
 class RecordLines:
-    """The lines of a batch's records, by their offsets."""
-
     lines: dict[int, int | None]
 
     def __call__(self, event: Event) -> int | None:
-        """Return the line at which the event's record begins; its configs stand just behind it."""
         begins = [offset for offset in self.lines if offset <= event.sequence]
         return self.lines[max(begins)] if begins else None
 
 
 class TraceSource:
-    """Batches of one log's events. What becomes of a record is said by `decode`, which the two kinds of logs refine."""
-
     def __init__(
         self,
         file: Readable,
@@ -56,7 +60,9 @@ class TraceSource:
         self.offset_bytes = row.end_offset_bytes if row else 0
         self.last_us: int | None = None
         self.rejects = Rejects()  # of all its readings; a torn end only of the last
-        self.unread_beside = Rejects()  # files of which nothing could be read: counted with this one
+        self.unread_beside = (
+            Rejects()
+        )  # files of which nothing could be read: counted with this one
         self._decoder = decoder
         self._stats = ReadStats()
         self._log = TraceLog(
@@ -74,7 +80,7 @@ class TraceSource:
         self._is_broken = False
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield what is new in the log; a last batch, which may be empty, has what ended it."""
+        """Yield what is new; a last, possibly empty batch contains the error that ended the log."""
         if self._is_broken:
             return
         events: list[Event] = []
@@ -95,7 +101,11 @@ class TraceSource:
                     text_bytes += captured.logged.size_bytes or 0
                 for event in made:
                     part_count += _count_parts(event)
-                if len(events) >= BATCH_EVENTS or text_bytes >= BATCH_BYTES or part_count >= BATCH_PARTS:
+                if (
+                    len(events) >= BATCH_EVENTS
+                    or text_bytes >= BATCH_BYTES
+                    or part_count >= BATCH_PARTS
+                ):
                     yield self._batch(events, captured.sequence + 1)
                     events, text_bytes, part_count = [], 0, 0
                     self._lines = {}
@@ -103,7 +113,9 @@ class TraceSource:
             self._stats.rejects.add("damaged_file", None, str(error))
         if self._log.is_elsewhere:
             return
-        last = self._batch(events + self.closing_events(), max(self._stats.end_offset, self.offset_bytes))
+        last = self._batch(
+            events + self.closing_events(), max(self._stats.end_offset, self.offset_bytes)
+        )
         (position,) = last.checkpoints
         if position.end_bytes == self._stats.end_offset:
             last.checkpoints = [replace(position, digest=self._stats.end_digest)]
@@ -111,22 +123,18 @@ class TraceSource:
         yield last
 
     def decode(self, captured: Captured) -> list[Event]:
-        """Make the events of a record."""
         return self._decoder.decode(captured, self._report)
 
     def _report(self, reason: str) -> None:
         self._stats.rejects.add("bad_field", self._log.line, reason)
 
     def closing_events(self) -> list[Event]:
-        """Return what is to be stored also of a log without a record that is new."""
         return []
 
     def late_facts(self) -> Mapping[str, LateFacts]:
-        """Return what this batch tells of processes that are stored already."""
         return {}
 
     def commit(self, batch: EventBatch, result: IngestResult) -> None:
-        """Record that a batch is stored, and what of it was refused."""
         (position,) = batch.checkpoints
         self.offset_bytes = position.end_bytes
         self._stored_count += batch.record_count
@@ -136,7 +144,6 @@ class TraceSource:
         self.rejects.add_all(self._batch_rejects)
 
     def rewind(self) -> None:
-        """End this reading: the log's file has gone on. A new one begins at the stored checkpoint."""
         self._is_broken = True
 
     def _batch(self, events: list[Event], end_bytes: int) -> EventBatch:
@@ -157,34 +164,34 @@ class TraceSource:
 
 
 def _count_parts(event: Event) -> int:
-    """Count what of an event may be rows of their own."""
     if isinstance(event, CompileStarted):
         return len(event.stack)
     return len(event.guards) if isinstance(event, Recompiled) else 0
 
 
 class LoggedGenerations:
-    """Which compiles of a process a log's events belong to: the log counts its resets as the hooks do."""
-
     def __init__(self) -> None:
         self._resets: list[int] = []  # sequences of the starts that came after a reset()
         self._generation = Generation()
 
     def begin_logged(self, captured: Captured) -> None:
-        """Count a dynamo_start."""
-        if captured.compile_id is not None and self._generation.trace(captured.compile_id, captured.attempt):
+        if captured.compile_id is not None and self._generation.trace(
+            captured.compile_id, captured.attempt
+        ):
             self._resets.append(captured.sequence)
 
     def generation_of(self, event: Event) -> int:
-        """Return how many resets came before an event."""
         return bisect_right(self._resets, event.sequence)
 
 
 class HookedTrace(TraceSource):
-    """The log of a process that the hooks recorded, for what they do not see."""
-
     def __init__(
-        self, file: Readable, imported: ImportedFile, clock: LogClock, decoder: Decoder, row: LogRow | None
+        self,
+        file: Readable,
+        imported: ImportedFile,
+        clock: LogClock,
+        decoder: Decoder,
+        row: LogRow | None,
     ) -> None:
         super().__init__(file, imported, clock, decoder, row)
         self.generations = LoggedGenerations()
@@ -193,14 +200,15 @@ class HookedTrace(TraceSource):
         if captured.name == COMPILE_START:
             self.generations.begin_logged(captured)
         events = super().decode(captured)
-        return [event for event in events if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)]
+        return [
+            event
+            for event in events
+            if type(event) in HELD_WHOLE and not isinstance(event, ConfigSeen)
+        ]
 
 
 def read_hooked_log(sink: RunSink, decoder: Decoder, path: Path, process_id: str) -> None:
-    """Read into a run what is new of the log of one of its processes.
-
-    Raises: StoreError, OSError.
-    """
+    """Read new records of a process's log into its run. Raises StoreError or OSError."""
     with path.open("rb") as file:
         head = read_head(file.read(HEAD_BYTES), int(path.stat().st_mtime * 1e6))
         file.seek(0)

@@ -1,4 +1,6 @@
-"""Requests to a server, over one connection that is kept. Redirects are not followed: a token goes to one address."""
+"""HTTP requests over one kept connection. Redirects are not followed, so that the token goes to one
+address only.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,11 @@ STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
 class ServerAway(OSError):
-    """No answer: the server cannot be reached, or ended in the middle of one."""
+    """The server cannot be reached or closed the connection before answering."""
 
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What a server answered: the body as an object, empty where it is none."""
-
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: Mapping[str, Any]
@@ -43,13 +43,11 @@ class ServerAnswer:
 
     @property
     def offset(self) -> int | None:
-        """Return the byte up to which the server has a stream."""
         text = self.headers.get("upload-offset", "")
         return int(text) if text.isdigit() else None
 
     @property
     def pause_s(self) -> float:
-        """Return how long the server asks to wait, 0 where it does not."""
         text = self.headers.get("retry-after", "").strip()
         if text.isdigit():
             return min(float(text), LONGEST_PAUSE_S)
@@ -59,16 +57,15 @@ class ServerAnswer:
             return 0.0
 
     def describe(self) -> str:
-        """Return the server's own words, in one line."""
         words = self.body.get("error") or http.client.responses.get(self.status, "")
         words = " ".join(clean_text(str(words)).split())[:200]
         return f"{self.status} {words}".strip()
 
 
 class Client:
-    """A connection to one server, with its token in every request.
+    """A connection to one server that sends its token with every request.
 
-    Raises: TargetError if its token cannot be read or must not be sent.
+    Raises TargetError if the token cannot be read or must not be sent.
     """
 
     def __init__(self, target: Target, environment: Mapping[str, str] = os.environ) -> None:
@@ -76,7 +73,10 @@ class Client:
         self._environment = environment
         token = target.read_token(environment)
         self.has_token = token is not None
-        self._headers = {"User-Agent": f"compileboard/{VERSION} wire/{WIRE_VERSION}", "Accept": "application/json"}
+        self._headers = {
+            "User-Agent": f"compileboard/{VERSION} wire/{WIRE_VERSION}",
+            "Accept": "application/json",
+        }
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._connection: http.client.HTTPConnection | None = None
@@ -89,25 +89,27 @@ class Client:
         body: bytes | BinaryIO | None = None,
         **headers: str,
     ) -> ServerAnswer:
-        """Send a request below /api/v1 and return its answer; a header's underscores stand for hyphens.
-
-        Raises: ServerAway.
+        """Send a request below /api/v1; underscores in header names become hyphens. Raises
+        ServerAway.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
             size_bytes = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
             named["Content-Length"] = str(size_bytes)
-        return self._ask(method, f"{self.target.base}/api/v1/{path}", body, named, MOST_ANSWER_BYTES)
+        return self._ask(
+            method, f"{self.target.base}/api/v1/{path}", body, named, MOST_ANSWER_BYTES
+        )
 
     def ask_page(self, path: str, most_bytes: int = MOST_ANSWER_BYTES) -> ServerAnswer:
-        """Ask for what is at an address below the server's, up to a size.
-
-        Raises: ServerAway.
-        """
         return self._ask("GET", f"{self.target.base}/{path}", None, {}, most_bytes)
 
     def _ask(
-        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str], most_bytes: int
+        self,
+        method: str,
+        address: str,
+        body: bytes | BinaryIO | None,
+        headers: Mapping[str, str],
+        most_bytes: int,
     ) -> ServerAnswer:
         was_open = self._connection is not None
         try:
@@ -117,11 +119,14 @@ class Client:
                 self.close()
                 if not was_open or not isinstance(body, (bytes, type(None))):
                     raise
-                return self._send(method, address, body, headers, most_bytes)  # what was kept open was closed there
+                return self._send(
+                    method, address, body, headers, most_bytes
+                )  # what was kept open was closed there
         except ssl.SSLCertVerificationError as error:
             self.close()
             raise ServerAway(
-                f"{self.target.server} has no certificate that this machine trusts ({error.verify_message}); name "
+                f"{self.target.server} has no certificate that this machine trusts "
+                f"({error.verify_message}); name "
                 "its authority's file in SSL_CERT_FILE"
             ) from None
         except (OSError, http.client.HTTPException) as error:
@@ -129,7 +134,12 @@ class Client:
             raise ServerAway(f"{self.target.server} does not answer: {_describe(error)}") from None
 
     def _send(
-        self, method: str, address: str, body: bytes | BinaryIO | None, headers: Mapping[str, str], most_bytes: int
+        self,
+        method: str,
+        address: str,
+        body: bytes | BinaryIO | None,
+        headers: Mapping[str, str],
+        most_bytes: int,
     ) -> ServerAnswer:
         connection = self._connection = self._connection or self._connect()
         try:
@@ -156,7 +166,9 @@ class Client:
 
     def _connect(self) -> http.client.HTTPConnection:
         target = self.target
-        if not target.is_tls:  # proxies of the environment are for https:// alone: they would read what passes
+        if (
+            not target.is_tls
+        ):  # proxies of the environment are for https:// alone: they would read what passes
             connection = http.client.HTTPConnection(target.host, target.port, timeout=CONNECT_S)
         else:
             context = ssl.create_default_context()
@@ -167,16 +179,21 @@ class Client:
                     parts.hostname or "", parts.port or 8080, timeout=CONNECT_S, context=context
                 )
                 login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
-                basic = {"Proxy-Authorization": f"Basic {base64.b64encode(login).decode()}"} if parts.username else {}
+                basic = (
+                    {"Proxy-Authorization": f"Basic {base64.b64encode(login).decode()}"}
+                    if parts.username
+                    else {}
+                )
                 connection.set_tunnel(target.host, target.port, basic)
             else:
-                connection = http.client.HTTPSConnection(target.host, target.port, timeout=CONNECT_S, context=context)
+                connection = http.client.HTTPSConnection(
+                    target.host, target.port, timeout=CONNECT_S, context=context
+                )
         connection.connect()
         connection.sock.settimeout(ANSWER_S)
         return connection
 
     def close(self) -> None:
-        """Close the connection; the next request opens one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -190,7 +207,6 @@ def _describe(error: Exception) -> str:
 
 
 def pack(body: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return a body as it is sent, with its header: compressed where that is smaller and no bomb."""
     packed = gzip.compress(body, 1, mtime=0)
     if len(packed) < len(body) <= len(packed) * LARGEST_RATIO:
         return packed, {"Content_Encoding": "gzip"}
@@ -198,5 +214,4 @@ def pack(body: bytes) -> tuple[bytes, dict[str, str]]:
 
 
 def quote_path(text: str) -> str:
-    """Quote a part of a path."""
     return quote(text, safe="")

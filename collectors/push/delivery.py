@@ -1,4 +1,4 @@
-"""Send one stream or bundle, a request at a time, exactly as the wire's protocol says."""
+"""Send one stream or bundle, one request at a time, by the push protocol."""
 
 from __future__ import annotations
 
@@ -20,15 +20,11 @@ LONG_PAUSE_S = 600.0  # before what cannot be imported is sent again
 
 @dataclass
 class Sent:
-    """What one step sent: bytes of lines as they are, and whether all is delivered."""
-
     plain_bytes: int = 0
     is_done: bool = False
 
 
 class StreamDelivery:
-    """The delivery of one stream: where it stands, and the next request. After any error it asks where to go on."""
-
     def __init__(self, waiting: Waiting) -> None:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
@@ -38,15 +34,13 @@ class StreamDelivery:
         self._texts = TextDelivery(waiting, self.losses)
 
     def forget(self) -> None:
-        """Drop what is known of the server: a request failed, and may have been stored."""
         self._state = None
 
     def step(self, client: Client) -> Sent:
-        """Send what comes next, at most one request of lines.
-
-        Raises: ServerAway; Refused.
-        """
-        is_written = self.waiting.is_written()  # before: what its writer wrote before it went is then read
+        """Send at most one request of lines. Raises ServerAway or Refused."""
+        is_written = (
+            self.waiting.is_written()
+        )  # before: what its writer wrote before it went is then read
         if self._state is None:
             self._state = self._ask_state(client)
             if self._state is None:
@@ -61,7 +55,6 @@ class StreamDelivery:
         return self._send_lines(client, lines, self._state, is_written)
 
     def _ask_state(self, client: Client) -> SentState | None:
-        """Return how far the server has the stream, None where it has another than this one."""
         answer = client.ask("HEAD", self._path)
         if answer.status == 404 and answer.offset is None:
             return self._check_state(SentState())
@@ -75,14 +68,15 @@ class StreamDelivery:
         return self._check_state(SentState(answer.offset or 0, checksum))
 
     def _check_state(self, stored: SentState) -> SentState | None:
-        """Compare what the server has with the same bytes here, as far as they are here."""
         known = self.waiting.read_sent()
         is_known = (stored.offset, stored.checksum) == (known.offset, known.checksum)
         if stored.offset == 0:
             self.losses.line_count = 0  # they will be refused again
         if is_known or (stored.offset == 0 and self._begins_at(0)):
             return stored
-        offset, checksum = (known.offset, known.checksum) if known.offset <= stored.offset else (0, 0)
+        offset, checksum = (
+            (known.offset, known.checksum) if known.offset <= stored.offset else (0, 0)
+        )
         if not self._begins_at(offset):
             return None
         while offset < stored.offset:
@@ -102,7 +96,6 @@ class StreamDelivery:
         return offset == 0 if not segments else segments[0][0] <= offset
 
     def _restart(self, is_written: bool) -> bool:
-        """Begin a new stream: its recorder does, or, where that is gone, what is left of the lines is copied."""
         if is_written:
             self.waiting.write_stop("restart")
             return False
@@ -127,7 +120,6 @@ class StreamDelivery:
         return Sent()
 
     def _patch(self, client: Client, lines: bytes, state: SentState) -> ServerAnswer:
-        """Send lines that go on at a state; where the answer is that all are stored, the next state is known."""
         self._state = None  # until the answer is here, nothing is known
         body, headers = pack(lines)
         answer = client.ask(
@@ -141,18 +133,26 @@ class StreamDelivery:
         )
         end = state.offset + len(lines)
         if answer.status in (200, 204) and answer.offset == end:
-            self._state = SentState(end, checksum_of(lines, state.checksum), lost_count=self.losses.line_count)
+            self._state = SentState(
+                end, checksum_of(lines, state.checksum), lost_count=self.losses.line_count
+            )
             self.waiting.write_sent(self._state)
             self._texts.delete(list_texts(lines))
         return answer
 
     def _send_less(
-        self, client: Client, lines: bytes, state: SentState, refusal: ServerAnswer, is_written: bool
+        self,
+        client: Client,
+        lines: bytes,
+        state: SentState,
+        refusal: ServerAnswer,
+        is_written: bool,
     ) -> Sent:
-        """Send the first half of lines that were refused; in the place of one that is refused twice alone, its loss.
+        """Send the first half of rejected lines; a single line rejected twice is replaced by its
+        loss.
 
-        Raises: Refused at the first time, or if that is refused as well: then it is not for what the line holds, and
-        nothing is lost.
+        Raises Refused the first time, or if the replacement is rejected too: then the content is
+        not the cause, and nothing is lost.
         """
         if lines.count(b"\n") > 1:
             half = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.index(b"\n") + 1
@@ -172,7 +172,9 @@ class StreamDelivery:
         return Sent(len(lines))
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
-        """Raises: Refused; what waits of a deleted or pruned run goes, and nothing more of it is written."""
+        """Raises Refused. For a run deleted or pruned on the server, its waiting data is deleted
+        too.
+        """
         if answer.status == 410 and self.waiting.is_written():
             self.waiting.write_stop("deleted")
         elif answer.status == 410:
@@ -181,7 +183,6 @@ class StreamDelivery:
 
 
 def read_lines(waiting: Waiting) -> Iterator[bytes]:
-    """Yield the lines of a stream that are still here."""
     segments = waiting.list_segments()
     offset = segments[0][0] if segments else 0
     while lines := waiting.read(offset, REQUEST_BYTES):
@@ -190,9 +191,9 @@ def read_lines(waiting: Waiting) -> Iterator[bytes]:
 
 
 def copy_stream(waiting: Waiting) -> None:
-    """Write what is left of a stream as a new one, with an end of its own.
+    """Copy the rest of a stream into a new one with its own end.
 
-    Raises: OSError if the disk does not take it; the old stream is then still there.
+    Raises OSError if the disk is full; the old stream then still exists.
     """
     writer = OutboxStream(waiting.folder.parent, waiting.run_id, uuid.uuid4().hex, waiting.target)
     checksum = 0
@@ -209,7 +210,6 @@ def copy_stream(waiting: Waiting) -> None:
 
 
 def _read_end(line: bytes) -> int | None:
-    """Return how many events the end of a stream tells as lost; None of any other line."""
     try:
         body = read_line(line)
     except WireError:
@@ -218,28 +218,25 @@ def _read_end(line: bytes) -> int | None:
 
 
 class BundleDelivery:
-    """The delivery of one bundle: an import of the server's, asked after until it ends.
+    """The delivery of one bundle: an import on the server, polled until it ends.
 
-    One that is refused for what it holds, or cannot be imported, three times is set aside until somebody pushes.
+    A bundle rejected or failing three times is set aside until the user pushes again.
     """
 
     def __init__(self, waiting: Waiting) -> None:
         self.waiting = waiting
         self.losses = Losses()
 
-    def forget(self) -> None:
-        """Do nothing: the outbox has all that is known."""
+    def forget(self) -> None: ...
 
     def step(self, client: Client) -> Sent:
-        """Send it, or ask how its import stands.
-
-        Raises: ServerAway; Refused.
-        """
         waiting, state = self.waiting, self.waiting.read_sent()
         if state.import_id is None:
             return self._send(client, state)
         answer = client.ask("GET", f"imports/{quote_path(state.import_id)}")
-        if answer.status == 404:  # it is not listed any more: sent again, a run that is there adds nothing
+        if (
+            answer.status == 404
+        ):  # it is not listed any more: sent again, a run that is there adds nothing
             waiting.write_sent(replace(state, import_id=None))
             return Sent()
         if answer.status != 200:
@@ -249,7 +246,9 @@ class BundleDelivery:
             return Sent()
         if import_state == "failed":
             words = find_value(answer, "message", str) or answer.describe()
-            raise self._count_refusal(state, Refused(f"the server could not import it: {words}", 400, LONG_PAUSE_S))
+            raise self._count_refusal(
+                state, Refused(f"the server could not import it: {words}", 400, LONG_PAUSE_S)
+            )
         waiting.delete()
         return Sent(is_done=True)
 
@@ -269,10 +268,11 @@ class BundleDelivery:
 
     def _count_refusal(self, state: SentState, refused: Refused) -> Refused:
         counted = replace(state, import_id=None, refused_count=state.refused_count + 1)
-        self.waiting.write_sent(replace(counted, refused_us=time.time_ns() // 1000, refusal=str(refused)))
+        self.waiting.write_sent(
+            replace(counted, refused_us=time.time_ns() // 1000, refusal=str(refused))
+        )
         return refused
 
 
 def open_delivery(waiting: Waiting) -> StreamDelivery | BundleDelivery:
-    """Return the delivery of what waits."""
     return StreamDelivery(waiting) if waiting.kind == "stream" else BundleDelivery(waiting)

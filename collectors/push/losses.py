@@ -1,4 +1,6 @@
-"""What a server refuses for what it holds: counted, told in its place, and out of the way of what follows."""
+"""Records that the server rejected for their content. They are counted, reported at their position,
+and skipped so that later records can be sent.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,21 @@ MOST_WORDS = 60
 
 @dataclass
 class Losses:
-    """Lines and texts of a stream that the server refused, and its words for the last one."""
-
     line_count: int = 0
     text_count: int = 0
     words: str = ""
 
     def describe(self) -> str | None:
-        """Return it in a clause, None where nothing was refused."""
         counts = ((self.line_count, "line"), (self.text_count, "text"))
         named = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count]
         return f"{' and '.join(named)} lost: {self.words}" if named else None
 
 
 def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
-    """Write a line that tells of a lost one, with that one's length and checksum; None if that one is too short.
+    """Return a line that reports a lost one with the same length and CRC-32, or None if that is too
+    short.
 
-    So all that follows it in the stream, and the stream's end, stays true.
+    So the stream's later offsets and checksums stay valid.
     """
     rejects = Rejects()
     rejects.add("not_taken", None, words[:MOST_WORDS], lost_count)
@@ -44,14 +44,17 @@ def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> b
 
 
 def _fit_checksum(before: int, end: bytes, expected: int) -> bytes:
-    """Choose free characters, each A or C, with which a line has the expected checksum.
+    """Choose free characters, each A or C, that give a line the expected checksum.
 
-    Source: CRC-32 is linear: what each C changes adds up by exclusive or. Its polynomial is irreducible, so what 32
-    bits at distances of 8 change is independent, and Gauss' elimination finds the sum for any checksum.
+    CRC-32 is linear: the changes of the characters combine by XOR. Its polynomial is irreducible,
+    so changes of 32 bits at distances of 8 are independent, and Gaussian elimination finds a
+    solution for any checksum.
     """
     plain = b"A" * FREE_CHARACTERS
     base = checksum_of(plain + end, before)
-    rows: dict[int, tuple[int, int]] = {}  # by its highest bit: a change, and the characters that make it
+    rows: dict[
+        int, tuple[int, int]
+    ] = {}  # by its highest bit: a change, and the characters that make it
     for position in range(FREE_CHARACTERS):
         changed = plain[:position] + b"C" + plain[position + 1 :]
         change, characters = _reduce(checksum_of(changed + end, before) ^ base, 1 << position, rows)
@@ -61,7 +64,6 @@ def _fit_checksum(before: int, end: bytes, expected: int) -> bytes:
 
 
 def _reduce(change: int, characters: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Take known changes out of one, from its highest bit on, as far as there are any."""
     while change and (row := rows.get(change.bit_length())):
         change, characters = change ^ row[0], characters ^ row[1]
     return change, characters

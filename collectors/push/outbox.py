@@ -1,4 +1,6 @@
-"""The outbox: files of what waits to be sent, as its writers and the sender see them; the package says which."""
+"""The outbox: files waiting to be sent, for their writers and the sender. The package's docstring
+lists the files.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,11 @@ MOST_REFUSALS = 3  # of a bundle, or a text
 
 
 def outbox_root(environment: Mapping[str, str]) -> Path:
-    """Return the folder of what waits to be sent from this home."""
     return home(environment) / "outbox"
 
 
 class Room:
-    """The space that all of a home's outbox may take; texts make room for events, the oldest first."""
+    """The disk space limit of an outbox; the oldest texts are deleted to make space for events."""
 
     def __init__(self, root: Path, most_bytes: int) -> None:
         self.root = root
@@ -42,19 +43,22 @@ class Room:
         self._measured_s = -MEASURE_S
 
     def take(self, size_bytes: int) -> bool:
-        """Return True if there is room for so many bytes more, and count them."""
         if time.monotonic() - self._measured_s >= MEASURE_S:
             self._measure()
         if self._used_bytes + size_bytes > self.most_bytes:
             # More than is needed: to list and sort all that waits takes long.
-            self.drop_texts(max(self._used_bytes + size_bytes - self.most_bytes, self.most_bytes // 20))
+            self.drop_texts(
+                max(self._used_bytes + size_bytes - self.most_bytes, self.most_bytes // 20)
+            )
         if self._used_bytes + size_bytes > self.most_bytes:
             return False
         self._used_bytes += size_bytes
         return True
 
     def drop_texts(self, size_bytes: int) -> None:
-        """Delete the oldest texts that wait, until so many bytes are free; the sender tells the server."""
+        """Delete the oldest waiting texts until enough bytes are free; the sender reports them as
+        lost.
+        """
         texts: list[tuple[int, int, str]] = []
         for folder in self.root.glob(f"*/{TEXTS}"):
             with suppress(OSError), os.scandir(folder) as entries:
@@ -75,7 +79,6 @@ class Room:
 
 
 def measure_bytes(folder: Path) -> int:
-    """Sum the sizes of all files below a folder."""
     total_bytes = 0
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -88,8 +91,6 @@ def measure_bytes(folder: Path) -> int:
 
 
 class OutboxStream:
-    """A new stream of a run, locked until it is closed. What it wrote is never changed."""
-
     def __init__(self, root: Path, run_id: str, stream_id: str, target: Target) -> None:
         self.folder = root / run_id
         self.stream_id = stream_id
@@ -99,7 +100,6 @@ class OutboxStream:
         self._lock = _make_description(self.folder, stream_id, {**asdict(target), "kind": "stream"})
 
     def append(self, lines: list[bytes]) -> int:
-        """Write lines; return how many of them are whole in the file: fewer where the disk is full."""
         data = b"".join(lines)
         try:
             written_bytes = self._write(data)
@@ -107,7 +107,9 @@ class OutboxStream:
             written_bytes = 0
         if written_bytes == len(data):
             return len(lines)
-        whole_bytes = data.rfind(b"\n", 0, written_bytes) + 1  # whole lines may have been sent by now
+        whole_bytes = (
+            data.rfind(b"\n", 0, written_bytes) + 1
+        )  # whole lines may have been sent by now
         if written_bytes > whole_bytes:
             os.ftruncate(self._file, self._file_bytes - (written_bytes - whole_bytes))
             self._file_bytes -= written_bytes - whole_bytes
@@ -137,7 +139,6 @@ class OutboxStream:
         self._file, self._file_bytes = file, os.fstat(file).st_size
 
     def save_text(self, digest: str, body: bytes, room: Room) -> bool:
-        """Save a text until it is sent; False if there is no room for it."""
         folder = self.folder / TEXTS
         if find_text(self.folder, digest) is not None:
             return True
@@ -159,15 +160,12 @@ class OutboxStream:
         return True
 
     def read_stop(self) -> str | None:
-        """Return why nothing more is to be written: `restart` or `deleted`."""
         return read_stop(self.folder, self.stream_id)
 
     def is_there(self) -> bool:
-        """Return True unless somebody took the stream's files away."""
         return (self.folder / f"{self.stream_id}.json").exists()
 
     def close(self) -> None:
-        """Release the stream: nothing more comes."""
         for descriptor in (self._file, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -175,10 +173,6 @@ class OutboxStream:
 
 
 def _make_description(folder: Path, name: str, described: Mapping[str, Any]) -> int:
-    """Write what something waiting is, locked from before it can be seen; return the lock.
-
-    Raises: OSError.
-    """
     temporary = folder / f".{name}.{os.getpid()}"
     for attempt in range(3):  # an empty folder may be taken away by the sender
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -199,10 +193,6 @@ def _make_description(folder: Path, name: str, described: Mapping[str, Any]) -> 
 
 
 def add_bundle(root: Path, run_id: str, bundle: Path, target: Target) -> None:
-    """Move a bundle of a run into the outbox.
-
-    Raises: OSError.
-    """
     folder = root / run_id
     name = f"bundle-{time.time_ns():x}"
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -211,7 +201,7 @@ def add_bundle(root: Path, run_id: str, bundle: Path, target: Target) -> None:
 
 
 def read_wake(root: Path) -> int:
-    """Return when somebody last asked for a try at once, in microseconds."""
+    """Return when an immediate try was last requested, in microseconds."""
     try:
         return (root / WAKE_NAME).stat().st_mtime_ns // 1000
     except OSError:
@@ -219,7 +209,6 @@ def read_wake(root: Path) -> int:
 
 
 def find_text(folder: Path, digest: str) -> Path | None:
-    """Return the file of a text that waits, None if it was sent or dropped."""
     for name in (f"{digest}.gz", digest):
         path = folder / TEXTS / name
         if path.exists():
@@ -228,7 +217,6 @@ def find_text(folder: Path, digest: str) -> Path | None:
 
 
 def read_stop(folder: Path, stream_id: str) -> str | None:
-    """Return why a stream is not to be written any more."""
     try:
         reason = (folder / f"{stream_id}.stop").read_text(encoding="ascii")
     except (OSError, ValueError):
@@ -238,9 +226,9 @@ def read_stop(folder: Path, stream_id: str) -> str | None:
 
 @dataclass(frozen=True)
 class SentState:
-    """How far a stream was sent: bytes and their CRC-32, and the lines of them that the server refused.
+    """How far a stream was sent: bytes, their CRC-32, and the rejected lines.
 
-    Of a bundle the import that it became, or how often, when and why it was refused.
+    For a bundle, the import on the server, or how often, when and why it was rejected.
     """
 
     offset: int = 0
@@ -254,8 +242,6 @@ class SentState:
 
 @dataclass(frozen=True)
 class Waiting:
-    """One thing of a run that waits: a stream, or a bundle."""
-
     folder: Path
     name: str
     kind: str
@@ -263,23 +249,16 @@ class Waiting:
 
     @property
     def run_id(self) -> str:
-        """Return its run."""
         return self.folder.name
 
     @property
     def bundle(self) -> Path:
-        """Return a bundle's file."""
         return self.folder / f"{self.name}{BUNDLE}"
 
     def is_written(self) -> bool:
-        """Return True while a recorder writes it, by the lock that goes with it."""
         return is_locked(self.folder / f"{self.name}.json")
 
     def set_target(self, target: Target) -> None:
-        """Send it elsewhere, or with another token, from now on.
-
-        Raises: OSError.
-        """
         path, temporary = self.folder / f"{self.name}.json", self.folder / f".{self.name}.target"
         before = path.stat()
         temporary.write_text(json.dumps({**asdict(target), "kind": self.kind}), encoding="utf-8")
@@ -290,7 +269,6 @@ class Waiting:
         os.replace(temporary, path)
 
     def list_segments(self) -> list[tuple[int, Path]]:
-        """List a stream's files with the byte that each begins at."""
         segments = []
         for path in self.folder.glob(f"{self.name}.*{EVENTS}"):
             first = path.name[len(self.name) + 1 : -len(EVENTS)]
@@ -299,7 +277,6 @@ class Waiting:
         return sorted(segments)
 
     def measure(self) -> int:
-        """Return how many bytes a stream has, those that are gone included; of a bundle its size."""
         with suppress(OSError):
             if self.kind == "bundle":
                 return self.bundle.stat().st_size
@@ -309,7 +286,9 @@ class Waiting:
         return 0
 
     def read(self, offset: int, most_bytes: int) -> bytes:
-        """Return whole lines from a byte on, at least one if there is one; nothing if that byte is gone."""
+        """Return whole lines from an offset, at least one if available; empty if that segment is
+        deleted.
+        """
         before = [segment for segment in self.list_segments() if segment[0] <= offset]
         if not before:
             return b""
@@ -322,12 +301,12 @@ class Waiting:
         return data[: data.rfind(b"\n") + 1]
 
     def is_set_aside(self) -> bool:
-        """Return True for a bundle that the server refused too often, until somebody wants another try."""
         state = self.read_sent()
-        return state.refused_count >= MOST_REFUSALS and state.refused_us > read_wake(self.folder.parent)
+        return state.refused_count >= MOST_REFUSALS and state.refused_us > read_wake(
+            self.folder.parent
+        )
 
     def read_sent(self) -> SentState:
-        """Return how far it was sent; from its beginning where that is not known."""
         try:
             body = json.loads((self.folder / f"{self.name}.sent").read_text(encoding="ascii"))
             return SentState(**body)
@@ -335,7 +314,7 @@ class Waiting:
             return SentState()
 
     def write_sent(self, state: SentState) -> None:
-        """Save how far it was sent; segments that are sent whole go, but for the last."""
+        """Save how far it was sent and delete segments that are fully sent, except the last."""
         temporary = self.folder / f".{self.name}.sent"
         with suppress(OSError):
             temporary.write_text(json.dumps(asdict(state)), encoding="ascii")
@@ -346,14 +325,9 @@ class Waiting:
                 path.unlink(missing_ok=True)
 
     def write_stop(self, reason: str) -> None:
-        """Ask the writer to write nothing more.
-
-        Raises: OSError.
-        """
         (self.folder / f"{self.name}.stop").write_text(reason, encoding="ascii")
 
     def delete(self) -> None:
-        """Delete it; the run's folder and its texts go with the last."""
         for path in [*(path for _, path in self.list_segments()), self.bundle]:
             path.unlink(missing_ok=True)
         for suffix in (".sent", ".stop", ".json"):
@@ -368,7 +342,6 @@ class Waiting:
 
 
 def list_waiting(root: Path) -> Iterator[Waiting]:
-    """Yield what waits, run by run in the order of their ids, streams in the order in which they began."""
     try:
         folders = sorted(path for path in root.glob("[!.]*") if path.is_dir())
     except OSError:
@@ -378,14 +351,12 @@ def list_waiting(root: Path) -> Iterator[Waiting]:
 
 
 def has_waiting(environment: Mapping[str, str]) -> bool:
-    """Return whether anything waits to be sent from this home. Never raises."""
     with suppress(OSError, RuntimeError):
         return any(True for _ in list_waiting(outbox_root(environment)))
     return False
 
 
 def list_run(folder: Path) -> list[Waiting]:
-    """List what waits of one run, in the order in which it began."""
     described = []
     for path in folder.glob("[!.]*.json"):
         with suppress(OSError, ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Why a server refuses what a box sends, and what of it that concerns."""
+"""Explain why a server refused a request and what it affects."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 from compileboard.collectors.push.client import ServerAnswer
 
 OF_CONTENT = (400, 413)  # for what a request holds; others of the same kind may be taken
-# Of one run: others may be taken. 500 may be for what a request holds, or not: nothing is given up for it.
+# Of one run: others may be taken. 500 may be for what a request holds, or not: nothing is given up
+# for it.
 OF_ONE_RUN = (400, 403, 404, 409, 410, 413, 426, 460, 500)
 
 
 class Refused(Exception):
-    """The server does not take what was sent. `pause_s` is how long it asks to wait."""
+    """The server refused the request. `pause_s` is how long it asks to wait."""
 
     def __init__(self, words: str, status: int, pause_s: float = 0.0) -> None:
         super().__init__(words)
@@ -23,9 +24,11 @@ class Refused(Exception):
 
 
 def explain(answer: ServerAnswer) -> str:
-    """Return what a refusal means and what to do, with the server's own words."""
     actions = {
-        401: "the token is missing, wrong, expired or revoked; make one on the server with `token create`",
+        401: (
+            "the token is missing, wrong, expired or revoked; make one on the server with "
+            "`token create`"
+        ),
         403: "the token lacks the scope `ingest`, or the run is another sender's",
         404: "there is no such address; is it a CompileBoard server of this version?",
         410: "the run was deleted or pruned on the server",
@@ -34,19 +37,20 @@ def explain(answer: ServerAnswer) -> str:
     }
     if 300 <= answer.status < 400:
         return (
-            f"the server redirects to {answer.headers.get('location', 'another address')[:200]}; give that to --server"
+            "the server redirects to "
+            f"{answer.headers.get('location', 'another address')[:200]}; give that to --server"
         )
     action = actions.get(answer.status)
-    return f"{action} ({answer.describe()})" if action else f"the server answers {answer.describe()}"
+    return (
+        f"{action} ({answer.describe()})" if action else f"the server answers {answer.describe()}"
+    )
 
 
 def refuse(answer: ServerAnswer) -> Refused:
-    """Return a refusal as the error that it is."""
     return Refused(explain(answer), answer.status, answer.pause_s)
 
 
 def find_value(answer: ServerAnswer, name: str, kind: type) -> Any:
-    """Return a value of an answer, at its top or in its `data`."""
     data = answer.body.get("data")
     for body in (answer.body, data):
         if isinstance(body, dict) and isinstance(body.get(name), kind):

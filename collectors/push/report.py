@@ -1,4 +1,4 @@
-"""What waits in an outbox, as people read it, and the wait for its delivery."""
+"""Describe the contents of an outbox and wait for its delivery."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.push.outbox import TEXTS, WAKE_NAME, has_waiting, list_waiting, measure_bytes, outbox_root
-from compileboard.collectors.push.sender import is_deleted, is_sending, read_losses, read_status, spawn_sender
+from compileboard.collectors.push.outbox import (
+    TEXTS,
+    WAKE_NAME,
+    has_waiting,
+    list_waiting,
+    measure_bytes,
+    outbox_root,
+)
+from compileboard.collectors.push.sender import (
+    is_deleted,
+    is_sending,
+    read_losses,
+    read_status,
+    spawn_sender,
+)
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
@@ -19,8 +32,6 @@ MOST_WAIT_S, LONGEST_DELIVERY_S = 5.0, 3600.0
 
 @dataclass(frozen=True)
 class WaitingRun:
-    """What waits of one run."""
-
     run_id: str
     target: Target
     is_written: bool
@@ -29,14 +40,14 @@ class WaitingRun:
     has_sender: bool
 
     def describe(self) -> str:
-        """Return it in one line."""
         sending = "is being sent" if self.has_sender else "waits for the next command, or `push`"
         state = "is being recorded" if self.is_written else self.error or sending
-        return f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.target.server}  {state}"
+        return (
+            f"{self.run_id}  {describe_size(self.waiting_bytes):>9}  {self.target.server}  {state}"
+        )
 
 
 def describe_size(size_bytes: int) -> str:
-    """Return a number of bytes in words."""
     for limit_bytes, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size_bytes >= limit_bytes:
             return f"{size_bytes / limit_bytes:.1f} {unit}"
@@ -44,7 +55,6 @@ def describe_size(size_bytes: int) -> str:
 
 
 def list_waiting_runs(root: Path) -> list[WaitingRun]:
-    """List what waits, run by run and server by server."""
     runs: dict[tuple[str, Target], WaitingRun] = {}
     has_sender = root.is_dir() and is_sending(root)
     for item in list_waiting(root):
@@ -62,8 +72,10 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
     return list(runs.values())
 
 
-def await_delivery(root: Path, run_id: str, target: Target, most_s: float = MOST_WAIT_S, since_us: int = 0) -> bool:
-    """Wait until a run is delivered, while the server answers; return whether it is."""
+def await_delivery(
+    root: Path, run_id: str, target: Target, most_s: float = MOST_WAIT_S, since_us: int = 0
+) -> bool:
+    """Wait while the server answers until a run is delivered; return whether it was."""
     began_s, began_us = time.monotonic(), time.time_ns() // 1000
     while (root / run_id).exists():
         elapsed_s = time.monotonic() - began_s
@@ -77,7 +89,6 @@ def await_delivery(root: Path, run_id: str, target: Target, most_s: float = MOST
 
 
 def describe_delivery(root: Path, run_id: str, target: Target) -> str:
-    """Wait for a run's delivery and return in one line what became of it."""
     with suppress(OSError):
         spawn_sender(root)  # it may have been killed
     is_delivered = await_delivery(root, run_id, target)
@@ -85,23 +96,30 @@ def describe_delivery(root: Path, run_id: str, target: Target) -> str:
         return _describe_deleted(run_id, target)
     if is_delivered:
         return _describe_pushed(root, run_id, target)
-    waiting_bytes = sum(run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id)
+    waiting_bytes = sum(
+        run.waiting_bytes for run in list_waiting_runs(root) if run.run_id == run_id
+    )
     error = read_status(root, target, run_id).error
     why = f"; {error}" if error else ""
     size = describe_size(waiting_bytes)
-    return f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"
+    return (
+        f"{size} of run {run_id} wait in {root} and are sent when {target.server} takes them{why}"
+    )
 
 
 def _describe_pushed(root: Path, run_id: str, target: Target) -> str:
-    return "; ".join(filter(None, [f"pushed to {target.run_page(run_id)}", read_losses(root, run_id)]))
+    return "; ".join(
+        filter(None, [f"pushed to {target.run_page(run_id)}", read_losses(root, run_id)])
+    )
 
 
 def _describe_deleted(run_id: str, target: Target) -> str:
     return f"run {run_id} was deleted or pruned on {target.server}; nothing more of it is sent"
 
 
-def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]) -> bool:
-    """Send runs that wait, and wait for it while the server answers; return whether all were delivered."""
+def deliver(
+    environment: Mapping[str, str], run_ids: Iterable[str], print_line: Callable[[str], None]
+) -> bool:
     root = outbox_root(environment)
     targets = {run.run_id: run.target for run in list_waiting_runs(root)}
     began_us = time.time_ns() // 1000
@@ -122,19 +140,20 @@ def deliver(environment: Mapping[str, str], run_ids: Iterable[str], print_line: 
         runs = [run for run in list_waiting_runs(root) if run.run_id in left]
         size = describe_size(sum(run.waiting_bytes for run in runs))
         errors = sorted({run.error for run in runs if run.error})
-        print_line("; ".join([f"{size} wait in {root} and are sent when the server takes them", *errors]))
+        print_line(
+            "; ".join([f"{size} wait in {root} and are sent when the server takes them", *errors])
+        )
     return not left
 
 
 def wake_sender(environment: Mapping[str, str]) -> None:
-    """Have all that waits tried at once, whatever failed before. Never raises."""
+    """Request an immediate try of everything, ignoring earlier failures. Never raises."""
     with suppress(OSError, RuntimeError):
         (outbox_root(environment) / WAKE_NAME).touch()
     resume_sending(environment)
 
 
 def resume_sending(environment: Mapping[str, str]) -> None:
-    """Start the sender if something waits for it. Never raises."""
     if has_waiting(environment):
         with suppress(OSError, RuntimeError):
             spawn_sender(outbox_root(environment))

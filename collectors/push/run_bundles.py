@@ -1,4 +1,4 @@
-"""Runs of a database as bundles in the outbox, one a run."""
+"""Put runs of a database into the outbox as bundles, one per run."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ def bundle_runs(
     prefixes: Sequence[str] = (),
     queue_more: Callable[[sqlite3.Connection, str], int] = lambda reader, run_id: 0,
 ) -> Iterator[str]:
-    """Put the runs of a database of which the server lacks something into the outbox, all or those whose id begins so;
-    yield each.
+    """Put runs that the server lacks, at least in part, into the outbox and yield their ids; with
+    `prefixes`, only runs whose id starts with one.
 
-    Of a run that the server has all of, `queue_more` queues what was found out since, and returns how many answers
-    that are.
-
-    Raises: StoreError, ValueError if no run begins so, OSError.
+    For a run that the server has completely, `queue_more` queues later answers and returns their
+    number. Raises StoreError, OSError, or ValueError if no run matches a prefix.
     """
     room, target = Room(root, config.outbox_bytes), Target.of(config)
     with closing(open_reader(database)) as reader, closing(Client(target)) as client:
@@ -48,8 +46,16 @@ def bundle_runs(
                 print_line(f"run {run_id} is still being recorded; push it when it has ended")
             elif (has_all := _has_all(client, reader, run_id)) is not False:
                 count = queue_more(reader, run_id)
-                more = f"; {count} answer{'' if count == 1 else 's'} about its repros are sent" if count else ""
-                older = "" if has_all else "; the server is older and takes nothing that was added since: upgrade it"
+                more = (
+                    f"; {count} answer{'' if count == 1 else 's'} about its repros are sent"
+                    if count
+                    else ""
+                )
+                older = (
+                    ""
+                    if has_all
+                    else "; the server is older and takes nothing that was added since: upgrade it"
+                )
                 print_line(f"run {run_id} is at {target.run_page(run_id)} already{older}{more}")
                 if count:
                     yield run_id
@@ -59,22 +65,25 @@ def bundle_runs(
                     path = Path(folder) / "run.db"
                     write_bundle(reader, [run_id], os.fspath(path))
                     if not room.take(path.stat().st_size):
-                        raise StoreFull(f"the outbox {root} is full; wait, or give it more room with --outbox-size")
+                        raise StoreFull(
+                            f"the outbox {root} is full; wait, or give it more room with "
+                            "--outbox-size"
+                        )
                     add_bundle(root, run_id, path, target)
                 yield run_id
 
 
 @contextmanager
 def temporary_database() -> Iterator[str]:
-    """Yield the path of a database that is thrown away afterwards."""
     with tempfile.TemporaryDirectory(prefix="compileboard-push-") as folder:
         yield os.path.join(folder, "push.db")
 
 
 def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool | None:
-    """Return whether the server has all of a run that a database has; None if it has the run and is too old to ask.
+    """Return whether the server has the whole run; None if it has the run but is too old to
+    compare.
 
-    What it does not let us ask for is sent.
+    If the server refuses to say, the run is sent.
     """
     path = f"runs/{quote_path(run_id)}"
     try:
@@ -87,4 +96,6 @@ def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool | 
         return True
     contents = count_contents(reader, run_id)
     is_told = answer.status == 200 and contents is not None
-    return is_told and all((find_value(answer, name, int) or 0) >= count for name, count in vars(contents).items())
+    return is_told and all(
+        (find_value(answer, name, int) or 0) >= count for name, count in vars(contents).items()
+    )

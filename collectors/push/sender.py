@@ -1,4 +1,6 @@
-"""The one process of a home that sends what waits in its outbox; it ends when nothing is left and nobody writes."""
+"""The single process per home folder that sends the outbox. It ends when nothing is left and no
+stream is being written.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,6 @@ LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
 
 @dataclass
 class ServerStatus:
-    """What the sender met last at a server; `error` is none where it answers."""
-
     answered_us: int | None = None
     error: str | None = None
     failed_us: int | None = None
@@ -40,26 +40,21 @@ class ServerStatus:
 
 @dataclass
 class Pause:
-    """How long a server, or one thing that waits, is left alone after failures."""
-
     failure_count: int = 0
     due_s: float = 0.0
 
     def lengthen(self, pause_s: float) -> None:
-        """Wait at random up to a time that doubles, and at least as long as the server asks."""
+        """Wait a random time up to a doubling limit, and at least as long as the server asks."""
         longest_s = min(FIRST_PAUSE_S * 2**self.failure_count, LONGEST_PAUSE_S)
         self.failure_count = min(self.failure_count + 1, 30)
         self.due_s = time.monotonic() + max(pause_s, random.uniform(0, longest_s))  # noqa: S311 - no secret
 
     def is_over(self) -> bool:
-        """Return True if it is time for the next try."""
         return time.monotonic() >= self.due_s
 
 
 @dataclass
 class Line:
-    """One server: its connection, what it answered last, and the pause after a failure."""
-
     target: Target
     status: ServerStatus = field(default_factory=ServerStatus)
     client: Client | None = None
@@ -67,15 +62,10 @@ class Line:
     pause: Pause = field(default_factory=Pause)
 
     def open(self, environment: Mapping[str, str]) -> Client:
-        """Return the connection.
-
-        Raises: TargetError if the token cannot be used.
-        """
         self.client = self.client or Client(self.target, environment)
         return self.client
 
     def close(self) -> None:
-        """Close the connection; the next one reads the token anew."""
         if self.client is not None:
             self.client.close()
             self.client = None
@@ -83,21 +73,19 @@ class Line:
 
 @dataclass
 class Shipment:
-    """The delivery of one thing that waits, and the pause after the server refused it."""
-
     delivery: StreamDelivery | BundleDelivery
     pause: Pause = field(default_factory=Pause)
 
 
 class Sender:
-    """The sending of all that waits below one folder."""
-
     def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
         self.root = root
         self._environment = environment
         self._lines: dict[Target, Line] = {}
         self._shipments: dict[Waiting, Shipment] = {}
-        self._refused: dict[str, ServerStatus] = {}  # runs that a server refused, though it takes others
+        self._refused: dict[
+            str, ServerStatus
+        ] = {}  # runs that a server refused, though it takes others
         self._deleted: dict[str, None] = {}  # runs that the server had deleted
         self._lost: dict[str, str] = {}  # what of runs the server refused for what it holds
         self._written_status = ""
@@ -105,7 +93,9 @@ class Sender:
         (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
-        """Send until nothing is left and nobody writes, which is True, or nothing can be sent for hours."""
+        """Send until nothing is left and no stream is being written (True), or nothing could be
+        sent for hours (False).
+        """
         idle_since_s = progress_s = time.monotonic()
         while True:
             waiting = list(list_waiting(self.root))
@@ -118,18 +108,18 @@ class Sender:
                 idle_since_s = now_s
             if now_s - idle_since_s >= LINGER_S:
                 return True
-            if now_s - progress_s >= GIVE_UP_S or (waiting and not is_written and self._is_hopeless(waiting)):
+            if now_s - progress_s >= GIVE_UP_S or (
+                waiting and not is_written and self._is_hopeless(waiting)
+            ):
                 return False
             if not has_sent:
                 sleep(IDLE_S)
 
     def close(self) -> None:
-        """Close all connections."""
         for line in self._lines.values():
             line.close()
 
     def step(self, waiting: list[Waiting]) -> bool:
-        """Send one request of each that waits, where its server is due; return True if anything was sent."""
         has_sent = False
         if (woken_us := read_wake(self.root)) != self._woken_us:
             self._woken_us = woken_us
@@ -185,9 +175,9 @@ class Sender:
         return False
 
     def _is_hopeless(self, waiting: list[Waiting]) -> bool:
-        """Return True if all is set aside, or waits for a token that only a later command may have."""
         return all(
-            item.is_set_aside() or (not item.target.token_file and self._lines[item.target].wants_token)
+            item.is_set_aside()
+            or (not item.target.token_file and self._lines[item.target].wants_token)
             for item in waiting
         )
 
@@ -195,7 +185,9 @@ class Sender:
         text = json.dumps(
             {
                 "pid": os.getpid(),
-                "servers": {_key_of(line.target): asdict(line.status) for line in self._lines.values()},
+                "servers": {
+                    _key_of(line.target): asdict(line.status) for line in self._lines.values()
+                },
                 "runs": {run_id: asdict(status) for run_id, status in self._refused.items()},
                 "deleted": list(self._deleted)[-MOST_NAMED:],
                 "lost": dict(list(self._lost.items())[-MOST_NAMED:]),
@@ -215,7 +207,6 @@ def _key_of(target: Target) -> str:
 
 
 def read_status(root: Path, target: Target, run_id: str = "") -> ServerStatus:
-    """Return what the sender met last at a server with a token, or with one run there that is refused."""
     try:
         body = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))
         server = body["servers"][_key_of(target)]
@@ -226,7 +217,6 @@ def read_status(root: Path, target: Target, run_id: str = "") -> ServerStatus:
 
 
 def is_deleted(root: Path, run_id: str) -> bool:
-    """Return True if the server took nothing more of a run because it was deleted there."""
     try:
         return run_id in json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["deleted"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -234,7 +224,6 @@ def is_deleted(root: Path, run_id: str) -> bool:
 
 
 def read_losses(root: Path, run_id: str) -> str | None:
-    """Return what of a run the server refused for what it holds, None where nothing was."""
     try:
         lost = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["lost"].get(run_id)
         return None if lost is None else str(lost)
@@ -243,10 +232,6 @@ def read_losses(root: Path, run_id: str) -> str | None:
 
 
 def _take_lock(root: Path) -> int | None:
-    """Return the lock of a home's sender, None where another process has it.
-
-    Raises: OSError.
-    """
     descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -257,10 +242,6 @@ def _take_lock(root: Path) -> int | None:
 
 
 def is_sending(root: Path) -> bool:
-    """Return True if a sender of this home runs.
-
-    Raises: OSError.
-    """
     lock = _take_lock(root)
     if lock is None:
         return True
@@ -269,13 +250,17 @@ def is_sending(root: Path) -> bool:
 
 
 def spawn_sender(root: Path) -> None:
-    """Start a sender that outlives this process and its terminal, unless one runs.
+    """Start a sender that outlives this process and its terminal, unless one is running.
 
-    Raises: OSError.
+    Raises OSError.
     """
     if is_sending(root):
         return
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_SPOOL")}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COMPILEBOARD_SPOOL")
+    }
     subprocess.Popen(
         own_command("compileboard.collectors.push.sender", str(root)),
         cwd="/",
@@ -289,7 +274,6 @@ def spawn_sender(root: Path) -> None:
 
 
 def send_all(root: Path) -> int:
-    """Send what waits in an outbox, if no other process does; 1 if something is left."""
     while True:
         lock = _take_lock(root)
         for _ in range(LOCK_TRIES):  # who looks whether anybody sends holds it for a moment
@@ -306,7 +290,9 @@ def send_all(root: Path) -> int:
             os.close(lock)
         if not is_empty:
             return 1
-        if not any(True for _ in list_waiting(root)):  # what began meanwhile had found the lock taken
+        if not any(
+            True for _ in list_waiting(root)
+        ):  # what began meanwhile had found the lock taken
             return 0
 
 

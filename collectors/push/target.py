@@ -1,4 +1,4 @@
-"""The server that runs are pushed to: its address and its token, checked before anything is sent."""
+"""The server that runs are pushed to: address and token, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ LARGEST_TOKEN_BYTES = 4096
 
 
 class TargetError(ValueError):
-    """A server's address or token that cannot be used."""
+    pass
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server as runs are pushed to it. The token is read when it is needed and stored nowhere."""
+    """A server's address and the source of its token, which is read when needed and never
+    stored.
+    """
 
     server: str
     token_file: str = ""
@@ -30,60 +32,54 @@ class Target:
 
     @classmethod
     def of(cls, config: RunConfig) -> Target:
-        """Return where a run goes.
-
-        Raises: TargetError.
-        """
         return cls(check_server(config.server), config.token_file, config.insecure)
 
     @property
     def base(self) -> str:
-        """Return the path below which the server answers."""
         return urlsplit(self.server).path
 
     @property
     def host(self) -> str:
-        """Return the server's name."""
         return urlsplit(self.server).hostname or ""
 
     @property
     def port(self) -> int:
-        """Return the server's port."""
         return urlsplit(self.server).port or (443 if self.is_tls else 80)
 
     @property
     def is_tls(self) -> bool:
-        """Return True if the server is asked over TLS."""
         return self.server.startswith("https://")
 
     def run_page(self, run_id: str) -> str:
-        """Return the address of a run's page."""
         return f"{self.server}/runs/{run_id}"
 
     def read_token(self, environment: Mapping[str, str]) -> str | None:
-        """Return the token, None where there is none.
+        """Return the token or None.
 
-        Raises: TargetError if it cannot be read, is no token, or would go over the net in the clear.
+        Raises TargetError if it is unreadable, malformed, or would be sent unencrypted.
         """
-        token = _read_file(self.token_file) if self.token_file else environment.get(TOKEN_VARIABLE, "").strip()
+        token = (
+            _read_file(self.token_file)
+            if self.token_file
+            else environment.get(TOKEN_VARIABLE, "").strip()
+        )
         if not token:
             return None
         if not token.isascii() or not token.isprintable() or " " in token:
             where = self.token_file or TOKEN_VARIABLE
-            raise TargetError(f"{where} has no token: expected one line of letters, digits and signs.")
+            raise TargetError(
+                f"{where} has no token: expected one line of letters, digits and signs."
+            )
         if not self.is_tls and not self.insecure and not is_loopback(self.host):
             raise TargetError(
-                f"{self.server} is not encrypted, and a token sent to it could be read on the way. Use https://, or "
+                f"{self.server} is not encrypted, and a token sent to it could be read on the "
+                "way. Use https://, or "
                 "--insecure in a network that you trust."
             )
         return token
 
 
 def check_server(address: str) -> str:
-    """Return a server's address without its last slash.
-
-    Raises: TargetError.
-    """
     wrong = f"--server {scrub_text(address)[:80]!r}: expected an address such as https://board.example.com"
     try:
         parts = urlsplit(address.strip())
@@ -91,8 +87,17 @@ def check_server(address: str) -> str:
     except ValueError:
         raise TargetError(wrong) from None
     if parts.username is not None or parts.password is not None:
-        raise TargetError("--server has a name or password in its address; give a token with --token-file instead.")
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.query or parts.fragment:
+        raise TargetError(
+            "--server has a name or password in its address; give a token with --token-file "
+            "instead."
+        )
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or port == 0
+        or parts.query
+        or parts.fragment
+    ):
         raise TargetError(wrong)
     if not address.isprintable() or any(sign in address.strip() for sign in " \"'<>\\"):
         raise TargetError(wrong)
@@ -100,7 +105,6 @@ def check_server(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -110,17 +114,21 @@ def is_loopback(host: str) -> bool:
 
 
 def _read_file(path: str) -> str:
-    """Read a token's file; an error names the file and never its content."""
+    """Read a token file; errors name the file but never its content."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise TargetError(f"--token-file {path}: expected a file, with the token on its first line.")
+                raise TargetError(
+                    f"--token-file {path}: expected a file, with the token on its first line."
+                )
             text = os.read(descriptor, LARGEST_TOKEN_BYTES).decode("ascii", "replace")
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise TargetError(f"--token-file {path} cannot be read: {error.strerror or error}.") from None
+        raise TargetError(
+            f"--token-file {path} cannot be read: {error.strerror or error}."
+        ) from None
     token = text.strip().partition("\n")[0].strip()
     if not token:
         raise TargetError(f"--token-file {path} is empty: expected the token on its first line.")

@@ -1,4 +1,4 @@
-"""Send the long texts that lines refer to, before the lines, by their content."""
+"""Send the long texts that lines refer to by digest, before the lines."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from compileboard.collectors.wire.lines import WireError, digest_of, list_digest
 from compileboard.collectors.wire.texts import MOST_TEXTS, SentText, dump_texts
 
 MOST_DIGESTS = 500  # in one question
-TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = 512 << 10, 8 << 20  # of texts in one request; a larger one goes alone
+TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
+    512 << 10,
+    8 << 20,
+)  # of texts in one request; a larger one goes alone
 STORED = (200, 201, 204)
 NOT_TOGETHER = (404, 405)  # of an older server
 
 
 class TextDelivery:
-    """The texts of one stream: those that the server lacks go out, and the files of those that are stored go."""
-
     def __init__(self, waiting: Waiting, losses: Losses) -> None:
         self._folder = waiting.folder
         self._run_id = waiting.run_id
@@ -36,9 +37,9 @@ class TextDelivery:
         self._refusal: Refused | None = None  # of a text that is tried again
 
     def send(self, client: Client, digests: list[str]) -> None:
-        """Send those of some texts that the server lacks and that are still here; tell it which are not.
+        """Send the texts that the server lacks and report those that no longer exist.
 
-        Raises: ServerAway; Refused.
+        Raises ServerAway or Refused.
         """
         for first in range(0, len(digests), MOST_DIGESTS):
             asked = digests[first : first + MOST_DIGESTS]
@@ -51,7 +52,6 @@ class TextDelivery:
                 raise self._refusal
 
     def _send_together(self, client: Client, digests: list[str]) -> list[str]:
-        """Send small texts, as many as fit into a request; return those that are to be sent one by one."""
         single: list[str] = []
         texts: list[SentText] = []
         size_bytes = plain_bytes = 0
@@ -59,7 +59,11 @@ class TextDelivery:
             text = _read_small(self._folder, digest) if self._takes_several and digest else None
             text_bytes, text_plain_bytes = _measure(text)
             size_bytes, plain_bytes = size_bytes + text_bytes, plain_bytes + text_plain_bytes
-            is_full = size_bytes > TOGETHER_BYTES or plain_bytes > TOGETHER_PLAIN_BYTES or len(texts) >= MOST_TEXTS
+            is_full = (
+                size_bytes > TOGETHER_BYTES
+                or plain_bytes > TOGETHER_PLAIN_BYTES
+                or len(texts) >= MOST_TEXTS
+            )
             if texts and (is_full or not digest):
                 if not self._post(client, texts):
                     single += [sent.digest for sent in texts]
@@ -71,11 +75,9 @@ class TextDelivery:
         return single
 
     def _post(self, client: Client, texts: list[SentText]) -> bool:
-        """Send texts in one request; False if they are to be sent one by one.
-
-        Raises: Refused for what is no matter of these texts.
-        """
-        answer = client.ask("POST", "texts", dump_texts(texts), Content_Type="application/octet-stream")
+        answer = client.ask(
+            "POST", "texts", dump_texts(texts), Content_Type="application/octet-stream"
+        )
         self._takes_several = answer.status not in NOT_TOGETHER
         if answer.status in STORED:
             return True
@@ -84,27 +86,35 @@ class TextDelivery:
         return False
 
     def delete(self, digests: Iterable[str]) -> None:
-        """Delete the files of texts: the lines that refer to them are stored."""
         for digest in digests:
             if (path := find_text(self._folder, digest)) is not None:
                 path.unlink(missing_ok=True)
 
-    def _ask_missing(self, client: Client, digests: list[str], dropped: Iterable[str] = ()) -> list[str]:
-        question: dict[str, Any] = {"digests": digests, "run": self._run_id, "dropped": list(dropped)}
-        answer = client.ask("POST", "texts/missing", json.dumps(question).encode(), Content_Type="application/json")
+    def _ask_missing(
+        self, client: Client, digests: list[str], dropped: Iterable[str] = ()
+    ) -> list[str]:
+        question: dict[str, Any] = {
+            "digests": digests,
+            "run": self._run_id,
+            "dropped": list(dropped),
+        }
+        answer = client.ask(
+            "POST", "texts/missing", json.dumps(question).encode(), Content_Type="application/json"
+        )
         if answer.status != 200:
             raise refuse(answer)
         asked = set(digests)
         return [digest for digest in find_value(answer, "missing", list) or [] if digest in asked]
 
     def _send_one(self, client: Client, digest: str) -> bool:
-        """Send a text; False if it is not here any more, is damaged, or is refused for what it holds too often."""
         path = find_text(self._folder, digest)
         body = _read(path)
         if path is None or body is None:
             return False
         headers = {"Content_Encoding": "gzip"} if path.suffix == ".gz" else {}
-        answer = client.ask("PUT", f"texts/{digest}", body, **headers, Content_Type="application/octet-stream")
+        answer = client.ask(
+            "PUT", f"texts/{digest}", body, **headers, Content_Type="application/octet-stream"
+        )
         if answer.status in STORED:
             return True
         if answer.status == 460 and not _is_whole(path, body, digest):
@@ -123,7 +133,6 @@ class TextDelivery:
 
 
 def _read_small(folder: Path, digest: str) -> SentText | None:
-    """Return a text that may go with others, None if it is larger or not here."""
     path = find_text(folder, digest)
     body = _read(path)
     if path is None or body is None:
@@ -134,11 +143,12 @@ def _read_small(folder: Path, digest: str) -> SentText | None:
 
 
 def _measure(text: SentText | None) -> tuple[int, int]:
-    """Return how many bytes a text has as it is sent, and unpacked."""
     if text is None:
         return 0, 0
     # The last 4 bytes of a gzip are the size of what it packs.
-    return len(text.body), int.from_bytes(text.body[-4:], "little") if text.is_packed else len(text.body)
+    return len(text.body), int.from_bytes(text.body[-4:], "little") if text.is_packed else len(
+        text.body
+    )
 
 
 def _read(path: Path | None) -> bytes | None:
@@ -154,7 +164,6 @@ def _is_whole(path: Path, body: bytes, digest: str) -> bool:
 
 
 def list_texts(lines: bytes) -> list[str]:
-    """List the texts that lines leave to be sent by content, each once, in their order; the server counts bad lines."""
     digests: dict[str, None] = {}
     for line in lines.splitlines():
         if b'"texts":' in line or b'"pieces":' in line:

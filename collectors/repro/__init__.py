@@ -1,1 +1,1 @@
-"""Repros: run again, judged, minimised and taken apart, each in processes of their own. torch is imported there."""
+"""Rerun, check, minify and analyze repros in separate processes, where torch is imported."""

@@ -1,7 +1,7 @@
-"""Whether what a compiled graph returns, and leaves in its inputs, is right: beside eager and beside float64.
+"""Compare the outputs and mutated inputs of a compiled graph with eager and float64.
 
-torch's own comparison passes whatever has NaN in its float64 reference, and looks at outputs alone. Here a reference
-with a NaN that eager has not is passed over, and every input is compared afterwards as well.
+torch's own comparison accepts everything if the float64 reference has NaN, and ignores inputs. Here
+a reference with a NaN that eager lacks is ignored, and every input is compared too.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ FEW_ELEMENTS = 1000
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one compiled tensor is from eager's."""
-
     subject: str  # "output 0", "input 3 afterwards"
     status: str  # passed | differs | not_finite | other_integers
-    error: float | None = None  # relative RMS beside float64, or beside eager where there is no float64
+    error: float | None = (
+        None  # relative RMS beside float64, or beside eager where there is no float64
+    )
     eager_error: float | None = None
     has_reference: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON; a number that is none is left out."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -41,7 +40,6 @@ class Difference:
 
 
 def clone_together(values: Sequence[Any], dtype: Any = None) -> list[Any]:
-    """Copy a graph's inputs so that those which share a storage still share one; floating ones to another dtype."""
     storages: dict[Any, Any] = {}
     clones = []
     for value in values:
@@ -70,7 +68,6 @@ def _clone_view(tensor: Any, storages: dict[Any, Any], dtype: Any) -> Any:
 
 
 def list_tensors(outputs: Any, inputs: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Name what is compared: every output, every gradient, and every input afterwards."""
     subjects = [(f"output {number}", leaf) for number, leaf in enumerate(tree_leaves(outputs))]
     for number, value in enumerate(inputs):
         if isinstance(value, torch.Tensor):
@@ -80,8 +77,10 @@ def list_tensors(outputs: Any, inputs: Sequence[Any]) -> list[tuple[str, Any]]:
     return subjects
 
 
-def compare(subject: str, eager: Any, compiled: Any, reference: Any = None, is_strict: bool = False) -> Difference:
-    """Compare one output or input: with float64 beside eager's own error, or to the bit."""
+def compare(
+    subject: str, eager: Any, compiled: Any, reference: Any = None, is_strict: bool = False
+) -> Difference:
+    """Compare one tensor: by float64 and eager's own error, or bitwise if `is_strict`."""
     if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
         same = type(eager) is type(compiled) and (eager == compiled or eager != eager)
         return Difference(subject, PASSED if same else OTHER_INTEGERS)
@@ -105,13 +104,14 @@ def compare_all(
     reference: Sequence[tuple[str, Any]] | None,
     is_strict: bool = False,
 ) -> list[Difference]:
-    """Compare everything that a graph returned and wrote.
-
-    Raises: ValueError if the two returned another number of values.
-    """
+    """Compare all outputs and inputs. Raises ValueError if the numbers of values differ."""
     if len(eager) != len(compiled):
         raise ValueError(f"eager returned {len(eager)} values, the compiled graph {len(compiled)}")
-    exact = [value for _, value in reference] if reference is not None and len(reference) == len(eager) else None
+    exact = (
+        [value for _, value in reference]
+        if reference is not None and len(reference) == len(eager)
+        else None
+    )
     return [
         compare(subject, value, compiled[index][1], exact[index] if exact else None, is_strict)
         for index, (subject, value) in enumerate(eager)
@@ -119,53 +119,69 @@ def compare_all(
 
 
 def worst_of(differences: Sequence[Difference]) -> Difference | None:
-    """Return the difference that counts most: a NaN before a wrong number, and that before an integer."""
+    """Return the most serious difference: NaN before wrong floats before wrong integers."""
     order = (NOT_FINITE, DIFFERS, OTHER_INTEGERS, PASSED)
-    return min(differences, key=lambda entry: (order.index(entry.status), -(entry.error or 0.0)), default=None)
+    return min(
+        differences,
+        key=lambda entry: (order.index(entry.status), -(entry.error or 0.0)),
+        default=None,
+    )
 
 
 def run_in_float64(
     module: Any, inputs: Sequence[Any], call: Callable[[Any, list[Any]], Any]
 ) -> list[tuple[str, Any]] | None:
-    """Run a graph in float64 by `call(module, inputs)`; None where it cannot be."""
     from torch._dynamo.debug_utils import cast_to_fp64
 
     try:
         exact, _ = cast_to_fp64(copy.deepcopy(module), [])
         arguments = clone_together(inputs, torch.float64)
         return list_tensors(call(exact, arguments), arguments)
-    except Exception:  # an operation that float64 has not, a dtype that the graph asks for: eager is what is left
+    except (
+        Exception
+    ):  # an operation that float64 has not, a dtype that the graph asks for: eager is what is left
         return None
 
 
-def _compare_floats(subject: str, eager: Any, compiled: Any, reference: Any, is_strict: bool) -> Difference:
+def _compare_floats(
+    subject: str, eager: Any, compiled: Any, reference: Any, is_strict: bool
+) -> Difference:
     if reference is None:
         error = _relative_rms(compiled, eager)
         passes = torch.allclose(eager, compiled, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
         eager_error = None
     else:
         error, eager_error = _relative_rms(compiled, reference), _relative_rms(eager, reference)
-        is_noisy = reference.numel() < FEW_ELEMENTS or eager.dtype in (torch.float16, torch.bfloat16)
+        is_noisy = reference.numel() < FEW_ELEMENTS or eager.dtype in (
+            torch.float16,
+            torch.bfloat16,
+        )
         limit = (3.0 if is_noisy else 2.0) * eager_error + TOLERANCE / 10
-        passes = error <= limit or torch.allclose(eager, compiled, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        passes = error <= limit or torch.allclose(
+            eager, compiled, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+        )
     if is_strict:
         passes = torch.equal(eager.nan_to_num(), compiled.nan_to_num())
-    return Difference(subject, PASSED if passes else DIFFERS, error, eager_error, reference is not None)
+    return Difference(
+        subject, PASSED if passes else DIFFERS, error, eager_error, reference is not None
+    )
 
 
 def _relative_rms(value: Any, right: Any) -> float:
-    """Return rms(value − right) / rms(right) over what is finite in both."""
+    """Return rms(value − right) / rms(right) over elements that are finite in both."""
     to_dtype = torch.complex128 if right.is_complex() else torch.float64
     value, right = value.to(to_dtype), right.to(to_dtype)
     finite = value.isfinite() & right.isfinite()
     if not bool(finite.any()):
         return 0.0
-    difference, size = (value - right)[finite].abs().square().mean().sqrt(), right[finite].abs().square().mean().sqrt()
+    difference, size = (
+        (value - right)[finite].abs().square().mean().sqrt(),
+        right[finite].abs().square().mean().sqrt(),
+    )
     return float(difference / size) if float(size) > 0 else float(difference)
 
 
 def _usable(reference: Any, eager: Any) -> Any:
-    """Return the float64 reference, unless it has a NaN or an infinity that eager has not."""
     if not isinstance(reference, torch.Tensor) or reference.shape != eager.shape:
         return None
     reference = reference.detach()
@@ -175,8 +191,14 @@ def _usable(reference: Any, eager: Any) -> Any:
 
 
 def _is_better(eager: Any, compiled: Any, reference: Any) -> bool:
-    """Return whether the compiled one is finite where float64 is and only eager is not, as a wider sum may be."""
-    exact = reference if isinstance(reference, torch.Tensor) and reference.shape == eager.shape else None
+    """Return whether compiled and float64 are finite where eager is not, as with wider
+    accumulation.
+    """
+    exact = (
+        reference
+        if isinstance(reference, torch.Tensor) and reference.shape == eager.shape
+        else None
+    )
     if exact is None or not bool(exact.isfinite().all()) or not bool(compiled.isfinite().all()):
         return False
     return _relative_rms(compiled, exact.detach()) <= TOLERANCE * 40

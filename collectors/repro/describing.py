@@ -1,4 +1,4 @@
-"""What a repro is and what a command answered, as lines of the terminal."""
+"""Describe a repro and the answers of its commands for the terminal."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ _GAP = "  "
 
 
 def describe_repro(repro: Repro) -> str:
-    """Describe a repro: its failure, its graph, its inputs, its results and the next commands."""
     manifest = repro.manifest
-    source = f"{manifest.file}:{manifest.line}" if manifest.file and manifest.line else manifest.file
+    source = (
+        f"{manifest.file}:{manifest.line}" if manifest.file and manifest.line else manifest.file
+    )
     facts = [
         ("failure", _describe_failure(repro)),
         ("function", " · ".join(part for part in (manifest.function, source) if part)),
         ("graph", _describe_graph(repro)),
         ("operation", manifest.operation),
         ("backend", manifest.backend),
-        ("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version)),
+        (
+            "versions",
+            ", ".join(
+                f"{name} {version}" for name, version in manifest.versions.items() if version
+            ),
+        ),
         ("device", manifest.device),
         ("preload", ", ".join(manifest.preload)),
         ("settings", _describe_settings(repro)),
@@ -43,7 +49,12 @@ def describe_repro(repro: Repro) -> str:
     if repro.distrust is not None:
         lines += ["", f"  Not your own code: {repro.distrust}. It runs only with --trust."]
     short = repro.id if repro.id is not None else str(repro.path or repro.name)
-    words = ["repro", "run", short, *(["--server", repro.server.server] if repro.server is not None else [])]
+    words = [
+        "repro",
+        "run",
+        short,
+        *(["--server", repro.server.server] if repro.server is not None else []),
+    ]
     arguments = {"database": repro.database} if repro.database is not None else {}
     trust = " --trust" if repro.distrust is not None else ""
     lines += ["", "  " + collector_command(*words, **arguments) + trust]
@@ -53,7 +64,11 @@ def describe_repro(repro: Repro) -> str:
 def _describe_failure(repro: Repro) -> str:
     manifest = repro.manifest
     what = manifest.error_type or manifest.signal
-    where = {"compile": "while it was compiled", "runtime": "while it ran", "crash": "the process died"}
+    where = {
+        "compile": "while it was compiled",
+        "runtime": "while it ran",
+        "crash": "the process died",
+    }
     text = where.get(manifest.kind, "a wrong answer")
     if manifest.is_asynchronous:
         text = "reported after the graph that ran last"
@@ -64,7 +79,11 @@ def _describe_failure(repro: Repro) -> str:
 
 def _describe_graph(repro: Repro) -> str:
     manifest = repro.manifest
-    count = f"{manifest.node_count} operations" if manifest.node_count is not None else "operations not counted"
+    count = (
+        f"{manifest.node_count} operations"
+        if manifest.node_count is not None
+        else "operations not counted"
+    )
     other = ", and dynamo's" if repro.dynamo_program is not None else ""
     symbols = ", ".join(f"{name} = {hint}" for name, hint in manifest.symbols.items())
     return f"{count}, level {manifest.level}{other}" + (f"; symbols {symbols}" if symbols else "")
@@ -72,7 +91,9 @@ def _describe_graph(repro: Repro) -> str:
 
 def _describe_settings(repro: Repro) -> str:
     pairs = [
-        f"{part}.{name}={value}" for part, values in repro.manifest.settings.items() for name, value in values.items()
+        f"{part}.{name}={value}"
+        for part, values in repro.manifest.settings.items()
+        for name, value in values.items()
     ]
     return ", ".join(pairs[:8]) + (f" and {len(pairs) - 8} more" if len(pairs) > 8 else "")
 
@@ -83,7 +104,10 @@ def _describe_specs(specs: tuple[ReproInput, ...], repro: Repro) -> list[str]:
     rows = [_spec_row(spec, repro) for spec in specs[:MOST_INPUTS]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["", f"inputs ({len(specs)})"]
-    lines += [_GAP + _GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    lines += [
+        _GAP + _GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+        for row in rows
+    ]
     return lines + ([f"  and {len(specs) - MOST_INPUTS} more"] if len(specs) > MOST_INPUTS else [])
 
 
@@ -93,9 +117,17 @@ def _spec_row(spec: ReproInput, repro: Repro) -> list[str]:
         return [printable(spec.name), spec.kind, value if spec.kind != "none" else "", "", ""]
     shape = "×".join(str(size) for size in spec.shape or ()) or "scalar"
     layout = f"stride {tuple(spec.stride)}" if spec.stride and not _is_contiguous(spec) else ""
-    has_values = (spec.values == KEPT and spec.digest in repro.values) or spec.storage in repro.storage_hashes
+    has_values = (
+        spec.values == KEPT and spec.digest in repro.values
+    ) or spec.storage in repro.storage_hashes
     state = "recorded" if has_values else f"{spec.values.replace('_', ' ')}: drawn"
-    return [printable(spec.name), spec.dtype or "", shape, printable(layout), f"{spec.device or 'cpu'}, values {state}"]
+    return [
+        printable(spec.name),
+        spec.dtype or "",
+        shape,
+        printable(layout),
+        f"{spec.device or 'cpu'}, values {state}",
+    ]
 
 
 def _is_contiguous(spec: ReproInput) -> bool:
@@ -105,7 +137,6 @@ def _is_contiguous(spec: ReproInput) -> bool:
 
 
 def list_answers(repro: Repro) -> list[dict[str, Any]]:
-    """Return what commands answered before, the newest first: from the database, or beside the file."""
     if repro.database is not None and repro.id is not None:
         from compileboard.collectors.store.connection import open_reader
         from compileboard.collectors.store.repros import list_results
@@ -136,7 +167,6 @@ def _describe_answer(answer: Mapping[str, Any]) -> str:
 
 
 def describe_rerun(repro: Repro, answer: Mapping[str, Any]) -> str:
-    """Describe what `run` answered: a sentence first."""
     sentences = {
         "same": f"Fails here as it was recorded: {answer['failure']}.",
         "other": f"Fails here in another way: {answer['failure']}. Recorded: {answer['expected']}.",
@@ -149,22 +179,27 @@ def describe_rerun(repro: Repro, answer: Mapping[str, Any]) -> str:
     lines += advise_passing(repro.manifest.preload) if answer["status"] == "passes" else []
     lines += _describe_differences(answer)
     lines += _describe_drawn(answer)
-    lines.append(f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}")
+    lines.append(
+        f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}"
+    )
     return "\n".join(lines)
 
 
 def describe_check(repro: Repro, answer: Mapping[str, Any]) -> str:
-    """Describe what `check` answered."""
     differences = answer["differences"]
     if answer["status"] == "passes":
         lines = ["Compiled and eager agree."]
     elif differences:
-        lines = [f"Compiled and eager differ in {len(differences)} of what the graph returns and writes."]
+        lines = [
+            f"Compiled and eager differ in {len(differences)} of what the graph returns and writes."
+        ]
     else:
         lines = [f"Could not be compared: {answer['failure']}."]
     lines += _describe_differences(answer)
     lines += _describe_drawn(answer)
-    lines.append(f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}")
+    lines.append(
+        f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}"
+    )
     return "\n".join(lines)
 
 
@@ -185,11 +220,15 @@ def _describe_drawn(answer: Mapping[str, Any]) -> list[str]:
     if not drawn:
         return []
     hint = "" if answer["status"] == "same" else "; record them with `run --repro-inputs`"
-    return [f"{len(drawn)} of {answer['input_count']} inputs have no recorded values and were drawn{hint}."]
+    return [
+        (
+            f"{len(drawn)} of {answer['input_count']} inputs have no recorded values and were "
+            f"drawn{hint}."
+        )
+    ]
 
 
 def describe_inputs(answer: Mapping[str, Any]) -> str:
-    """Describe what `get-args` wrote."""
     rows = []
     for row in answer["inputs"]:
         if "dtype" not in row:
@@ -198,7 +237,13 @@ def describe_inputs(answer: Mapping[str, Any]) -> str:
         shape = "×".join(map(str, row["shape"])) or "scalar"
         largest = f", largest {row['largest']:.3g}" if "largest" in row else ""
         nan = f", {row['nan_count']} NaN" if row.get("nan_count") else ""
-        rows.append([row["name"], row["dtype"], shape, f"{row['device']}, {row['values']}{largest}{nan}"])
+        rows.append(
+            [row["name"], row["dtype"], shape, f"{row['device']}, {row['values']}{largest}{nan}"]
+        )
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    lines = [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, f"written to {answer['output']}: torch.load(FILE) gives them by name"])
+    lines = [
+        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
+    ]
+    return "\n".join(
+        [*lines, f"written to {answer['output']}: torch.load(FILE) gives them by name"]
+    )

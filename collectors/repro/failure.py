@@ -1,8 +1,8 @@
-"""Which failure it is: what has to come again for a smaller graph to fail in the same way.
+"""Identify a failure, so that a smaller graph can be required to fail in the same way.
 
-An exception is told by its type and its message without values, a dead process by its signal, a wrong answer by how it
-is wrong. Wrappers that the compiler puts around an exception are taken off first: the same error carries other ones at
-another level.
+An exception is identified by type and message without values, a crash by its signal, a wrong result
+by how it is wrong. The compiler's wrapper exceptions are removed first, since they differ between
+levels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _WRAPPED = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning
 _BACKEND_RAISED = re.compile(r"^\s*backend=.{1,200}? raised:\s*$")
 _COMPILER_SAYS = re.compile(r"\berror: (.+)")
 _LOWERING_TARGET = re.compile(r"^\s+target: (\S+)$", re.MULTILINE)
-# The same error of a device, as the driver, triton and torch report it; its type depends on who does.
+# The same error of a device, as the driver, triton and torch report it; its type depends on who
+# does.
 _DEVICE_ERROR = re.compile(r"^(?:Triton Error \[(CUDA|HIP)\]|(CUDA|HIP)(?: driver)? error): ")
 DEVICE_ERROR = "AcceleratorError"
 _DIGITS = re.compile(r"\d+")
@@ -38,8 +39,6 @@ MOST_MESSAGE_CHARS = 20_000
 
 @dataclass(frozen=True)
 class Failure:
-    """How a graph fails: `status`, and the type and the pattern of an exception, or the signal of a dead process."""
-
     status: str
     error_type: str | None = None
     pattern: str | None = None
@@ -48,20 +47,17 @@ class Failure:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """Return what two failures that are the same share."""
         return (self.status, self.error_type, self.pattern, self.signal)
 
     @property
     def fails(self) -> bool:
-        """Return whether this is a failure of the graph at all: a limit that was reached is none."""
+        """Return whether the graph failed; reaching a limit is not a failure."""
         return self.status in (RAISED, SIGNAL, *WRONG_ANSWERS)
 
     def is_same(self, other: Failure) -> bool:
-        """Return whether the other graph fails in the same way."""
         return self.fails and self.identity == other.identity
 
     def describe(self) -> str:
-        """Return in a few words how it fails."""
         if self.status == RAISED:
             return f"{self.error_type}: {self.pattern}" if self.pattern else str(self.error_type)
         if self.status == SIGNAL:
@@ -69,7 +65,6 @@ class Failure:
         return _WORDS[self.status]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON, without what it has not."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -84,15 +79,15 @@ _WORDS = {
 
 
 def raised(error_type: str, message: str) -> Failure:
-    """Return the failure that an exception is, its wrappers taken off."""
     kind, text = unwrap_error(error_type, message)
     if match := _DEVICE_ERROR.match(text):
         kind, text = DEVICE_ERROR, f"{match[1] or match[2]} error: {text[match.end() :]}"
-    return Failure(RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MOST_MESSAGE_CHARS])
+    return Failure(
+        RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MOST_MESSAGE_CHARS]
+    )
 
 
 def captured_failure(manifest: ReproManifest) -> Failure:
-    """Return the failure that a repro was captured with."""
     if manifest.kind == "crash":
         return Failure(SIGNAL, signal=manifest.signal, message=manifest.message)
     if manifest.kind == "accuracy":
@@ -101,7 +96,6 @@ def captured_failure(manifest: ReproManifest) -> Failure:
 
 
 def unwrap_error(error_type: str, message: str) -> tuple[str, str]:
-    """Take the compiler's wrappers off an exception's type and message."""
     text = message
     lines = text.split("\n", 1)
     if len(lines) == 2 and _BACKEND_RAISED.match(lines[0]):
@@ -112,13 +106,11 @@ def unwrap_error(error_type: str, message: str) -> tuple[str, str]:
 
 
 def find_operation(message: str | None) -> str | None:
-    """Return the operation that an error names, as inductor's lowerings do: "aten.constant_pad_nd.default"."""
     match = _LOWERING_TARGET.search(message or "")
     return match[1] if match else None
 
 
 def _find_pattern(text: str) -> str:
-    """Return the first line without values; of a C++ compiler's failure its own first error as well."""
     pattern = error_pattern(text)
     compiler = _COMPILER_SAYS.search(text, len(text.split("\n", 1)[0]))
     if compiler is None:

@@ -1,12 +1,12 @@
-"""The process that works on a repro: it loads torch once, and each try of the repro is a child of it (`trials`).
+"""The driver process of a repro: it loads torch once and forks a child for each try (`trials`).
 
-Three processes. The command (no torch) calls `run_task("package.module:function", repro, options, …)`. That starts the
-*driver*, which loads torch and what is to be preloaded once, and calls the function with a `ReproTask`. The function
-calls `task.trials.run(function, *arguments)` as often as needed: each is a *trial*, a forked child of its own process
-group, with limits. What the task returns is JSON, as is what it passes to `task.progress`.
+The command (without torch) calls `run_task("package.module:function", repro, options, …)`, which
+starts the driver. It loads torch and the preloaded modules, then calls the function with a
+`ReproTask`. Each `task.trials.run(function, *arguments)` is a trial: a forked child with its own
+process group and limits. Results and progress are JSON.
 
-The driver never initialises CUDA, which could not be forked afterwards: a trial does, and its end frees the device
-whatever it did to it. It loads inductor where a task asks for it (`Trials.load_inductor`): that takes as long as torch.
+The driver never initialises CUDA, which would prevent forking; trials do, and their exit frees the
+device. Inductor is loaded on request (`Trials.load_inductor`), which takes as long as torch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ _END_PATIENCE_S = 2.0
 
 @dataclass
 class ReproTask:
-    """What a task gets in the driver."""
-
     repro: Repro
     options: dict[str, Any]
     trials: Trials
@@ -54,7 +52,6 @@ class ReproTask:
 
     @contextlib.contextmanager
     def deadline(self, what: str) -> Any:
-        """Bound work in the driver itself by the time limit: the command ends it from outside."""
         self.progress({"deadline_s": self.limits.seconds, "what": what})
         try:
             yield
@@ -62,7 +59,6 @@ class ReproTask:
             self.progress({"deadline_s": None})
 
     def load_compiler(self, level: str) -> None:
-        """Load inductor if it compiles this graph of the repro, before the first trial: else each of them loads it."""
         is_used = level == "aot" or (self.repro.manifest.backend or "inductor") == "inductor"
         if is_used and not self.trials.has_inductor:
             self.progress({"stage": "loading inductor"})
@@ -80,12 +76,15 @@ def run_task(
     environment: Mapping[str, str],
     on_progress: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a task of a repro in a driver of its own and return its result; whatever interrupts us ends all of it.
+    """Run a task in a new driver process and return its result; an interrupt ends all its
+    processes.
 
-    `target` is `package.module:function` of ours, called with a ReproTask. Nothing of the user's caches is touched.
-    Raises: NotRunnable, in a sentence.
+    `target` is a `package.module:function` of ours. The user's caches are not touched. Raises
+    NotRunnable.
     """
-    with tempfile.TemporaryDirectory(prefix="compileboard-repro-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="compileboard-repro-", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         job = {
             "target": target,
@@ -102,7 +101,9 @@ def run_task(
         try:
             with (folder / "driver.txt").open("wb") as output:
                 driver = subprocess.Popen(
-                    shared_command(f"{__name__}:start_driver", str(os.getpid()), name, str(writing)),
+                    shared_command(
+                        f"{__name__}:start_driver", str(os.getpid()), name, str(writing)
+                    ),
                     env=driver_environment(environment, folder),
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
@@ -129,7 +130,9 @@ def run_task(
             os.close(reading)
             _end_driver(driver)
         if result is None:
-            raise NotRunnable(_describe_end(driver.returncode, stage, read_tail(folder / "driver.txt")))
+            raise NotRunnable(
+                _describe_end(driver.returncode, stage, read_tail(folder / "driver.txt"))
+            )
         if "cannot" in result:
             raise NotRunnable(str(result["cannot"]))
         answer: dict[str, Any] = result["result"]
@@ -137,7 +140,6 @@ def run_task(
 
 
 def list_preload(recorded: Sequence[str], given: Sequence[str]) -> list[str]:
-    """List what is to be preloaded: of a file that was recorded and is given with its place, the one that is given."""
     given_files = {_file_name(name) for name in given} - {""}
     return [*given, *(name for name in recorded if _file_name(name) not in given_files)]
 
@@ -148,7 +150,7 @@ def _file_name(name: str) -> str:
 
 
 def driver_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the environment of a driver: own caches, one thread, nothing recorded, nothing that torch would dump."""
+    """Return the driver's environment: private caches, one thread, no recording or debug dumps."""
     dropped = (
         "COMPILEBOARD_",
         "TORCH_TRACE",
@@ -166,7 +168,8 @@ def driver_environment(environment: Mapping[str, str], folder: Path) -> dict[str
     }
 
 
-# Set again after a repro's program has run, which may hold the environment of the machine that wrote it.
+# Set again after a repro's program has run, which may hold the environment of the machine that
+# wrote it.
 PRIVATE = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -184,7 +187,6 @@ PRIVATE = {
 def _follow(
     driver: subprocess.Popen[bytes], reading: int, on_progress: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any] | None:
-    """Read what the driver writes, a JSON text a line, until its result."""
     pending, deadline_s, what = b"", None, ""
     while True:
         if deadline_s is not None and time.monotonic() > deadline_s:
@@ -204,13 +206,16 @@ def _follow(
                 return dict(message)
             if "deadline_s" in message:
                 limit_s = message["deadline_s"]
-                deadline_s, what = (time.monotonic() + limit_s if limit_s else None), message.get("what", "")
+                deadline_s, what = (
+                    (time.monotonic() + limit_s if limit_s else None),
+                    message.get("what", ""),
+                )
             else:
                 on_progress(message)
 
 
 def _end_driver(driver: subprocess.Popen[bytes]) -> None:
-    """End the driver; its trials end with it, by their own signal or by SIGTERM's handler."""
+    """End the driver; its trials end with it, by parent-death signal or the SIGTERM handler."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(driver.pid, number)
@@ -220,10 +225,23 @@ def _end_driver(driver: subprocess.Popen[bytes]) -> None:
 
 
 def _describe_end(code: int | None, stage: str, tail: str) -> str:
-    last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing")
-    ended = f"was ended by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
-    advice = _advise(stage.removeprefix(_PRELOADING).partition(":")[0]) if stage.startswith(_PRELOADING) else ""
-    return f"the process that loads the repro {ended} while {stage or 'starting'}: {last[:300]}{advice}"
+    last = next(
+        (line.strip() for line in reversed(tail.splitlines()) if line.strip()), "it printed nothing"
+    )
+    ended = (
+        f"was ended by {signal_name(-code)}"
+        if code is not None and code < 0
+        else f"ended with exit code {code}"
+    )
+    advice = (
+        _advise(stage.removeprefix(_PRELOADING).partition(":")[0])
+        if stage.startswith(_PRELOADING)
+        else ""
+    )
+    return (
+        f"the process that loads the repro {ended} while {stage or 'starting'}: "
+        f"{last[:300]}{advice}"
+    )
 
 
 # --- in the driver
@@ -232,12 +250,16 @@ _GIVEN: dict[str, str] = {}  # the private environment, to be set again
 
 
 def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
-    """Run the job of a folder and write its result; called in a process of its own."""
     end_with(int(parent))
     signal.signal(signal.SIGTERM, _end_on_signal)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     channel, folder = int(descriptor), Path(folder_name)
-    _GIVEN.update({name: os.environ[name] for name in (*PRIVATE, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")})
+    _GIVEN.update(
+        {
+            name: os.environ[name]
+            for name in (*PRIVATE, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+        }
+    )
 
     def write(message: Mapping[str, Any]) -> None:
         body = json.dumps(message, default=str).encode() + b"\n"
@@ -273,44 +295,58 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
         target = import_module(module)
     trials = Trials(job["limits"], folder, device, job["probes"])
     task = ReproTask(repro, job["options"], trials, job["limits"], folder, write, job["device"])
-    if repro.manifest.kind in ("compile", "accuracy"):  # the others may be worked on without a compiler
+    if repro.manifest.kind in (
+        "compile",
+        "accuracy",
+    ):  # the others may be worked on without a compiler
         task.load_compiler(repro.manifest.level)
     if job["preload"]:
         write({"deadline_s": job["limits"].seconds, "what": "preloading"})
-        preload_modules(job["preload"], job["cwd"], lambda name: write({"stage": f"{_PRELOADING}{name}"}))
+        preload_modules(
+            job["preload"], job["cwd"], lambda name: write({"stage": f"{_PRELOADING}{name}"})
+        )
         write({"deadline_s": None})
     answer: dict[str, Any] = getattr(target, name)(task)
     return answer
 
 
 def prepare_torch(device: str) -> None:
-    """Load torch with one thread; on a GPU, so that this process can be forked.
+    """Load torch with one thread without initialising the GPU, so that this process can fork.
 
-    Raises: NotRunnable without torch, or without the device.
+    Raises NotRunnable without torch or the device.
     """
     try:
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise NotRunnable("torch is not installed in this environment; run this where the program runs") from None
+        raise NotRunnable(
+            "torch is not installed in this environment; run this where the program runs"
+        ) from None
     torch.set_num_threads(1)
     if device.partition(":")[0] == "cuda":
         count = torch.cuda.device_count()
         if count <= int(device.partition(":")[2] or 0):
-            raise NotRunnable(f"this repro needs {device}, and this machine has {count} GPUs; try --device cpu")
+            raise NotRunnable(
+                f"this repro needs {device}, and this machine has {count} GPUs; try --device cpu"
+            )
         from torch._subclasses import fake_tensor
 
         if hasattr(fake_tensor, "init_gpu_context"):
-            fake_tensor.init_gpu_context = lambda *_: None  # it would initialise CUDA for fake tensors
+            fake_tensor.init_gpu_context = lambda *_: (
+                None
+            )  # it would initialise CUDA for fake tensors
     import torch._dynamo
 
 
-def preload_modules(names: Sequence[str], cwd: str, report: Callable[[str], None] = lambda _: None) -> None:
-    """Import what registers operations, lowerings, backends: modules or files; `name:function` calls a function too.
+def preload_modules(
+    names: Sequence[str], cwd: str, report: Callable[[str], None] = lambda _: None
+) -> None:
+    """Import modules or files that register operations, lowerings or backends; `name:function` also
+    calls the function.
 
-    Nothing is compiled meanwhile: a script that does its work when it is imported would fail here as it did.
-    Raises: NotRunnable.
+    Compilation is disabled meanwhile, because a script that runs its work on import would fail as
+    before. Raises NotRunnable.
     """
     dynamo = import_module("torch._dynamo")
     modules: dict[str, Any] = {}  # a file that is named twice is run once
@@ -321,7 +357,9 @@ def preload_modules(names: Sequence[str], cwd: str, report: Callable[[str], None
         try:
             if key not in modules:
                 with dynamo.config.patch(disable=True):
-                    modules[key] = _load_file(source, cwd) if source.endswith(".py") else import_module(source)
+                    modules[key] = (
+                        _load_file(source, cwd) if source.endswith(".py") else import_module(source)
+                    )
             if function:
                 getattr(modules[key], function)()
         except ModuleNotFoundError as error:
@@ -329,12 +367,16 @@ def preload_modules(names: Sequence[str], cwd: str, report: Callable[[str], None
         except NotRunnable:
             raise
         except (Exception, SystemExit) as error:
-            raise NotRunnable(f"cannot preload {name}: {_describe(error)}{_advise(source)}") from None
+            raise NotRunnable(
+                f"cannot preload {name}: {_describe(error)}{_advise(source)}"
+            ) from None
 
 
 def _advise(name: str) -> str:
     is_script = name.endswith(".py")
-    return "; what registers nothing belongs below `if __name__ == '__main__':`" if is_script else ""
+    return (
+        "; what registers nothing belongs below `if __name__ == '__main__':`" if is_script else ""
+    )
 
 
 def _load_file(name: str, cwd: str) -> Any:
@@ -342,7 +384,9 @@ def _load_file(name: str, cwd: str) -> Any:
 
     path = Path(cwd, name)
     if not path.is_file():
-        raise NotRunnable(f"cannot preload {name}: there is no such file in {cwd}; give its place with --preload")
+        raise NotRunnable(
+            f"cannot preload {name}: there is no such file in {cwd}; give its place with --preload"
+        )
     sys.path.insert(1, str(path.parent))
     spec = spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
@@ -352,10 +396,14 @@ def _load_file(name: str, cwd: str) -> Any:
 
 
 def restore_environment() -> None:
-    """Set the private caches and limits again: a program of torch's sets those of the machine that wrote it."""
+    """Restore the private caches and limits, which torch's scripts overwrite."""
     os.environ.update(_GIVEN)
     inductor = sys.modules.get("torch._inductor.config")
-    for name, value in (("compile_threads", 1), ("fx_graph_cache", False), ("fx_graph_remote_cache", False)):
+    for name, value in (
+        ("compile_threads", 1),
+        ("fx_graph_cache", False),
+        ("fx_graph_remote_cache", False),
+    ):
         if inductor is not None and hasattr(inductor, name):
             setattr(inductor, name, value)
     functorch = sys.modules.get("torch._functorch.config")
@@ -364,7 +412,11 @@ def restore_environment() -> None:
 
 
 def _find_device(repro: Repro) -> str:
-    devices = (entry.device for entry in (*repro.manifest.inputs, *repro.manifest.dynamo_inputs) if entry.device)
+    devices = (
+        entry.device
+        for entry in (*repro.manifest.inputs, *repro.manifest.dynamo_inputs)
+        if entry.device
+    )
     return next((device for device in devices if not device.startswith(("cpu", "meta"))), "cpu")
 
 
@@ -379,5 +431,7 @@ def _describe(error: BaseException) -> str:
 
 
 def describe_absent(error: ModuleNotFoundError) -> str:
-    """Describe a library that a repro needs and that is not here."""
-    return f"this repro needs {error.name}, which is not installed here; install it, or name its file with --preload"
+    return (
+        f"this repro needs {error.name}, which is not installed here; install it, or name its "
+        "file with --preload"
+    )

@@ -1,8 +1,8 @@
-"""Whether a graph fails, and how: compile it, run it, compare it. Runs in a trial's own process, which it changes.
+"""Compile, run and compare a graph, in a trial process, whose state is changed.
 
-A graph of AOTAutograd goes to inductor as `compile_fx_inner` takes it, one of dynamo to its backend. Where any size is
-a symbol the compile gets the symbolic inputs: torch's own way goes static as soon as no placeholder is a SymInt, which
-taking out unused inputs always brings about.
+Graphs of AOTAutograd go to `compile_fx_inner`, Dynamo's to their backend. If any size is symbolic,
+compilation gets symbolic inputs: torch itself becomes static once no placeholder is a SymInt, which
+removing unused inputs always causes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ COMPILED, EAGER = "compiled", "eager"
 
 @dataclass(frozen=True)
 class Judge:
-    """How a graph is tried."""
-
     kind: str  # compile | runtime | accuracy | crash
     level: str = "aot"  # dynamo | aot
     backend: str = "inductor"  # of dynamo's graph
@@ -37,14 +35,13 @@ class Judge:
     settings: dict[str, Any] = field(default_factory=dict)  # of inductor, for this trial alone
 
     def in_eager(self) -> Judge:
-        """Return the same without a compiler."""
         return replace(self, mode=EAGER)
 
 
 def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
-    """Try a graph once: how it fails where it does not raise, and what of it is wrong.
+    """Try a graph once and return how its result is wrong, if it is.
 
-    Raises: whatever the compiler, or the graph, raises.
+    Raises the compiler's or graph's own exception.
     """
     with torch._inductor.config.patch(how.settings):
         if how.kind != "accuracy":
@@ -58,7 +55,6 @@ def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
 
 
 def symbolic_inputs(module: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return what the compiler is given: symbolic inputs where any of their sizes is a symbol, else the real ones."""
     values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     if len(values) != len(inputs) or not any(is_symbolic(value) for value in values):
         return list(inputs)
@@ -66,22 +62,16 @@ def symbolic_inputs(module: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def require_names(*capabilities: str) -> None:
-    """Check for names of torch's own that are no part of its interface.
-
-    Raises: NotRunnable, in a sentence.
-    """
     for capability in capabilities:
         if torch_compat.load(capability) is torch_compat.MISSING:
             raise NotRunnable(torch_compat.describe_missing(capability))
 
 
 def is_symbolic(value: Any) -> bool:
-    """Return whether a fake value has a size that is a symbol."""
     return isinstance(value, (torch.Tensor, torch.SymInt)) and bool(has_free_symbols(value))
 
 
 def compile_graph(module: Any, inputs: Sequence[Any], how: Judge) -> Callable[[list[Any]], Any]:
-    """Compile a graph and return what runs it on a list of inputs."""
     arguments = symbolic_inputs(module, inputs)
     if how.level == "aot":
         require_names("graph_compiler")
@@ -114,7 +104,9 @@ def _compare_once(module: Any, inputs: Sequence[Any], how: Judge) -> list[accura
         reference = None
         if not how.is_strict:
             reference = accuracy.run_in_float64(
-                original, inputs, lambda exact, values: _call(lambda arguments: exact(*arguments), values, how)
+                original,
+                inputs,
+                lambda exact, values: _call(lambda arguments: exact(*arguments), values, how),
             )
         values = accuracy.clone_together(inputs)
         compiled = _subjects(compile_graph(module, values, how), inputs, how)
@@ -122,7 +114,9 @@ def _compare_once(module: Any, inputs: Sequence[Any], how: Judge) -> list[accura
     return accuracy.compare_all(eager, compiled, reference, how.is_strict)
 
 
-def _subjects(function: Callable[[list[Any]], Any], inputs: Sequence[Any], how: Judge) -> list[tuple[str, Any]]:
+def _subjects(
+    function: Callable[[list[Any]], Any], inputs: Sequence[Any], how: Judge
+) -> list[tuple[str, Any]]:
     torch.manual_seed(0)
     values = accuracy.clone_together(inputs)
     return accuracy.list_tensors(_call(function, values, how), values)
@@ -136,7 +130,6 @@ def _call(function: Callable[[list[Any]], Any], values: list[Any], how: Judge) -
 
 
 def _call_with_gradients(function: Callable[[list[Any]], Any], values: list[Any]) -> Any:
-    """Call a graph of dynamo's and, where its outputs ask for it, its backward."""
     outputs = function(values)
     losses = [
         leaf.sum()
@@ -149,6 +142,6 @@ def _call_with_gradients(function: Callable[[list[Any]], Any], values: list[Any]
 
 
 def wait_for_devices(inputs: Sequence[Any]) -> None:
-    """Wait for what runs on an accelerator: its errors come late."""
+    """Synchronise accelerators, whose errors are asynchronous."""
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
         torch.cuda.synchronize()

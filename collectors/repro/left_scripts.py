@@ -1,4 +1,4 @@
-"""Store the scripts that torch left of failing graphs as repros of a run of their own. They are read as text alone."""
+"""Store torch's scripts of failing graphs as repros of a new run, reading them as text only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ import hashlib
 import sqlite3
 import time
 
-from compileboard.collectors.contract.events import Event, ProcessStarted, ReproCaptured, RunEnded, RunStarted
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, MOST_REPROS, dump_manifest, program_digest
-from compileboard.collectors.formats.torch_repro import NoTorchRepro, TorchScript, parse_torch_script
+from compileboard.collectors.contract.events import (
+    Event,
+    ProcessStarted,
+    ReproCaptured,
+    RunEnded,
+    RunStarted,
+)
+from compileboard.collectors.contract.repros import (
+    MOST_PROGRAM_CHARS,
+    MOST_REPROS,
+    dump_manifest,
+    program_digest,
+)
+from compileboard.collectors.formats.torch_repro import (
+    NoTorchRepro,
+    TorchScript,
+    parse_torch_script,
+)
 from compileboard.collectors.pipeline.log_loader import Imported, LoadOptions
 from compileboard.collectors.pipeline.source import EventBatch
 from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
@@ -20,10 +35,12 @@ from compileboard.collectors.store.ingest.source_files import forget_deletion
 NO_REPRO = "no_repro"
 
 
-def import_scripts(connection: sqlite3.Connection, database: str, group: SourceGroup, options: LoadOptions) -> Imported:
-    """Import a group's scripts, each graph once; nothing is stored where none of them is a repro.
+def import_scripts(
+    connection: sqlite3.Connection, database: str, group: SourceGroup, options: LoadOptions
+) -> Imported:
+    """Import a group's scripts, each graph once; nothing is stored if none is a repro.
 
-    Raises: StoreError, LimitExceeded, OSError.
+    Raises StoreError, LimitExceeded or OSError.
     """
     imported = Imported("", options.name or group.label)
     scripts: dict[str, TorchScript] = {}
@@ -35,7 +52,9 @@ def import_scripts(connection: sqlite3.Connection, database: str, group: SourceG
             imported.rejects.add(NO_REPRO, example=f"{source.label}: {error}")
             continue
         if options.redact_source:
-            imported.rejects.add(NO_REPRO, example=f"{source.label}: a repro is source, and --redact-source is given")
+            imported.rejects.add(
+                NO_REPRO, example=f"{source.label}: a repro is source, and --redact-source is given"
+            )
             continue
         imported.read_bytes += len(text)
         scripts.setdefault(program_digest(script.program, script.manifest.inputs), script)
@@ -62,11 +81,20 @@ def _read(source: LogSource) -> str:
     return body.decode("utf-8")
 
 
-def _list_events(imported: Imported, process_id: str, scripts: list[TorchScript], options: LoadOptions) -> list[Event]:
+def _list_events(
+    imported: Imported, process_id: str, scripts: list[TorchScript], options: LoadOptions
+) -> list[Event]:
     run_id, now_us = imported.run_id, time.time_ns() // 1000
     first = scripts[0].manifest
     started = RunStarted(
-        run_id, 0, now_us, run_id, imported.name, source="import", suite=options.suite, tags=dict(options.tags)
+        run_id,
+        0,
+        now_us,
+        run_id,
+        imported.name,
+        source="import",
+        suite=options.suite,
+        tags=dict(options.tags),
     )
     process = ProcessStarted(
         process_id,

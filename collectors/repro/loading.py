@@ -1,7 +1,6 @@
-"""Load a repro by what a person types: an id of the dashboard, an archive, a script or folder of torch's.
+"""Load a repro by a dashboard id, or from an archive, script or folder.
 
-Nothing of it is run here. What the person did not record on this machine (an imported run), or was made to travel (an
-archive, an exported file), is marked: it runs only with `--trust`.
+Nothing is executed. Repros recorded elsewhere or exported need `--trust` to run.
 """
 
 from __future__ import annotations
@@ -32,33 +31,36 @@ RECORD_NAME = re.compile(r".+_(?P<error>[A-Za-z0-9]+)_\d+\.rec")
 
 
 def load_repro(name: str, database: str, environment: Mapping[str, str]) -> Repro:
-    """Return what a name is of: a file or folder if there is one, else an id of the database.
+    """Load an existing file or folder, otherwise an id of the database.
 
-    Raises: NotRunnable in a sentence; StoreError.
+    Raises NotRunnable or StoreError.
     """
     return load_path(Path(name)) if is_path(name) else load_stored(name, database, environment)
 
 
 def load_path(path: Path) -> Repro:
-    """Return the repro of a file or a folder that torch left.
-
-    Raises: NotRunnable.
-    """
     shown = ascii(str(path))
     if not os.path.lexists(path):
-        raise NotRunnable(f"there is no file {shown}; expected an id of the dashboard, a file or a folder")
+        raise NotRunnable(
+            f"there is no file {shown}; expected an id of the dashboard, a file or a folder"
+        )
     try:
         if path.is_dir():
             path = _choose_script(_find_scripts(path), path)
         if not path.is_file():
-            raise NotRunnable(f"{shown} is no plain file; expected an archive, a script or a folder of torch's")
+            raise NotRunnable(
+                f"{shown} is no plain file; expected an archive, a script or a folder of torch's"
+            )
         with path.open("rb") as file:
             head = file.read(4)
             file.seek(0)
             if is_archive(head):
                 return _load_archive(path, file)
             if path.suffix == ".rec":
-                raise NotRunnable(f"{shown} is dynamo's record of a frame and has no graph: only `repro run` takes it")
+                raise NotRunnable(
+                    f"{shown} is dynamo's record of a frame and has no graph: only `repro run` "
+                    "takes it"
+                )
             body = file.read(4 * MOST_PROGRAM_CHARS + 1)
     except BadArchive as error:
         raise NotRunnable(f"{shown}: {error}") from None
@@ -68,27 +70,33 @@ def load_path(path: Path) -> Repro:
 
 
 def load_record(path: Path) -> Repro:
-    """Return the record of a frame that dynamo failed to trace, which torch wrote into `error_recordings`.
+    """Load torch's record in `error_recordings` of a frame that Dynamo could not trace.
 
-    Raises: NotRunnable.
+    Raises NotRunnable.
     """
     named = RECORD_NAME.fullmatch(path.name)
     if named is None or not path.is_file():
-        raise NotRunnable(f"{str(path)!a} is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec")
+        raise NotRunnable(
+            f"{str(path)!a} is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec"
+        )
     manifest = ReproManifest(kind="compile", level="dynamo", error_type=named["error"])
     path = path.absolute()  # a trial has a folder of its own
     return Repro(manifest, "", name=str(path), path=str(path), distrust=find_other_writer(path))
 
 
 def list_repros(folder: Path) -> list[Path]:
-    """Return the repros of a folder: torch's launcher or smallest checkpoint, several of one name, or all there are.
+    """Return the repros of a folder: torch's launcher or smallest checkpoint, or all there are.
 
-    Raises: NotRunnable if there is none.
+    Raises NotRunnable if there is none.
     """
     scripts = _find_scripts(folder)
     if chosen := _list_choices(scripts):
         return sorted(path for path in chosen if path.name == chosen[0].name)
-    found = [path for path in sorted(folder.rglob("*")) if RECORD_NAME.fullmatch(path.name) or _is_repro(path)]
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if RECORD_NAME.fullmatch(path.name) or _is_repro(path)
+    ]
     return found or [_choose_script(scripts, folder)]
 
 
@@ -101,10 +109,6 @@ def _is_repro(path: Path) -> bool:
 
 
 def _load_archive(path: Path, file: IO[bytes]) -> Repro:
-    """Return the repro of an archive of ours, or of one of a folder that torch left, as its `upload_tar` has it.
-
-    Raises: NotRunnable; BadArchive, OSError.
-    """
     distrust = f"{str(path)!a} is an archive, which was made to travel"
     try:
         return Repro(*read_archive(file), name=str(path), path=str(path), distrust=distrust)
@@ -112,7 +116,8 @@ def _load_archive(path: Path, file: IO[bytes]) -> Repro:
         packed: dict[PurePath, LogSource] = {}
         with suppress(NoSuchLog, SourceDamaged):
             packed = {
-                PurePosixPath(script.label.rpartition(": ")[2]): script for script in find_sources(str(path)).repros
+                PurePosixPath(script.label.rpartition(": ")[2]): script
+                for script in find_sources(str(path)).repros
             }
         if not packed:
             raise
@@ -152,7 +157,6 @@ def _load_script(path: Path, body: bytes) -> Repro:
 
 
 def _find_store(path: Path, save_dir: str | None) -> str | None:
-    """Return torch's content store of a script: beside it if the folder was moved, else where it was written."""
     candidates = [path.parent, path.parent / "checkpoints", *([Path(save_dir)] if save_dir else [])]
     return next((str(folder) for folder in candidates if (folder / "storages").is_dir()), None)
 
@@ -161,29 +165,31 @@ def _find_scripts(folder: Path) -> list[Path]:
     scripts: list[Path] = []
     for root, folders, files in os.walk(folder, followlinks=False):
         folders.sort()
-        scripts += [Path(root, name) for name in sorted(files) if name.endswith(".py") or name in SCRIPT_NAMES]
+        scripts += [
+            Path(root, name)
+            for name in sorted(files)
+            if name.endswith(".py") or name in SCRIPT_NAMES
+        ]
         if len(scripts) > MOST_SCRIPTS:
             break
     return scripts
 
 
 def _list_choices(scripts: Sequence[AnyPath]) -> list[AnyPath]:
-    """Return torch's launchers among scripts, else its checkpoints, the smallest first."""
-    checkpoints = [path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"]
+    checkpoints = [
+        path for path in scripts if path.stem.isdigit() and path.parent.name == "checkpoints"
+    ]
     named = (path for path in scripts if path.name in SCRIPT_NAMES)
     by_name = sorted(named, key=lambda path: SCRIPT_NAMES.index(path.name))
     return by_name or sorted(checkpoints, key=lambda path: int(path.stem))[:1]
 
 
 def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
-    """Return torch's launcher among scripts, else its smallest checkpoint.
-
-    Raises: NotRunnable if there is none, or several.
-    """
     chosen = _list_choices(scripts)
     if not chosen:
         raise NotRunnable(
-            f"{str(folder)!a} has no repro: expected {', '.join(SCRIPT_NAMES[:3])} or checkpoints/N.py in it"
+            f"{str(folder)!a} has no repro: expected {', '.join(SCRIPT_NAMES[:3])} or "
+            "checkpoints/N.py in it"
         )
     same = [path for path in chosen if path.name == chosen[0].name]
     if len(same) > 1:
@@ -194,15 +200,16 @@ def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
 
 
 def is_path(name: str) -> bool:
-    """Return True for a file or a folder, also one that is not there; False for an id."""
-    return os.path.lexists(name) or "/" in name or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
+    """Return True for a path, even one that does not exist; False for an id."""
+    return (
+        os.path.lexists(name)
+        or "/" in name
+        or name.endswith((".py", ".gz", ".tgz", ".tar", ".txt"))
+    )
 
 
 def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Repro:
-    """Return a repro of a database, by its id or the start of it that is unique.
-
-    Raises: NotRunnable; StoreError.
-    """
+    """Load a repro of a database by id or unique prefix. Raises NotRunnable or StoreError."""
     from compileboard.collectors.store.connection import open_reader
     from compileboard.collectors.store.repros import NoSuchRepro, load_storage
     from compileboard.collectors.store.repros import load_repro as load_row

@@ -1,11 +1,11 @@
-"""A repro's graph and inputs as torch's own objects, in a driver or a trial: this module imports torch.
+"""Load a repro's graph and inputs as torch objects, in a driver or trial: imports torch.
 
-    gm, inputs = load_graph(repro)                     the graph of the manifest's level, and its real inputs
-    gm, inputs = load_graph(repro, level="dynamo")     dynamo's, where there are both
+    gm, inputs = load_graph(repro)                     the graph of the manifest's level
+    gm, inputs = load_graph(repro, level="dynamo")     Dynamo's, if both exist
 
-The graph is the recorded one node by node, not traced again. Where a size was symbolic, each node's `meta["val"]` is a
-fake value with the recorded symbols in its sizes: what a compiler is given instead of the real inputs. Inputs that
-share storage do so. Values that are not there are drawn from a seed, integers within what they index.
+The graph is the recorded one, not retraced. With symbolic sizes, each node's `meta["val"]` is a
+fake value with the recorded symbols, for the compiler. Shared storage is preserved. Missing values
+are generated from a seed, integers within the range they index.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ _PASSED_ON = (
 def load_graph(
     repro: Repro, level: str | None = None, *, device: str | None = None, seed: int = SEED
 ) -> tuple[fx.GraphModule, list[Any]]:
-    """Return a repro's graph and inputs.
-
-    Raises: NotRunnable, in a sentence.
-    """
+    """Return a repro's graph and inputs. Raises NotRunnable."""
     module = load_module(repro, level, seed=seed)
     try:
         gm = trace(module, list_results(repro.text(level)))
@@ -82,9 +79,9 @@ def load_graph(
 
 
 def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> torch.nn.Module:
-    """Run a repro's program in a module of its own and return its graph as a module. Runs code: see `check_trust`.
+    """Execute a repro's program and return its graph as a module; see `check_trust`.
 
-    Raises: NotRunnable.
+    Raises NotRunnable.
     """
     text = strip_tail(repro.text(level))
     name = f"<repro {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}>"
@@ -107,12 +104,14 @@ def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> 
 
 
 def trace(module: torch.nn.Module, names: Sequence[str] = ()) -> fx.GraphModule:
-    """Return a module as a graph, node by node as its code stands; modules within stay calls.
+    """Convert a module to a graph node by node; submodules stay calls.
 
-    `names` are those that its code gives the results of its calls.
+    `names` are the names its code gives to the results.
     """
     gm = _Tracer.trace_module(module)
-    nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "output", "get_attr")]
+    nodes = [
+        node for node in gm.graph.nodes if node.op not in ("placeholder", "output", "get_attr")
+    ]
     if len(nodes) == len(names) == len(set(names)):
         for number, node in enumerate(nodes):
             node.name = f"__renamed_{number}"
@@ -134,11 +133,17 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]  # torch is untyped here
 
 
 def load_inputs(
-    repro: Repro, specs: Sequence[ReproInput], gm: fx.GraphModule, *, device: str | None = None, seed: int = SEED
+    repro: Repro,
+    specs: Sequence[ReproInput],
+    gm: fx.GraphModule,
+    *,
+    device: str | None = None,
+    seed: int = SEED,
 ) -> list[Any]:
-    """Return real inputs: values where they are kept, else drawn; equal bits, strides, offsets and sharing.
+    """Return real inputs with recorded or generated values, and recorded strides, offsets and
+    sharing.
 
-    Raises: NotRunnable.
+    Raises NotRunnable.
     """
     _check_memory(repro, specs)
     generator = torch.Generator().manual_seed(seed)
@@ -147,11 +152,14 @@ def load_inputs(
     return [_load_input(repro, spec, storages, specs, generator, bounds, device) for spec in specs]
 
 
-def annotate(gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[Any], symbols: dict[str, int]) -> None:
-    """Write each node's fake value into `meta["val"]`, with the recorded symbols in its sizes."""
+def annotate(
+    gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[Any], symbols: dict[str, int]
+) -> None:
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if len(placeholders) != len(specs):
-        raise NotRunnable(f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded")
+        raise NotRunnable(
+            f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded"
+        )
     if not any(_is_symbolic(spec) for spec in specs):
         return
     from torch._dispatch.python import enable_python_dispatcher
@@ -165,7 +173,9 @@ def annotate(gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[A
     for node, fake in zip(placeholders, fakes):
         node.meta["val"] = fake
     try:
-        with enable_python_dispatcher():  # operations written in C++ would take a symbol's number for its size
+        with (
+            enable_python_dispatcher()
+        ):  # operations written in C++ would take a symbol's number for its size
             FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
     except Exception:  # the compiler will say what it thinks of it
         for node, fake in zip(placeholders, fakes):
@@ -173,7 +183,6 @@ def annotate(gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[A
 
 
 def list_random_inputs(repro: Repro, level: str | None = None) -> list[str]:
-    """Return the names of tensors whose values are drawn, not recorded."""
     return [
         spec.name
         for spec in repro.inputs(level)
@@ -188,14 +197,19 @@ def list_random_inputs(repro: Repro, level: str | None = None) -> list[str]:
 
 def _is_symbolic(spec: ReproInput) -> bool:
     sizes = (*(spec.shape or ()), *(spec.stride or ()), spec.storage_offset)
-    return (spec.kind == "symint" and spec.expression is not None) or any(isinstance(size, str) for size in sizes)
+    return (spec.kind == "symint" and spec.expression is not None) or any(
+        isinstance(size, str) for size in sizes
+    )
 
 
 def _list_hints(specs: Sequence[ReproInput]) -> dict[str, int]:
     return {
         spec.expression: spec.value
         for spec in specs
-        if spec.kind == "symint" and spec.expression and spec.expression.isidentifier() and isinstance(spec.value, int)
+        if spec.kind == "symint"
+        and spec.expression
+        and spec.expression.isidentifier()
+        and isinstance(spec.value, int)
     }
 
 
@@ -209,7 +223,9 @@ def _make_symbols(env: Any, hints: dict[str, int]) -> dict[str, Any]:
             symbols[name] = env.create_unbacked_symint()
             continue
         source = ConstantSource(f"__repro_{name}")
-        symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, do_not_specialize_zero_one=hint < 2)
+        symbol = env.create_symbol(
+            hint, source, dynamic_dim=DimDynamic.DYNAMIC, do_not_specialize_zero_one=hint < 2
+        )
         symbols[name] = env.create_symintnode(symbol, hint=hint, source=source)
     return symbols
 
@@ -226,7 +242,9 @@ def _make_fake(mode: Any, spec: ReproInput, value: Any, symbols: dict[str, Any])
         if isinstance(offset, int) and offset == 0:
             return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
         extent = offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
-        return torch.empty(extent, dtype=value.dtype, device=value.device).as_strided(shape, stride, offset)
+        return torch.empty(extent, dtype=value.dtype, device=value.device).as_strided(
+            shape, stride, offset
+        )
 
 
 # --- values
@@ -243,7 +261,11 @@ def _load_input(
 ) -> Any:
     symbols = {**_list_hints(specs), **repro.manifest.symbols}
     if spec.kind == "symint":
-        return spec.value if spec.value is not None else _evaluate(spec.expression or "", symbols, spec)
+        return (
+            spec.value
+            if spec.value is not None
+            else _evaluate(spec.expression or "", symbols, spec)
+        )
     if spec.kind in ("int", "float", "bool"):
         return spec.value
     if spec.kind == "none":
@@ -251,28 +273,46 @@ def _load_input(
     if spec.kind != "tensor":
         if spec.value == "generator":
             return torch.Generator()
-        raise NotRunnable(f"input {spec.name} is a {spec.value or 'value'} that cannot be recorded, nor run without it")
+        raise NotRunnable(
+            f"input {spec.name} is a {spec.value or 'value'} that cannot be recorded, nor run "
+            "without it"
+        )
     dtype = getattr(torch, spec.dtype or "float32", None)
     if not isinstance(dtype, torch.dtype):
-        raise NotRunnable(f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does not have")
+        raise NotRunnable(
+            f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does "
+            "not have"
+        )
     shape = [_evaluate(size, symbols, spec) for size in spec.shape or ()]
     stride = [_evaluate(size, symbols, spec) for size in spec.stride or ()]
     offset = _evaluate(spec.storage_offset, symbols, spec)
-    extent = 0 if 0 in shape else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    extent = (
+        0
+        if 0 in shape
+        else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    )
     storage_bytes = max(extent * dtype.itemsize, spec.storage_bytes or 0)
     number = spec.storage if spec.storage is not None else -1 - len(storages)
     target = torch.device(device or spec.device or "cpu")
     if number not in storages:
-        sharing = [other for other in specs if other is not spec and other.storage == number and number >= 0]
+        sharing = [
+            other
+            for other in specs
+            if other is not spec and other.storage == number and number >= 0
+        ]
         storage_bytes = max([storage_bytes, *(other.storage_bytes or 0 for other in sharing)])
-        bound = min((bounds[part.name] for part in (spec, *sharing) if part.name in bounds), default=None)
+        bound = min(
+            (bounds[part.name] for part in (spec, *sharing) if part.name in bounds), default=None
+        )
         loaded = _load_storage(repro, spec, number, storage_bytes, dtype, generator, bound)
         try:
             storages[number] = loaded.to(target).untyped_storage()
         except (RuntimeError, AssertionError) as error:
             if "memory" in str(error):
                 raise
-            raise NotRunnable(f"input {spec.name} needs {target}: {_first_line(error)}; try --device cpu") from None
+            raise NotRunnable(
+                f"input {spec.name} needs {target}: {_first_line(error)}; try --device cpu"
+            ) from None
     storage = storages[number]
     if storage.nbytes() < extent * dtype.itemsize:
         storage.resize_(extent * dtype.itemsize)
@@ -293,26 +333,37 @@ def _load_storage(
     generator: torch.Generator,
     bound: int | None,
 ) -> torch.Tensor:
-    """Return the bytes of a storage: those that are kept, else drawn ones."""
     body = repro.values.get(spec.digest) if spec.digest is not None else None
     if body is not None:
-        return torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+        return (
+            torch.frombuffer(bytearray(body), dtype=torch.uint8)
+            if body
+            else torch.empty(0, dtype=torch.uint8)
+        )
     content_hash = repro.storage_hashes.get(number)
     if content_hash is not None and repro.storage_folder is not None:
         from torch.utils._content_store import ContentStoreReader
 
         try:
-            storage = ContentStoreReader(repro.storage_folder).read_storage(content_hash, device="cpu")
+            storage = ContentStoreReader(repro.storage_folder).read_storage(
+                content_hash, device="cpu"
+            )
         except FileNotFoundError:
             pass  # torch draws them too; `list_random_inputs` says so
         else:
             return torch.empty(0, dtype=torch.uint8).set_(storage)
     count = -(-storage_bytes // dtype.itemsize)
-    return draw_values(count, dtype, generator, bound).view(torch.uint8)[: max(storage_bytes, 0)].clone()
+    return (
+        draw_values(count, dtype, generator, bound)
+        .view(torch.uint8)[: max(storage_bytes, 0)]
+        .clone()
+    )
 
 
-def draw_values(count: int, dtype: torch.dtype, generator: torch.Generator, bound: int | None = None) -> torch.Tensor:
-    """Return a flat tensor of seeded random values: normal ones, or integers from 0 up to a bound."""
+def draw_values(
+    count: int, dtype: torch.dtype, generator: torch.Generator, bound: int | None = None
+) -> torch.Tensor:
+    """Return a flat tensor of seeded values: normally distributed, or integers below `bound`."""
     if dtype.is_complex:
         real = torch.complex128 if dtype == torch.complex128 else torch.complex64
         return torch.randn(count, dtype=real, generator=generator).to(dtype)
@@ -329,7 +380,6 @@ def draw_values(count: int, dtype: torch.dtype, generator: torch.Generator, boun
 
 
 def _index_bounds(gm: fx.GraphModule, specs: Sequence[ReproInput], repro: Repro) -> dict[str, int]:
-    """Return how large the integers of an input may be, where it indexes another input."""
     symbols = {**_list_hints(specs), **repro.manifest.symbols}
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if len(placeholders) != len(specs):
@@ -345,7 +395,9 @@ def _index_bounds(gm: fx.GraphModule, specs: Sequence[ReproInput], repro: Repro)
     return bounds
 
 
-def _indexed_sizes(start: fx.Node, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]) -> list[int]:
+def _indexed_sizes(
+    start: fx.Node, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]
+) -> list[int]:
     sizes, pending, done = [], [start], {start}
     while pending:
         index = pending.pop()
@@ -358,11 +410,15 @@ def _indexed_sizes(start: fx.Node, specs: dict[fx.Node, ReproInput], symbols: di
                 sizes += [
                     size
                     for position, part in enumerate(user.args[1])
-                    if part is index and (size := _input_size(user.args[0], position, specs, symbols)) is not None
+                    if part is index
+                    and (size := _input_size(user.args[0], position, specs, symbols)) is not None
                 ]
             elif name in _INDEXED:
                 table, dimension, place_of_index = _INDEXED[name]
-                if len(user.args) > max(table, dimension, place_of_index) and user.args[place_of_index] is index:
+                if (
+                    len(user.args) > max(table, dimension, place_of_index)
+                    and user.args[place_of_index] is index
+                ):
                     where = user.args[dimension] if dimension else 0
                     size = _input_size(user.args[table], where, specs, symbols)
                     sizes += [size] if size is not None else []
@@ -374,7 +430,9 @@ def _operation_name(node: fx.Node) -> str:
     return str(getattr(packet, "__name__", packet)).rpartition(".")[2]
 
 
-def _input_size(node: Any, dimension: Any, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]) -> int | None:
+def _input_size(
+    node: Any, dimension: Any, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]
+) -> int | None:
     spec = specs.get(node) if isinstance(node, fx.Node) else None
     shape = spec.shape if spec is not None else None
     if not shape or not isinstance(dimension, int) or not -len(shape) <= dimension < len(shape):
@@ -399,7 +457,7 @@ def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:
 
 
 def apply_settings(repro: Repro) -> None:
-    """Set the configuration that differed, as it was recorded; names that this torch lacks are passed over."""
+    """Apply the recorded settings that this torch has."""
     import importlib
 
     for part, values in repro.manifest.settings.items():
@@ -422,32 +480,37 @@ def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int
 
 
 def _describe_unknown(repro: Repro, error: BaseException) -> str:
-    """Describe a name that the graph needs and that is not here: not preloaded, or of another torch."""
     operation = _NO_OPERATION.search(str(error))
     if operation is not None and operation.group(1) not in ("aten", "prims", "prim", "inductor"):
         name = f"torch.ops.{operation.group(1)}.{operation.group(2)}"
         advice = advise_preload(repro.manifest.preload)
         return f"{repro.name} needs {name}, which nothing here registers: {advice}"
     recorded = repro.manifest.versions.get("torch")
-    of_other = f", and was recorded with {recorded}" if recorded and recorded != torch.__version__ else ""
-    return f"{repro.name} cannot be loaded by torch {torch.__version__}{of_other}: {_first_line(error)}"
+    of_other = (
+        f", and was recorded with {recorded}" if recorded and recorded != torch.__version__ else ""
+    )
+    return (
+        f"{repro.name} cannot be loaded by torch {torch.__version__}{of_other}: "
+        f"{_first_line(error)}"
+    )
 
 
 def _check_memory(repro: Repro, specs: Sequence[ReproInput]) -> None:
-    """Raises: NotRunnable if the inputs are more than there is room for."""
     storages = {spec.storage: spec.storage_bytes for spec in specs if spec.storage is not None}
     needed_bytes = sum(size or 0 for size in storages.values())
     free_bytes = _count_free_bytes()
     if needed_bytes > free_bytes:
         raise NotRunnable(
-            f"{repro.name} has inputs of {needed_bytes / 1e9:,.1f} GB, and {free_bytes / 1e9:,.1f} GB are free here"
+            f"{repro.name} has inputs of {needed_bytes / 1e9:,.1f} GB, and "
+            f"{free_bytes / 1e9:,.1f} GB are free here"
         )
 
 
 def _count_free_bytes() -> int:
-    """Return how much memory may still be taken: the machine's, or within this process's limit."""
     lines = Path("/proc/meminfo").read_text().splitlines()
-    free_bytes = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 1 << 62)
+    free_bytes = next(
+        (int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 1 << 62
+    )
     most_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
     if most_bytes == resource.RLIM_INFINITY:
         return free_bytes

@@ -1,4 +1,4 @@
-"""`repro run` and `repro check`: does it still fail here, in the same way, and how far is its answer from eager's?"""
+"""`repro run` and `repro check`: does it still fail in the same way, and how accurate is it?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _LITTLE_BYTES = 1 << 16  # of a disk: less is full
 
 
 def rerun(task: ReproTask) -> dict[str, Any]:
-    """Run a repro once in a trial, as its kind asks for; in the driver."""
     kind = task.options.get("kind") or task.repro.manifest.kind
     level = task.options.get("level") or task.repro.manifest.level
     is_strict = bool(task.options.get("strict"))
@@ -32,7 +31,6 @@ def rerun(task: ReproTask) -> dict[str, Any]:
 
 
 def replay(task: ReproTask) -> dict[str, Any]:
-    """Trace the frame of dynamo's record again in a trial; in the driver."""
     task.progress({"text": "tracing the frame"})
     outcome = task.trials.run(trace_record, task.repro.path)
     answer = describe_outcome(task.repro, outcome)
@@ -40,9 +38,9 @@ def replay(task: ReproTask) -> dict[str, Any]:
 
 
 def trace_record(path: str) -> dict[str, Any]:
-    """Trace a frame again; in a trial. Return how it failed: by the type of the error alone, which the file names.
+    """Trace a recorded frame in a trial; return the error type, which is all that the file names.
 
-    Raises: NotRunnable if the record cannot be read.
+    Raises NotRunnable if the record cannot be read.
     """
     import torch._dynamo
     from torch._dynamo.replay_record import ExecutionRecord
@@ -52,8 +50,14 @@ def trace_record(path: str) -> dict[str, Any]:
             ExecutionRecord.load(file)
     except Exception as error:  # it is a pickle: whatever it needs may be missing
         raise NotRunnable(f"{path!a} cannot be read: {type(error).__name__}: {error}") from None
-    # Replay names its compile 42/999. Torch 2.13 takes that for a frame that was compiled so often, and gives it up.
-    for name in ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit"):
+    # Replay names its compile 42/999. Torch 2.13 takes that for a frame that was compiled so often,
+    # and gives it up.
+    for name in (
+        "recompile_limit",
+        "accumulated_recompile_limit",
+        "cache_size_limit",
+        "accumulated_cache_size_limit",
+    ):
         if hasattr(torch._dynamo.config, name):
             setattr(torch._dynamo.config, name, 1 << 30)
     try:
@@ -64,11 +68,9 @@ def trace_record(path: str) -> dict[str, Any]:
     return {"failure": vars(Failure(failure.PASSED))}
 
 
-def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: bool) -> dict[str, Any]:
-    """Load a repro's graph and inputs and try it; in a trial.
-
-    Raises: whatever the repro's failure raises.
-    """
+def attempt(
+    repro: Repro, level: str, kind: str, device: str | None, is_strict: bool
+) -> dict[str, Any]:
     from compileboard.collectors.repro.judging import Judge, judge
     from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
@@ -78,11 +80,14 @@ def attempt(repro: Repro, level: str, kind: str, device: str | None, is_strict: 
     if level == "dynamo":
         check_backend(backend, repro.manifest.preload)
     how = Judge(judge_kind, level, backend, is_strict=is_strict)
-    return {**judge(gm, inputs, how), "random_inputs": list_random_inputs(repro, level), "input_count": len(inputs)}
+    return {
+        **judge(gm, inputs, how),
+        "random_inputs": list_random_inputs(repro, level),
+        "input_count": len(inputs),
+    }
 
 
 def check_backend(name: str, preload: tuple[str, ...] = ()) -> None:
-    """Raises: NotRunnable if no backend is registered by this name, not even by what was preloaded."""
     from torch._dynamo.backends.registry import lookup_backend
     from torch._dynamo.exc import InvalidBackend
 
@@ -94,10 +99,6 @@ def check_backend(name: str, preload: tuple[str, ...] = ()) -> None:
 
 
 def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) -> dict[str, Any]:
-    """Return what a trial of a repro means: its status, and the failure beside the recorded one.
-
-    Raises: NotRunnable if it could not begin.
-    """
     outcome.check()
     expected = captured_failure(repro.manifest)
     actual = read_failure(outcome, expected)
@@ -124,9 +125,11 @@ def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) ->
 
 
 def is_recorded(repro: Repro, actual: Failure, kind: str | None = None) -> bool:
-    """Return True if a failure is the recorded one: any is, where torch's script does not name it."""
+    """Return whether this is the recorded failure; any is, if torch's script does not name one."""
     expected = captured_failure(repro.manifest)
-    if kind is not None and kind != repro.manifest.kind:  # another question than it was recorded for
+    if (
+        kind is not None and kind != repro.manifest.kind
+    ):  # another question than it was recorded for
         return actual.fails
     if not _is_known(repro):
         return actual.fails
@@ -136,11 +139,14 @@ def is_recorded(repro: Repro, actual: Failure, kind: str | None = None) -> bool:
 
 
 def read_failure(outcome: Outcome, expected: Failure) -> Failure:
-    """Return how a trial failed; of a chain of exceptions the one that is expected, if it is in it."""
     if outcome.status == OK:
         return Failure(**outcome.value["failure"])
-    if outcome.status == SIGNAL or (outcome.signal is not None and outcome.signal == expected.signal):
-        return Failure(failure.SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None)
+    if outcome.status == SIGNAL or (
+        outcome.signal is not None and outcome.signal == expected.signal
+    ):
+        return Failure(
+            failure.SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None
+        )
     if outcome.status == TIMED_OUT:
         return Failure(failure.TIMED_OUT)
     failures = [raised(*entry) for entry in outcome.errors]
@@ -153,10 +159,6 @@ def read_failure(outcome: Outcome, expected: Failure) -> Failure:
 
 
 def write_inputs(task: ReproTask) -> dict[str, Any]:
-    """Write a repro's inputs into a file that `torch.load` reads, and describe them.
-
-    Raises: NotRunnable.
-    """
     level, output = task.options.get("level"), task.options["output"]
     outcome = task.trials.run(save_inputs, task.repro, level, task.device, output)
     outcome.check()
@@ -165,29 +167,35 @@ def write_inputs(task: ReproTask) -> dict[str, Any]:
     return {"output": output, "inputs": outcome.value, "torch_version": _torch_version()}
 
 
-def save_inputs(repro: Repro, level: str | None, device: str | None, output: str) -> list[dict[str, Any]]:
-    """Write the inputs, what shares storage together, and return a row for each; in a trial."""
+def save_inputs(
+    repro: Repro, level: str | None, device: str | None, output: str
+) -> list[dict[str, Any]]:
     import torch
 
     from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
     gm, inputs = load_graph(repro, level, device=device)
     names = [node.target for node in gm.graph.nodes if node.op == "placeholder"]
-    part = f"{output}.{os.getpid()}.part"  # a file that is there is replaced by a whole one, or stays
+    part = (
+        f"{output}.{os.getpid()}.part"  # a file that is there is replaced by a whole one, or stays
+    )
     try:
         torch.save(dict(zip(names, inputs)), part)
         os.replace(part, output)
     except (OSError, RuntimeError) as error:
-        raise NotRunnable(f"{output!a} cannot be written: {_why_not_written(output, error)}") from None
+        raise NotRunnable(
+            f"{output!a} cannot be written: {_why_not_written(output, error)}"
+        ) from None
     finally:
         with suppress(OSError):
             os.unlink(part)
     drawn = set(list_random_inputs(repro, level))
-    return [_describe_input(name, value, is_drawn=name in drawn) for name, value in zip(names, inputs)]
+    return [
+        _describe_input(name, value, is_drawn=name in drawn) for name, value in zip(names, inputs)
+    ]
 
 
 def _why_not_written(path: str, error: Exception) -> str:
-    """Return what the system says of a write; torch says in words of its own that a disk is full."""
     with suppress(OSError):
         if shutil.disk_usage(os.path.dirname(path)).free < _LITTLE_BYTES:
             return os.strerror(errno.ENOSPC)
@@ -198,7 +206,10 @@ def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        return {"name": name, "value": value if isinstance(value, (int, float, bool, str)) else None}
+        return {
+            "name": name,
+            "value": value if isinstance(value, (int, float, bool, str)) else None,
+        }
     row: dict[str, Any] = {
         "name": name,
         "dtype": str(value.dtype).removeprefix("torch."),
@@ -208,7 +219,9 @@ def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:
         "values": "drawn" if is_drawn else "recorded",
     }
     if value.numel() and (value.dtype.is_floating_point or value.dtype.is_complex):
-        finite = value.detach().abs().double() if not value.dtype.is_complex else value.detach().abs()
+        finite = (
+            value.detach().abs().double() if not value.dtype.is_complex else value.detach().abs()
+        )
         row["nan_count"] = int(value.isnan().sum())
         row["largest"] = float(finite.nan_to_num(0.0, 0.0, 0.0).max())
     return row
@@ -216,7 +229,9 @@ def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:
 
 def _is_known(repro: Repro) -> bool:
     manifest = repro.manifest
-    return manifest.kind == "accuracy" or bool(manifest.error_type or manifest.message or manifest.signal)
+    return manifest.kind == "accuracy" or bool(
+        manifest.error_type or manifest.message or manifest.signal
+    )
 
 
 def _torch_version() -> str:

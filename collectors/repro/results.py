@@ -1,4 +1,4 @@
-"""Where an answer goes: into the database that a repro came from, else beside its file."""
+"""Store answers in the database of a repro, or beside its file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from compileboard.collectors.store.repros import ReproResult, save_result
 
 
 def save_answer(repro: Repro, result: ReproResult) -> str:
-    """Save what a command answered of a repro of this machine, in its database or in `<file>.repro/`; return where.
+    """Save an answer in the repro's database or in `<file>.repro/`; return where.
 
-    Raises: StoreError, OSError.
+    Raises StoreError or OSError.
     """
     if repro.database is not None and repro.id is not None:
         with closing(open_writer(repro.database, create=False)) as connection:
@@ -39,8 +39,9 @@ def save_answer(repro: Repro, result: ReproResult) -> str:
 
 
 def work_folder(repro: Repro, environment: Mapping[str, str]) -> Path:
-    """Return the folder, made if need be, of what a command goes on from: the same one for the same repro."""
-    body = "\x1e".join((repro.manifest.kind, repro.manifest.level, repro.program, repro.dynamo_program or ""))
+    body = "\x1e".join(
+        (repro.manifest.kind, repro.manifest.level, repro.program, repro.dynamo_program or "")
+    )
     name = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     folder = home(environment) / "repro" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,12 +49,10 @@ def work_folder(repro: Repro, environment: Mapping[str, str]) -> Path:
 
 
 def now_us() -> int:
-    """Return the time as results have it."""
     return time.time_ns() // 1000
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8", errors="surrogatepass")

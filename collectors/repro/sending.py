@@ -1,4 +1,4 @@
-"""Take a repro elsewhere: as one file, into another database, to a dashboard. It stays text on the way."""
+"""Export a repro to a file, another database or a server. It is never executed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,7 @@ from compileboard.collectors.store.ingest.repros import repro_id
 
 
 def export(repro: Repro, output: str, *, is_forced: bool) -> str:
-    """Write a repro as a script or an archive, whole or not at all; return a sentence of what is in it.
-
-    Raises: NotRunnable.
-    """
+    """Write a repro atomically as a script or archive; return a summary. Raises NotRunnable."""
     path = Path(output)
     parts = (repro.manifest, repro.program, repro.dynamo_program, repro.values)
     note = ""
@@ -49,7 +46,9 @@ def export(repro: Repro, output: str, *, is_forced: bool) -> str:
         try:
             text, is_whole = write_script(*parts)
         except ValueError as error:
-            raise NotRunnable(f"{repro.name} cannot be a script: {error}; export it as .tar.gz") from None
+            raise NotRunnable(
+                f"{repro.name} cannot be a script: {error}; export it as .tar.gz"
+            ) from None
         body = text.encode("utf-8", "backslashreplace")
         if not is_whole:
             note = "; its values are more than 1 MB, so it draws them: .tar.gz has them"
@@ -72,21 +71,26 @@ def export(repro: Repro, output: str, *, is_forced: bool) -> str:
 
 
 def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[str, bool]:
-    """Store a repro in a run of its own, named by its content; return its id and whether it is new.
+    """Store a repro in a run named by its content; return its id and whether it is new.
 
-    Raises: StoreError.
+    Raises StoreError.
     """
     body = json.dumps(dump_manifest(repro.manifest), sort_keys=True)
     text = "\x1e".join((body, repro.program, repro.dynamo_program or "", *sorted(repro.values)))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     now_us = time.time_ns() // 1000
-    # The same repro is the same run, whenever it comes: the time of a ULID is left at its beginning.
+    # The same repro is the same run, whenever it comes: the time of a ULID is left at its
+    # beginning.
     run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
-    events = _list_events(repro, run_id, process_id, name or Path(repro.path or repro.name).name, now_us)
+    events = _list_events(
+        repro, run_id, process_id, name or Path(repro.path or repro.name).name, now_us
+    )
     with closing(SqliteSink.open(database, run_id)) as sink:
         result = sink.ingest(EventBatch(events))
         if result.deleted_run:
-            raise NotRunnable(f"the run of {repro.name} was deleted in {database}; restore it there")
+            raise NotRunnable(
+                f"the run of {repro.name} was deleted in {database}; restore it there"
+            )
         checkpoint(sink.connection)
     return format_id(repro_id(process_id, 0)), result.new_count > 0
 
@@ -120,14 +124,19 @@ def _list_events(repro: Repro, run_id: str, process_id: str, name: str, now_us: 
     ]
     for number, (digest, body) in enumerate(sorted(repro.values.items())):
         packed = base64.b64encode(zlib.compress(body)).decode()
-        events.append(ReproValues(process_id, 2 + number, now_us, position=0, digest=digest, body=packed))
+        events.append(
+            ReproValues(process_id, 2 + number, now_us, position=0, digest=digest, body=packed)
+        )
     return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
 
 
-def queue(repro: Repro, root: Path, config: RunConfig, print_line: Callable[[str], None]) -> tuple[list[str], str]:
-    """Put a repro into the outbox as a run of its own, unless the server has it; return the run and the repro's id.
+def queue(
+    repro: Repro, root: Path, config: RunConfig, print_line: Callable[[str], None]
+) -> tuple[list[str], str]:
+    """Queue a repro as a run of its own unless the server has it; return run ids and the repro's
+    id.
 
-    Raises: StoreError, OSError.
+    Raises StoreError or OSError.
     """
     with temporary_database() as database:
         sent_id, _ = import_repro(repro, database)

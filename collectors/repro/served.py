@@ -1,4 +1,4 @@
-"""Repros of a server: loaded by their id, and answers sent to their run by a stream of their own."""
+"""Load repros from a server and send answers to their run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pathlib import Path
 from compileboard.collectors.contract.events import Event, ReproAnswered
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.formats.repro_archive import MOST_ARCHIVE_BYTES, BadArchive, read_archive
+from compileboard.collectors.formats.repro_archive import (
+    MOST_ARCHIVE_BYTES,
+    BadArchive,
+    read_archive,
+)
 from compileboard.collectors.pipeline.outbox_sink import OutboxSink
 from compileboard.collectors.pipeline.source import EventBatch
 from compileboard.collectors.push.client import Client, ServerAnswer, quote_path
@@ -29,17 +33,16 @@ from compileboard.collectors.store.repros import ReproResult, list_repros, list_
 
 
 def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) -> Repro:
-    """Return a repro of a server by its id, with its values.
-
-    Raises: NotRunnable in a sentence; ServerAway; TargetError.
-    """
+    """Load a repro with its values from a server. Raises NotRunnable, ServerAway or TargetError."""
     target = Target.of(config)
     with closing(Client(target, environment)) as client:
         described = client.ask_page(f"api/v1/repros/{quote_path(name)}", MOST_ARCHIVE_BYTES)
         repro_id, run_id = (find_value(described, key, str) for key in ("id", "run_id"))
         if described.status != 200 or not repro_id or not run_id:
             raise NotRunnable(_explain(name, target, described))
-        archive = client.ask_page(f"repros/{quote_path(repro_id)}/archive.tar.gz", MOST_ARCHIVE_BYTES)
+        archive = client.ask_page(
+            f"repros/{quote_path(repro_id)}/archive.tar.gz", MOST_ARCHIVE_BYTES
+        )
     if archive.status != 200:
         raise NotRunnable(_explain(name, target, archive))
     try:
@@ -57,15 +60,15 @@ def _explain(name: str, target: Target, answer: ServerAnswer) -> str:
     if answer.status == 404:
         return f"{target.server} has no repro {name[:40]!r}, nor is there a file of that name"
     if answer.status in (401, 403):
-        return f"{target.server} does not show its repros: {answer.describe()}; the token needs the scope `read` too"
+        return (
+            f"{target.server} does not show its repros: {answer.describe()}; the token needs "
+            "the scope `read` too"
+        )
     return f"repro {name[:40]!r} of {target.server}: {explain(answer)}"
 
 
 def send_answer(repro: Repro, result: ReproResult, environment: Mapping[str, str]) -> str:
-    """Send an answer to the server that a repro was loaded from; return in one line what became of it.
-
-    Raises: StoreError.
-    """
+    """Send an answer to the repro's server; return the outcome in one line. Raises StoreError."""
     assert repro.server is not None and repro.id is not None and repro.run_id is not None
     root = outbox_root(environment)
     queue_answers([describe_answer(repro.id, result)], repro.run_id, root, repro.server)
@@ -73,29 +76,30 @@ def send_answer(repro: Repro, result: ReproResult, environment: Mapping[str, str
 
 
 def describe_answer(repro_id: str, result: ReproResult) -> ReproAnswered:
-    """Return an answer as an event of its repro's run: the same whenever it is sent."""
-    values = {name: value for name, value in vars(result).items() if name not in ("started_us", "ended_us")}
-    return ReproAnswered(f"repro-{repro_id}", result.started_us, result.ended_us, repro=repro_id, **values)
+    values = {
+        name: value
+        for name, value in vars(result).items()
+        if name not in ("started_us", "ended_us")
+    }
+    return ReproAnswered(
+        f"repro-{repro_id}", result.started_us, result.ended_us, repro=repro_id, **values
+    )
 
 
 def queue_answers(answers: Sequence[Event], run_id: str, root: Path, config: RunConfig) -> None:
-    """Put answers into the outbox, as a stream of a run that the server has.
-
-    Raises: StoreError.
-    """
     with closing(OutboxSink.open(root, run_id, Target.of(config), config.outbox_bytes)) as sink:
         result = sink.ingest(EventBatch(list(answers)))
         sink.finish()
     if result.new_count < len(answers):
-        why = result.refused[0].reason if result.refused else f"the outbox {os.fspath(root)} is full"
+        why = (
+            result.refused[0].reason if result.refused else f"the outbox {os.fspath(root)} is full"
+        )
         raise StoreFull(f"an answer cannot be sent: {why}")
 
 
-def queue_stored_answers(connection: sqlite3.Connection, run_id: str, root: Path, config: RunConfig) -> int:
-    """Put all answers that a database has about a run's repros into the outbox; return how many.
-
-    Raises: StoreError.
-    """
+def queue_stored_answers(
+    connection: sqlite3.Connection, run_id: str, root: Path, config: RunConfig
+) -> int:
     answers = [
         describe_answer(repro.id, result)
         for repro in list_repros(connection, run_id)

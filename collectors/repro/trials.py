@@ -1,7 +1,7 @@
-"""Trials: forked children with one time and one memory limit, whose end is an outcome and harms nothing else.
+"""Forked children with time and memory limits, whose crash affects nothing else.
 
-Each has a process group and a folder of its own; what it returns comes back pickled through a pipe. Where this process
-has initialised CUDA, which cannot be forked afterwards, a trial's arguments go, pickled, to a process that was forked
+Each has its own process group and folder, and returns a pickled value through a pipe. If this
+process initialised CUDA, which prevents forking, arguments are pickled to a process that was forked
 before (`needs_fork_server`).
 """
 
@@ -29,7 +29,13 @@ from compileboard.collectors.repro.repro import NotRunnable
 from compileboard.collectors.runs.garbage import without_collections
 from compileboard.collectors.runs.program import end_with, signal_name
 
-OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = "ok", "raised", "signal", "timed out", "out of memory"
+OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = (
+    "ok",
+    "raised",
+    "signal",
+    "timed out",
+    "out of memory",
+)
 DEFAULT_SECONDS = 120.0
 MOST_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
 COMPILER = "torch._inductor.compile_fx"
@@ -40,7 +46,9 @@ _CHILDREN: set[int] = set()
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """What one trial may take. `memory_bytes` comes on top of what torch itself has; on a GPU it bounds the GPU's."""
+    """Limits of one trial. `memory_bytes` is in addition to torch's own; on a GPU, it limits the
+    GPU's.
+    """
 
     seconds: float = DEFAULT_SECONDS
     memory_bytes: int | None = None
@@ -48,11 +56,11 @@ class TrialLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended."""
-
     status: str  # OK | RAISED | SIGNAL | TIMED_OUT | OUT_OF_MEMORY
     value: Any = None  # of OK
-    errors: tuple[tuple[str, str], ...] = ()  # of RAISED: type and message, the outermost first, then its causes
+    errors: tuple[
+        tuple[str, str], ...
+    ] = ()  # of RAISED: type and message, the outermost first, then its causes
     traceback: str | None = None
     signal: str | None = None  # of SIGNAL: SIGSEGV
     seconds: float = 0.0
@@ -60,30 +68,30 @@ class Outcome:
 
     @property
     def error_type(self) -> str | None:
-        """Return the type of the error that was raised."""
         return self.errors[0][0] if self.errors else None
 
     @property
     def message(self) -> str:
-        """Describe the end in a line or more."""
         if self.errors:
             return f"{self.errors[0][0]}: {self.errors[0][1]}"
         return self.signal or self.status
 
     def check(self) -> None:
-        """Pass on what a trial says of why it could not begin: an absent library, too much memory.
-
-        Raises: NotRunnable.
-        """
-        refused = next((message for kind, message in self.errors if kind == NotRunnable.__name__), None)
+        refused = next(
+            (message for kind, message in self.errors if kind == NotRunnable.__name__), None
+        )
         if refused is not None:
             raise NotRunnable(refused)
 
 
 class Trials:
-    """Trials of one driver, one after another."""
-
-    def __init__(self, limits: TrialLimits, folder: Path, device: str = "cpu", probe_folder: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: TrialLimits,
+        folder: Path,
+        device: str = "cpu",
+        probe_folder: str | None = None,
+    ) -> None:
         self.limits = limits
         self.device = device
         self.has_inductor = False
@@ -93,7 +101,6 @@ class Trials:
         self._server: _ForkServer | None = None
 
     def load_inductor(self) -> None:
-        """Load inductor for all trials that come, and ask what the processor can do: else each of them does."""
         with without_collections():
             import_module(COMPILER)
         if self.device == "cpu" and self._probe_folder is not None:
@@ -101,27 +108,29 @@ class Trials:
         self.has_inductor = True
 
     def needs_fork_server(self) -> None:
-        """Fork what later trials are forked from: to be called before this process initialises CUDA."""
+        """Start the process that later trials are forked from; call before CUDA is initialised."""
         if self._server is None:
             self._server = _ForkServer(self)
 
     def close(self) -> None:
-        """End the process that later trials are forked from; it ends with this one at the latest."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
-    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
-        """Call a function in a child of its own; return how that ended.
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+    ) -> Outcome:
+        """Call a function in a child and return how it ended.
 
-        With a fork server its arguments are pickled, else the child just has them.
+        With a fork server, arguments are pickled; otherwise the child inherits them.
         """
         if self._server is not None:
             return self._server.run(function, arguments, limits or self.limits)
         return self.fork(function, arguments, limits or self.limits)
 
-    def fork(self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits) -> Outcome:
-        """Run one trial as a fork of this process."""
+    def fork(
+        self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits
+    ) -> Outcome:
         self._count += 1
         folder = self._folder / f"trial-{os.getpid()}-{self._count}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,14 +151,19 @@ class Trials:
             os.close(reading)
             _end_trial(child)
         outcome = _understand(
-            body, status, is_late, limits, time.monotonic() - started_s, read_tail(folder / "output.txt")
+            body,
+            status,
+            is_late,
+            limits,
+            time.monotonic() - started_s,
+            read_tail(folder / "output.txt"),
         )
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
 
 
 def _probe_processor(folder: str) -> None:
-    """Ask inductor what the processor can do: 11 s in an empty cache folder, 1 s in this one."""
+    """Make inductor detect the processor: 11 s with an empty cache folder, 1 s with this one."""
     own = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     with contextlib.suppress(Exception):  # else each trial asks
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -161,14 +175,13 @@ def _probe_processor(folder: str) -> None:
 
 
 def end_trials() -> None:
-    """End every trial of this process; what a signal handler may call."""
+    """End every trial of this process; safe in a signal handler."""
     for child in list(_CHILDREN):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
 
 
 def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, int | None, bool]:
-    """Wait for a trial's message or its end: the message, how it ended, and whether its time ran out."""
     body, status = b"", None
     while True:
         left_s = deadline_s - time.monotonic()
@@ -193,7 +206,6 @@ def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, i
 
 
 def _end_trial(child: int) -> None:
-    """End a trial and what it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     if child in _CHILDREN:
@@ -205,19 +217,38 @@ def _end_trial(child: int) -> None:
 
 
 def _understand(
-    body: bytes | None, status: int | None, is_late: bool, limits: TrialLimits, seconds: float, output: str
+    body: bytes | None,
+    status: int | None,
+    is_late: bool,
+    limits: TrialLimits,
+    seconds: float,
+    output: str,
 ) -> Outcome:
     if is_late:
         return Outcome(TIMED_OUT, seconds=seconds, output=output)
     if body is not None:
         outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
-        return Outcome(outcome.status, outcome.value, outcome.errors, outcome.traceback, None, seconds, output)
+        return Outcome(
+            outcome.status, outcome.value, outcome.errors, outcome.traceback, None, seconds, output
+        )
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        is_full = number == signal.SIGKILL or ("bad_alloc" in output and limits.memory_bytes is not None)
-        return Outcome(OUT_OF_MEMORY if is_full else SIGNAL, signal=signal_name(number), seconds=seconds, output=output)
+        is_full = number == signal.SIGKILL or (
+            "bad_alloc" in output and limits.memory_bytes is not None
+        )
+        return Outcome(
+            OUT_OF_MEMORY if is_full else SIGNAL,
+            signal=signal_name(number),
+            seconds=seconds,
+            output=output,
+        )
     code = os.waitstatus_to_exitcode(status) if status is not None else None
-    return Outcome(RAISED, errors=(("SystemExit", f"it ended with exit code {code}"),), seconds=seconds, output=output)
+    return Outcome(
+        RAISED,
+        errors=(("SystemExit", f"it ended with exit code {code}"),),
+        seconds=seconds,
+        output=output,
+    )
 
 
 # --- in a trial
@@ -239,7 +270,8 @@ def _be_trial(
         os.close(reading)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        faulthandler.disable()  # it would write of a crash into the file of the process that enabled it
+        # It would write of a crash into the file of the process that enabled it
+        faulthandler.disable()
         _CHILDREN.clear()
         output = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
@@ -250,7 +282,9 @@ def _be_trial(
         try:
             body = pickle.dumps(outcome)
         except Exception as error:
-            body = pickle.dumps(Outcome(RAISED, errors=(("PicklingError", f"its result cannot be sent: {error}"),)))
+            body = pickle.dumps(
+                Outcome(RAISED, errors=(("PicklingError", f"its result cannot be sent: {error}"),))
+            )
         message = struct.pack("<q", len(body)) + body
         while message:
             message = message[os.write(writing, message) :]
@@ -258,12 +292,16 @@ def _be_trial(
         os._exit(0)
 
 
-def _call(function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits, device: str) -> Outcome:
+def _call(
+    function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits, device: str
+) -> Outcome:
     try:
         _limit_memory(limits, device)
         return Outcome(OK, function(*arguments))
     except BaseException as error:
-        resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)  # room to describe it
+        resource.setrlimit(
+            resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2
+        )  # room to describe it
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         status = OUT_OF_MEMORY if _is_memory_error(error) else RAISED
         return Outcome(status, errors=list_errors(error), traceback=shorten(text))
@@ -272,21 +310,26 @@ def _call(function: Callable[..., Any], arguments: Sequence[Any], limits: TrialL
 def _limit_memory(limits: TrialLimits, device: str) -> None:
     if limits.memory_bytes is None:
         return
-    if device.partition(":")[0] == "cuda":  # its addresses are far more than its memory: RLIMIT_AS would refuse them
+    if (
+        device.partition(":")[0] == "cuda"
+    ):  # its addresses are far more than its memory: RLIMIT_AS would refuse them
         import torch
 
         index = int(device.partition(":")[2] or 0)
         total_bytes = torch.cuda.get_device_properties(index).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limits.memory_bytes / total_bytes), index)
+        torch.cuda.set_per_process_memory_fraction(
+            min(1.0, limits.memory_bytes / total_bytes), index
+        )
         return
     used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     most = used_bytes + limits.memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
 
 
 def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:
-    """Return an error's type and message, then those that it came of: what torch wraps others in says little."""
     errors: list[tuple[str, str]] = []
     pending: list[BaseException | None] = [error]
     while pending and len(errors) < 10:
@@ -296,12 +339,15 @@ def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:
         entry = (type(current).__name__, shorten(str(current)))
         if entry not in errors:
             errors.append(entry)
-            pending += [getattr(current, "inner_exception", None), current.__cause__, current.__context__]
+            pending += [
+                getattr(current, "inner_exception", None),
+                current.__cause__,
+                current.__context__,
+            ]
     return tuple(errors)
 
 
 def shorten(text: str) -> str:
-    """Return the head and tail of a long text."""
     half = MOST_TEXT_CHARS // 2
     return text if len(text) <= MOST_TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
 
@@ -310,11 +356,14 @@ def _is_memory_error(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error).lower()
-    return isinstance(error, (RuntimeError, OSError)) and "memory" in text and any(word in text for word in _NO_ROOM)
+    return (
+        isinstance(error, (RuntimeError, OSError))
+        and "memory" in text
+        and any(word in text for word in _NO_ROOM)
+    )
 
 
 def read_tail(path: Path, most_bytes: int = MOST_TEXT_CHARS) -> str:
-    """Return the end of a file that may be absent."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - most_bytes))
@@ -325,8 +374,6 @@ def read_tail(path: Path, most_bytes: int = MOST_TEXT_CHARS) -> str:
 
 @dataclass
 class _ForkServer:
-    """A process that was forked before CUDA was initialised, from which trials are forked."""
-
     trials: Trials
     _descriptor: int = field(init=False)
     _pid: int = field(init=False)
@@ -347,12 +394,12 @@ class _ForkServer:
         self._descriptor = ours.detach()
 
     def close(self) -> None:
-        """End it: it reads the end of its requests."""
         os.close(self._descriptor)
         os.waitpid(self._pid, 0)
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits) -> Outcome:
-        """Have a trial forked there."""
+    def run(
+        self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits
+    ) -> Outcome:
         _send(self._descriptor, _dump((function, arguments, limits)))
         body = _receive(self._descriptor)
         if body is None:

@@ -1,4 +1,6 @@
-"""Read a command line as its interpreter will: what to call the run, and what keeps the hooks out of it."""
+"""Read a command line as its interpreter does: the default run name, and switches that disable the
+hooks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ OWN_MODULES = (("-m", "collectors"), ("-m", "compileboard.collectors"))
 
 
 def default_name(command: list[str]) -> str:
-    """Return a run's name of its script or module: train.py, torchrun's train.py, my.module, python -c."""
+    """Return the name of a command's script or module: train.py (also under torchrun), my.module,
+    python -c.
+    """
     inner = _observed_inside(command)
     if inner:
         return default_name(inner)
@@ -23,12 +27,13 @@ def default_name(command: list[str]) -> str:
     scripts = [word for word in command if word.endswith(".py")]
     if scripts:
         return os.path.basename(scripts[0])
-    modules = [after for word, after in pairwise(command) if word == "-m" and after not in LAUNCHERS]
+    modules = [
+        after for word, after in pairwise(command) if word == "-m" and after not in LAUNCHERS
+    ]
     return modules[0] if modules else os.path.basename(command[0])
 
 
 def _observed_inside(command: list[str]) -> list[str]:
-    """Return what a `collectors run -- COMMAND` inside this command observes, if there is one."""
     own = os.path.basename(command[0]) == COLLECT or (
         _is_python(command[0]) and any(pair in OWN_MODULES for pair in list(pairwise(command))[:4])
     )
@@ -40,13 +45,14 @@ def _is_python(word: str) -> bool:
 
 
 def _python_names(words: list[str]) -> str | None:
-    """Return what python itself is told to run: a script, a module or a text; None for a launcher of something else."""
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":
         word, position = words[position], position + 1
         if word.startswith("--"):
             continue
-        letter, rest = next(((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", ""))
+        letter, rest = next(
+            ((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", "")
+        )
         if letter == "c":
             return "python -c"
         if letter == "m":
@@ -54,22 +60,29 @@ def _python_names(words: list[str]) -> str | None:
             return None if module in LAUNCHERS else module or None
         if letter and not rest:  # -W and -X take the next word
             position += 1
-    return os.path.basename(words[position]) if position < len(words) and words[position] != "-" else None
+    return (
+        os.path.basename(words[position])
+        if position < len(words) and words[position] != "-"
+        else None
+    )
 
 
 def unreachable(command: list[str]) -> list[str]:
-    """List which of a command's own switches keep the hooks out."""
     if not _is_python(command[0]):
         return []
     for word in _switches(command[1:]):
         for letter in "IES":
             if letter in word:
-                return [f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter cannot be observed"]
+                return [
+                    (
+                        f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter "
+                        "cannot be observed"
+                    )
+                ]
     return []
 
 
 def _switches(words: list[str]) -> Iterator[str]:
-    """Yield python's own one-letter switches: up to -c, -m or the script, without the values of -W and -X."""
     value_follows = False
     for word in words:
         if value_follows:

@@ -1,4 +1,4 @@
-"""Facts of a run: its repository, its machine, its GPUs. Asked from outside the observed process."""
+"""Facts of a run's repository, machine and GPUs, gathered outside the observed process."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ ASK_TIMEOUT_S = 5.0
 
 
 def ask(command: list[str], cwd: str | None = None) -> str | None:
-    """Return a command's output, or None if it is not there, fails or takes too long."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         completed = subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL
+            command,
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            timeout=ASK_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return completed.stdout.decode("utf-8", "replace").strip() if completed.returncode == 0 else None
+    return (
+        completed.stdout.decode("utf-8", "replace").strip() if completed.returncode == 0 else None
+    )
 
 
 def git_facts(folder: str) -> dict[str, Any]:
-    """Describe the repository that holds the program: commit, branch, subject, dirty, remote, root."""
     root = ask(["git", "rev-parse", "--show-toplevel"], cwd=folder)
     if not root:
         return {}
@@ -46,7 +51,6 @@ def git_facts(folder: str) -> dict[str, Any]:
 
 
 def program_folder(command: list[str], cwd: str) -> str:
-    """Find the folder of the program's own script, whose repository is the program's."""
     for argument in command:
         path = Path(cwd, argument)
         if argument.endswith(".py") and path.is_file():
@@ -55,7 +59,6 @@ def program_folder(command: list[str], cwd: str) -> str:
 
 
 def host_facts() -> dict[str, Any]:
-    """Describe the machine."""
     facts: dict[str, Any] = {
         "name": platform.node(),
         "os": platform.platform(),
@@ -71,7 +74,9 @@ def host_facts() -> dict[str, Any]:
 
 def _cpu_model() -> str | None:
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
@@ -80,7 +85,6 @@ def _cpu_model() -> str | None:
 
 
 def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
-    """List the GPUs that nvidia-smi names, the visible ones only."""
     fields = "index,uuid,name,memory.total,compute_cap,driver_version"
     output = ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
     gpus = []
@@ -103,12 +107,15 @@ def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def visible_gpus(gpus: list[dict[str, Any]], chosen: str | None) -> list[dict[str, Any]]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible, in its order."""
     if chosen is None:
         return gpus
     visible = []
     for key in (part.strip() for part in chosen.split(",")):
-        match = [gpu for gpu in gpus if gpu["index"] == key or (key.startswith("GPU-") and gpu["uuid"].startswith(key))]
+        match = [
+            gpu
+            for gpu in gpus
+            if gpu["index"] == key or (key.startswith("GPU-") and gpu["uuid"].startswith(key))
+        ]
         if not match:
             break  # CUDA stops at the first name it does not know
         visible.extend(match)

@@ -1,4 +1,4 @@
-"""Facts of a git repository: its commit, branch, changes, and the history around a commit."""
+"""Read commit, branch, changes and history from git."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMO
 
 
 def ask_git(
-    words: list[str], folder: str, *, timeout_s: float = GIT_TIMEOUT_S, also: Mapping[str, str] | None = None
+    words: list[str],
+    folder: str,
+    *,
+    timeout_s: float = GIT_TIMEOUT_S,
+    also: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Ask git, in a session of its own: a Ctrl-C is ours, and must not stop it from removing what it made.
+    """Run git without the user's hooks, in its own session so that Ctrl-C does not interrupt
+    cleanup.
 
-    The person's hooks are not run: a post-checkout hook does things to their checkout.
-
-    Raises: OSError if there is no git or no such folder; subprocess.TimeoutExpired.
+    Raises OSError without git or the folder; subprocess.TimeoutExpired.
     """
     environment = {name: value for name, value in os.environ.items() if name not in OF_GIT}
     return subprocess.run(
@@ -53,18 +56,29 @@ _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def read_commits(folder: str, revision: str, *, limit: int, timeout_s: float) -> list[StoredCommit]:
-    """Read a revision's history along first parents, the newest first.
+    """Return a revision's first-parent history, newest first.
 
-    Raises: ValueError in git's words if it has no such history; OSError without git or the folder;
-    subprocess.TimeoutExpired.
+    Raises ValueError with git's message if there is none; OSError; subprocess.TimeoutExpired.
     """
     # What a person has set for their own `git log` (signatures, another encoding) is not for us.
-    options = ["--first-parent", "--no-show-signature", "--no-color", "--encoding=UTF-8", _FORMAT, "-n", str(limit)]
-    completed = ask_git(["log", *options, "--end-of-options", revision, "--"], folder, timeout_s=timeout_s)
+    options = [
+        "--first-parent",
+        "--no-show-signature",
+        "--no-color",
+        "--encoding=UTF-8",
+        _FORMAT,
+        "-n",
+        str(limit),
+    ]
+    completed = ask_git(
+        ["log", *options, "--end-of-options", revision, "--"], folder, timeout_s=timeout_s
+    )
     if completed.returncode:
         raise ValueError(completed.stderr.strip() or f"git log ended with {completed.returncode}")
     lines = [line.split("\0") for line in completed.stdout.split("\n")]
-    return [_read_commit(*parts) for parts in lines if len(parts) == 5 and _HASH.fullmatch(parts[0])]
+    return [
+        _read_commit(*parts) for parts in lines if len(parts) == 5 and _HASH.fullmatch(parts[0])
+    ]
 
 
 def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: str) -> StoredCommit:
@@ -75,16 +89,13 @@ def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: st
 
 @lru_cache(1_000)  # authors come again and again
 def _scrub_line(text: str) -> str | None:
-    """Return one line without secrets, None where there is nothing."""
     line = " ".join(scrub_text(text).split())
     return (line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…") or None
 
 
-def build_history_event(git: Mapping[str, Any], process_id: str, *, timeout_s: float) -> CommitsSeen | None:
-    """Describe the history before a run's commit, None where the run has none that git can tell.
-
-    Raises: subprocess.TimeoutExpired.
-    """
+def build_history_event(
+    git: Mapping[str, Any], process_id: str, *, timeout_s: float
+) -> CommitsSeen | None:
     root, commit = git.get("root"), git.get("commit")
     if not root or not commit:
         return None
@@ -96,7 +107,6 @@ def build_history_event(git: Mapping[str, Any], process_id: str, *, timeout_s: f
 
 
 def pack_commits(commits: Sequence[StoredCommit], process_id: str) -> CommitsSeen:
-    """Make the event of a chain of commits, as many of the newest as it has room for."""
     rows: list[tuple[str, int, str | None, str | None]] = []
     room = EVENT_BYTES
     for commit in commits:

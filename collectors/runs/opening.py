@@ -1,4 +1,4 @@
-"""Open a run: describe it, and make the spool folder that its processes write into."""
+"""Describe a run and create the spool folder that its processes write into."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ Fact = TypeVar("Fact")
 
 
 def joined_run_id(environment: Mapping[str, str]) -> str | None:
-    """Return the id of the run that this job's nodes share; None where a run is its own.
-
-    Raises: ValueError if it is no id.
+    """Return the run id shared by the nodes of this job, or None. Raises ValueError if it is
+    invalid.
     """
     joined = environment.get("COMPILEBOARD_RUN_ID")
-    if not joined or environment.get("COMPILEBOARD_SPOOL"):  # inside an observed program a run is its own
+    if not joined or environment.get(
+        "COMPILEBOARD_SPOOL"
+    ):  # inside an observed program a run is its own
         return None
     if not RUN_ID.fullmatch(joined):
         raise ValueError(
-            f"COMPILEBOARD_RUN_ID is {joined[:80]!r}; expected a letter or digit, then at most 63 letters, digits, "
+            f"COMPILEBOARD_RUN_ID is {joined[:80]!r}; expected a letter or digit, then at most "
+            "63 letters, digits, "
             "dots, dashes and underscores"
         )
     return joined
 
 
 def current_folder() -> str | None:
-    """Return the folder we are in, None where it was deleted."""
     try:
         return os.getcwd()
     except OSError:
@@ -46,7 +47,9 @@ def current_folder() -> str | None:
 
 
 def stored_command(argv: Iterable[str], *, keep_source: bool) -> list[str]:
-    """Return a command line as it is stored: without secrets and, if asked, without the program after a `-c`."""
+    """Return a command line without secrets and, unless `keep_source`, without the code after
+    `-c`.
+    """
     words = scrub_argv(argv)
     return words if keep_source else redact_code(words)
 
@@ -62,21 +65,27 @@ def describe_run(
     source: str = "live",
     troubles: Iterable[list[str]] = (),
 ) -> Manifest:
-    """Return a run's manifest: settings, command, repository, machine and environment, no secrets (nor code, if asked).
+    """Return a run's manifest: settings, command, repository, machine and environment, no secrets.
 
-    What cannot be asked for is left out and added to the run's troubles.
+    Facts that cannot be determined are left out and listed in its errors.
     """
     troubles = list(troubles)
 
     def ask(what: str, fact: Callable[[], Fact], instead: Fact) -> Fact:
         try:
             return fact()
-        except Exception as error:  # git, a driver, a file system: nothing of it is the program's matter
+        except (
+            Exception
+        ) as error:  # git, a driver, a file system: nothing of it is the program's matter
             troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
             return instead
 
     settings = {field.name: getattr(config, field.name) for field in fields(RunConfig)}
-    paths = {name: os.path.abspath(settings[name]) for name in ("database", "token_file") if settings[name]}
+    paths = {
+        name: os.path.abspath(settings[name])
+        for name in ("database", "token_file")
+        if settings[name]
+    }
     stored = {"tags": scrub_values(config.tags), **paths}
     return Manifest(
         **{**settings, **stored},
@@ -86,30 +95,35 @@ def describe_run(
         argv=ask("the command", lambda: stored_command(argv, keep_source=config.keep_source), []),
         cwd=cwd,
         recorder_process_id=uuid.uuid4().hex,
-        git=ask("the repository", lambda: git_facts(code_folder() if callable(code_folder) else code_folder), {}),
+        git=ask(
+            "the repository",
+            lambda: git_facts(code_folder() if callable(code_folder) else code_folder),
+            {},
+        ),
         host=ask("the machine", host_facts, {}),
         gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
-        environment=ask("the environment", lambda: scrub_environment(environment, config.capture_env), {}),
+        environment=ask(
+            "the environment", lambda: scrub_environment(environment, config.capture_env), {}
+        ),
         troubles=troubles,
     )
 
 
-def spool_folder(manifest: Manifest, environment: Mapping[str, str], *, shared: bool = False) -> Path:
+def spool_folder(
+    manifest: Manifest, environment: Mapping[str, str], *, shared: bool = False
+) -> Path:
     """Return a run's spool folder; each node of a shared run has its own."""
     name = f"{manifest.run_id}-{manifest.recorder_process_id[:8]}" if shared else manifest.run_id
     return spool_root(environment) / name
 
 
 def make_spool(folder: Path, manifest: Manifest) -> None:
-    """Make a run's spool folder and put its description there.
-
-    Raises: StoreError if that cannot be done.
-    """
     try:
         folder.mkdir(parents=True, mode=0o700)
         manifest.write(folder)
     except OSError as error:
         raise StoreError(
-            f"the spool folder {folder} cannot be made: {error.strerror or error}. Set COMPILEBOARD_HOME to a folder "
+            f"the spool folder {folder} cannot be made: {error.strerror or error}. Set "
+            "COMPILEBOARD_HOME to a folder "
             "on a local disk that may be written."
         ) from error

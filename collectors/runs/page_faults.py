@@ -1,10 +1,10 @@
-"""Watch a program's page faults from outside, while it compiles nothing, for the cliff of docs/stack-cliff.md.
+"""Detect excessive page faults while a program compiles nothing, for docs/stack-cliff.md.
 
-On the cliff a program maps a chunk of 16 KiB and unmaps it, thousands of times a second. Its page faults say so, and so
-do those of a program that fills new arrays; a program off the cliff, too, may map one chunk for each step of its loop.
-What tells them apart is how often. So there are three looks, each only where the one before saw something: the fault
-counter every second, the memory map for a small range that comes and goes, and that range's page, a hundred times in a
-few milliseconds.
+Such a program maps and unmaps a 16 KiB chunk thousands of times a second. Programs that fill new
+arrays also fault, and others may map one chunk per step, so the rate decides. There are three
+checks, each only if the previous one found something: the fault counter every second, the memory
+map for a small range that appears and disappears, and that range's page a hundred times within
+milliseconds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from compileboard.collectors.contract.events import (
 WINDOW_S = 1.0
 CALM_S = 2.0  # after a process's last event
 MOST_WINDOWS = 3600
-# Of a second of the program's processor time: it may be waiting most of the time, or share the processor.
+# Of a second of the program's processor time: it may be waiting most of the time, or share the
+# processor.
 SUSPECT_FAULTS_PER_CPU_S, CLIFF_MAPS_PER_CPU_S = 2_000, 600
-# What CPython maps for frames; malloc's own mappings are a page longer than a power of two, and pymalloc's larger.
+# What CPython maps for frames; malloc's own mappings are a page longer than a power of two, and
+# pymalloc's larger.
 CHUNK_BYTES = frozenset({1 << 14, 1 << 15, 1 << 16, 1 << 17})
 CANDIDATE_CHANGES = 2
 BURST_SAMPLES, ENOUGH_BURSTS, MOST_SAMPLES = 100, 5, 60
@@ -41,15 +43,12 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class FaultCounter:
-    """What the kernel has counted of a process so far."""
-
     fault_count: int
     cpu_ticks: int
     start_ticks: int  # since boot: tells a pid's owners apart
 
 
 def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
-    """Read a process's minor faults and processor time; None where it is gone or this is not Linux."""
     try:
         text = (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
         values = text.rpartition(")")[2].split()  # a program's name may hold spaces and brackets
@@ -59,7 +58,9 @@ def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
 
 
 def writes_into(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
-    """Return True if a process has a file of the spool open: its pid may be another's by now, or a container's."""
+    """Return whether a process has a spool file open; its pid may have been reused or be a
+    container's.
+    """
     try:
         with os.scandir(proc / str(pid) / "fd") as entries:
             return any(os.readlink(entry.path).startswith(f"{folder}{os.sep}") for entry in entries)
@@ -68,7 +69,6 @@ def writes_into(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
 
 
 def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | None:
-    """Read the private anonymous ranges of a process's memory."""
     ranges = set()
     try:
         with (proc / str(pid) / "maps").open(encoding="ascii", errors="replace") as lines:
@@ -82,10 +82,13 @@ def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | N
     return frozenset(ranges)
 
 
-def count_mappings(pid: int, address: int, proc: Path = Path("/proc")) -> tuple[float, float] | None:
-    """Watch one page for a few milliseconds; return how often it came and how many seconds that took.
+def count_mappings(
+    pid: int, address: int, proc: Path = Path("/proc")
+) -> tuple[float, float] | None:
+    """Sample one page for a few milliseconds; return how often it was mapped and the seconds that
+    took.
 
-    What comes and goes between two samples is not seen. None where the kernel does not show its pages.
+    Changes between two samples are missed. None if the kernel does not show the page.
     """
     try:
         descriptor = os.open(proc / str(pid) / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -107,7 +110,6 @@ def count_mappings(pid: int, address: int, proc: Path = Path("/proc")) -> tuple[
 
 
 def changed_ranges(before: frozenset[Range], after: frozenset[Range]) -> Iterator[Range]:
-    """Yield what is in one of two maps only; neighbours that the kernel joined into one range count as they were."""
     edges: Counter[int] = Counter()
     for ranges, side in ((before - after, 1), (after - before, -1)):
         for start, end in ranges:
@@ -122,8 +124,6 @@ def changed_ranges(before: frozenset[Range], after: frozenset[Range]) -> Iterato
 
 @dataclass(frozen=True)
 class Window:
-    """A time in which a process compiled nothing."""
-
     start_us: int
     end_us: int
     fault_count: int
@@ -131,23 +131,18 @@ class Window:
 
     @property
     def cpu_share(self) -> float:
-        """Return the share of one processor that the process had, 1 at most."""
         return min(1.0, max(0.01, self.cpu_us / max(1, self.end_us - self.start_us)))
 
     @property
     def faults_per_cpu_s(self) -> float:
-        """Return the rate of minor faults."""
         return self.fault_count * 1e6 / max(1, self.end_us - self.start_us) / self.cpu_share
 
     def joined(self, later: Window) -> Window:
-        """Return both as one; the time between them counts as calm."""
         faults, cpu_us = self.fault_count + later.fault_count, self.cpu_us + later.cpu_us
         return Window(self.start_us, later.end_us, faults, cpu_us)
 
 
 class ProcessFaults:
-    """What is known of one process's faults and memory map."""
-
     def __init__(self, process_id: str, pid: int, counter: FaultCounter, now_s: float) -> None:
         self.process_id = process_id
         self.pid = pid
@@ -165,13 +160,11 @@ class ProcessFaults:
 
     @property
     def is_suspect(self) -> bool:
-        """Return True if the newest window has the faults of a program on the cliff, or of one that fills memory."""
         if not self.windows or self.windows[-1].end_us != int(self.counted_s * 1e6):
             return False
         return self.windows[-1].faults_per_cpu_s >= SUSPECT_FAULTS_PER_CPU_S
 
     def count(self, counter: FaultCounter, now_s: float, tick_us: int) -> None:
-        """Add the counter's new reading; a time with compiles is not counted."""
         if not self.open_compiles and self.busy_s + CALM_S <= self.counted_s:
             faults = counter.fault_count - self.counter.fault_count
             cpu_us = (counter.cpu_ticks - self.counter.cpu_ticks) * tick_us
@@ -181,40 +174,47 @@ class ProcessFaults:
         self.counter, self.counted_s = counter, now_s
 
     def sample_map(self, now_s: float, proc: Path) -> None:
-        """Search for a small range that comes and goes, then count how often it does."""
         anonymous = read_anonymous(self.pid, proc)
         if anonymous is not None and self.anonymous is not None:
             changed = changed_ranges(self.anonymous, anonymous)
-            self.changes.update((start, end) for start, end in changed if end - start in CHUNK_BYTES)
+            self.changes.update(
+                (start, end) for start, end in changed if end - start in CHUNK_BYTES
+            )
         self.anonymous = anonymous
         self.sample_count += 1
         for (start, _end), change_count in self.changes.most_common(1):
-            burst = count_mappings(self.pid, start, proc) if change_count >= CANDIDATE_CHANGES else None
+            burst = (
+                count_mappings(self.pid, start, proc) if change_count >= CANDIDATE_CHANGES else None
+            )
             if burst is not None:
                 self.burst_count += 1
                 self.mapping_count += burst[0]
                 self.burst_cpu_s += burst[1] * self.windows[-1].cpu_share
-        if self.burst_count >= ENOUGH_BURSTS and self.mapping_count >= CLIFF_MAPS_PER_CPU_S * self.burst_cpu_s:
+        if (
+            self.burst_count >= ENOUGH_BURSTS
+            and self.mapping_count >= CLIFF_MAPS_PER_CPU_S * self.burst_cpu_s
+        ):
             self.is_on_cliff = True
         elif self.sample_count >= MOST_SAMPLES:
             self.reset_samples()
             self.sample_after_s = now_s + PAUSE_S
 
     def reset_samples(self) -> None:
-        """Start sampling anew."""
         self.anonymous, self.is_on_cliff = None, False
         self.sample_count = self.burst_count = 0
         self.mapping_count = self.burst_cpu_s = 0.0
         self.changes.clear()
 
     def forget_from(self, start_us: int) -> None:
-        """Drop what was counted since: the process was compiling. A backward compile is heard of at its end only."""
+        """Drop counts since then: the process was compiling, which for a backward is only known at
+        its end.
+        """
         if self.windows and self.windows[-1].end_us > start_us:
             self.windows = [window for window in self.windows if window.end_us <= start_us]
             self.reset_samples()
 
     def report(self, *, growth: float) -> Iterator[PageFaultsCounted]:
-        """Yield the sum, where it has grown so far since it was last told or now says something else."""
+        """Yield the sum if it grew by `growth` since the last report or the verdict changed."""
         calm_us = sum(window.end_us - window.start_us for window in self.windows)
         known_us, was_on_cliff = self.reported
         if not calm_us or (calm_us < growth * known_us and was_on_cliff == self.is_on_cliff):
@@ -233,9 +233,9 @@ class ProcessFaults:
 
 
 class FaultWatch:
-    """The page faults of a run's processes while they compile nothing. Show it every event; step it often."""
-
-    def __init__(self, folder: Path, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: Path, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time
+    ) -> None:
         self._folder = folder
         self._proc = proc
         self._clock = clock
@@ -243,12 +243,13 @@ class FaultWatch:
         self._tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
     def see(self, event: Event) -> None:
-        """Learn which processes there are, and when they compile."""
         now_s = self._clock()
         if isinstance(event, ProcessStarted) and event.process_id not in self._processes:
             counter = read_counter(event.pid, self._proc)
             if counter is not None and writes_into(event.pid, self._folder, self._proc):
-                self._processes[event.process_id] = ProcessFaults(event.process_id, event.pid, counter, now_s)
+                self._processes[event.process_id] = ProcessFaults(
+                    event.process_id, event.pid, counter, now_s
+                )
         process = self._processes.get(event.process_id)
         if process is None:
             return
@@ -261,7 +262,6 @@ class FaultWatch:
                 process.forget_from(event.start_us)
 
     def step(self) -> Iterator[PageFaultsCounted]:
-        """Read what is due; yield what is new."""
         for process in list(self._processes.values()):
             now_s = self._clock()
             if process.counted_s + WINDOW_S <= now_s:
@@ -276,7 +276,6 @@ class FaultWatch:
                 process.sample_map(now_s, self._proc)
 
     def end(self) -> Iterator[PageFaultsCounted]:
-        """Yield the last sums."""
         for process in self._processes.values():
             yield from process.report(growth=1)
         self._processes.clear()

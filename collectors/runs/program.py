@@ -1,8 +1,8 @@
-"""Start a program, and tell a signal sent to the whole process group from one sent to us alone.
+"""Start a program and decide which signals to pass on to it.
 
-`kill PID` to us must be passed on to the program; `kill -- -PGID` (a test harness, `timeout`, Jupyter) has reached the
-program already, and a second SIGINT would interrupt its clean-up. Linux does not say which it was. So a `cat` stands
-beside us in the group with these signals blocked: one that is pending there was sent to all.
+`kill PID` must be passed on; `kill -- -PGID` (test harnesses, `timeout`, Jupyter) has already
+reached the program, and a second SIGINT would interrupt its cleanup. Linux does not say which it
+was, so a `cat` in our process group blocks these signals: one pending there was sent to all.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
 
 
 class GroupWatch:
-    """The process that stands by. Start it with the signals in question blocked: it inherits the mask."""
-
     def __init__(self) -> None:
         self._standing: subprocess.Popen[bytes] | None = None
         self._start()
@@ -37,12 +35,13 @@ class GroupWatch:
     def _start(self) -> None:
         try:
             # It ends when its input does: with us, however we end.
-            self._standing = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._standing = subprocess.Popen(
+                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
         except OSError:
             self._standing = None
 
     def was_sent_to_all(self, number: int) -> bool:
-        """Return True if a signal that reached us reached the group."""
         if self._standing is None:
             return False
         time.sleep(SETTLE_S)
@@ -53,7 +52,6 @@ class GroupWatch:
         return bool(pending)
 
     def close(self) -> None:
-        """End the standing process."""
         if self._standing is not None:
             self._standing.kill()
             self._standing.communicate()
@@ -61,9 +59,10 @@ class GroupWatch:
 
 
 def _pending(pid: int) -> int:
-    """Read the signals that wait for a process, as a bit mask."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = (
+            Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        )
     except OSError:
         return 0
     mask = 0
@@ -75,32 +74,35 @@ def _pending(pid: int) -> int:
 
 STEP_S = 0.2
 # Passed on to the program, unless the terminal has already sent them to it as well.
-FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+FORWARDED = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
 AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
 
 
 @dataclass
 class ProgramExit:
-    """How the program ended: its exit code, or the signal that ended it."""
-
     exit_code: int | None
     signal_number: int | None = None
     is_interrupted: bool = False  # a SIGINT came meanwhile, whatever the program made of it
 
 
 class CannotRun(Exception):
-    """The program could not be started; `exit_code` is what a shell would give."""
-
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(f"{message}. {AS_TYPED}")
         self.exit_code = exit_code
 
 
 def hold_closed_streams() -> None:
-    """Open the null device where stdin, stdout or stderr is closed, so that no file of ours takes its number.
+    """Open /dev/null for closed standard streams, so that none of our files takes their number.
 
-    The program finds them closed, as we did: what Python opens is closed in a child. SQLite would fill them for good.
+    The program still finds them closed, since Python's descriptors are closed in a child.
     """
     for number in range(3):
         try:
@@ -110,22 +112,23 @@ def hold_closed_streams() -> None:
 
 
 def check_program(command: list[str], environment: Mapping[str, str]) -> None:
-    """Find the program as exec will, before a run is made of it.
-
-    Raises: CannotRun if it is not there or may not be executed.
-    """
+    """Raises CannotRun if the program does not exist or is not executable."""
     word = command[0]
     path = environment.get("PATH", os.defpath)
     if shutil.which(word, path=path):
         return
-    paths = [word] if os.path.dirname(word) else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
+    paths = (
+        [word]
+        if os.path.dirname(word)
+        else [os.path.join(folder, word) for folder in path.split(os.pathsep)]
+    )
     if word and any(os.path.exists(candidate) for candidate in paths):
         raise CannotRun(f"{word!r} is not executable", NOT_EXECUTABLE)
     raise CannotRun(f"there is no program {word!r}", NOT_FOUND)
 
 
 def end_as_interrupted() -> None:
-    """End on SIGTERM and SIGHUP as on Ctrl-C: what is finished is kept, and no child is left behind."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C: finished work is kept and children are ended."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
@@ -134,11 +137,9 @@ def end_as_interrupted() -> None:
 def run_program(
     command: list[str], environment: Mapping[str, str], beat: Callable[[], None], **streams: Any
 ) -> ProgramExit:
-    """Run a program to its end; call `beat` again and again meanwhile, which must not raise.
+    """Run a program to its end, repeatedly calling `beat`, which must not raise.
 
-    `streams` are those of subprocess.Popen, where they are not ours.
-
-    Raises: CannotRun if it cannot be started.
+    `streams` are passed to subprocess.Popen. Raises CannotRun.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     group = GroupWatch()
@@ -169,9 +170,13 @@ def _start(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     try:
-        return subprocess.Popen(command, env=environment, preexec_fn=unblock, close_fds=False, **streams)
+        return subprocess.Popen(
+            command, env=environment, preexec_fn=unblock, close_fds=False, **streams
+        )
     except FileNotFoundError:
-        raise CannotRun(f"there is no program {command[0]!r}, or not the interpreter it names", NOT_FOUND) from None
+        raise CannotRun(
+            f"there is no program {command[0]!r}, or not the interpreter it names", NOT_FOUND
+        ) from None
     except PermissionError:
         raise CannotRun(f"{command[0]!r} is not executable", NOT_EXECUTABLE) from None
     except OSError as error:  # no further process or descriptor for us, most of all: it may still be had in our place
@@ -181,27 +186,28 @@ def _start(
 
 
 def _become(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
-    """Replace this process by the program; what it writes into its spool is recorded by the next command.
-
-    Raises: CannotRun if it cannot be started in any way.
-    """
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that
+    """Replace this process by the program; a later command records its spool. Raises CannotRun."""
+    for number in (
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    ):  # Python ignores them, and a program would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, dict(environment))  # noqa: S606
     except OSError:
-        raise CannotRun(f"{command[0]!r} cannot be started: {why.strerror}", NOT_EXECUTABLE) from None
+        raise CannotRun(
+            f"{command[0]!r} cannot be started: {why.strerror}", NOT_EXECUTABLE
+        ) from None
 
 
 def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
-    """Return True if a signal has to be passed on: one from the terminal or to the group has reached the program."""
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)
 
 
 def end_with(parent: int) -> None:
-    """End this process when the one that started it ends in whatever way: nobody would read the result (Linux)."""
+    """Kill this process when its parent ends (Linux), since nobody would read the result."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -211,7 +217,6 @@ def end_with(parent: int) -> None:
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name: SIGTERM, or its number where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -219,7 +224,6 @@ def signal_name(number: int) -> str:
 
 
 def end_like(outcome: ProgramExit) -> int:
-    """End as the program ended: return its exit code, or die of the signal it died of."""
     if outcome.signal_number is None:
         return outcome.exit_code or 0
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The commit that a workflow's checkout is compared with, fetched where a shallow clone lacks it."""
+"""Find the commit to compare a CI checkout with; fetch it if the clone is shallow."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def find_base(environment: Mapping[str, str], folder: str) -> str:
-    """Return the hash of the commit to compare the checkout with: a pull request's base, or what a push came onto.
+    """Return the hash of the commit to compare with: a pull request's base or the commit before a
+    push.
 
-    A pull request's merge commit is compared with its first parent: what differs is the pull request alone. The first
-    push of a branch is compared with the default branch.
-    Raises: ValueError if the event names none, or it cannot be fetched.
+    A pull request's merge commit is compared with its first parent; a new branch with the default
+    branch. Raises ValueError if the event names none or it cannot be fetched.
     """
     event = _read_event(environment)
     pull_request = _as_dict(event.get("pull_request"))
@@ -36,35 +36,47 @@ def find_base(environment: Mapping[str, str], folder: str) -> str:
         return resolve_commit(str(default), folder)
     if not isinstance(base, str) or not _HASH.fullmatch(base) or not base.strip("0"):
         raise ValueError(
-            f"the event {environment.get('GITHUB_EVENT_NAME') or '(no GITHUB_EVENT_PATH)'} names no commit to compare "
+            f"the event {environment.get('GITHUB_EVENT_NAME') or '(no GITHUB_EVENT_PATH)'} "
+            "names no commit to compare "
             "with; expected a pull request, a merge group or a push; name one with `base`"
         )
     return resolve_commit(base, folder)
 
 
 def resolve_commit(ref: str, folder: str) -> str:
-    """Return the hash of a commit of the clone; fetch it from origin where the clone lacks it.
-
-    Raises: ValueError if there is no such commit.
-    """
     for is_fetched in (False, True):
         if is_fetched:
             shallow = ["--depth=1"] if _is_shallow(folder) else []
-            ask_git(["fetch", "--quiet", "--no-tags", *shallow, "--end-of-options", "origin", ref], folder)
+            ask_git(
+                ["fetch", "--quiet", "--no-tags", *shallow, "--end-of-options", "origin", ref],
+                folder,
+            )
         name = "FETCH_HEAD" if is_fetched and not _HASH.fullmatch(ref) else ref
-        parsed = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], folder)
+        parsed = ask_git(
+            ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], folder
+        )
         if parsed.returncode == 0:
             return parsed.stdout.strip()
     raise ValueError(
-        f"there is no commit {ref[:80]!r} in this clone or its origin; expected a branch, tag or hash; "
+        f"there is no commit {ref[:80]!r} in this clone or its origin; expected a branch, tag "
+        "or hash; "
         "actions/checkout fetches more with `fetch-depth: 0`"
     )
 
 
 def _deepen(folder: str) -> None:
-    """Fetch the parents of what is checked out, where a shallow clone ends there."""
     if _is_shallow(folder):
-        ask_git(["fetch", "--quiet", "--no-tags", "--depth=2", "origin", _ask(folder, "rev-parse", "HEAD")], folder)
+        ask_git(
+            [
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                "--depth=2",
+                "origin",
+                _ask(folder, "rev-parse", "HEAD"),
+            ],
+            folder,
+        )
 
 
 def _is_shallow(folder: str) -> bool:
@@ -74,7 +86,10 @@ def _is_shallow(folder: str) -> bool:
 def _ask(folder: str, *words: str) -> str:
     answer = ask_git(list(words), folder)
     if answer.returncode:
-        raise ValueError(f"{os.path.abspath(folder)}: git {words[0]}: {answer.stderr.strip()}; expected a git checkout")
+        raise ValueError(
+            f"{os.path.abspath(folder)}: git {words[0]}: {answer.stderr.strip()}; expected a "
+            "git checkout"
+        )
     return answer.stdout.strip()
 
 

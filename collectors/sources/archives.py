@@ -1,4 +1,6 @@
-"""Members of tar and zip archives as streams; nothing is ever written where an archive says."""
+"""Read members of tar and zip archives as streams. Nothing is ever written to an archive's
+paths.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,29 @@ _LONG_NAME_BYTES = 1 << 20  # a header that claims a longer name would have it r
 _UNPACK: dict[int, Unpack | None] = {0: None, 8: unpack_deflate, 12: unpack_bzip2, 93: unpack_zstd}
 # What tarfile and zipfile raise at bytes that are no archive.
 _ERRORS = (
-    *(tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RecursionError, struct.error, zlib.error),
-    *(ValueError, TypeError, AttributeError, ArithmeticError, LookupError, EOFError, OSError, MemoryError),
+    *(
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        NotImplementedError,
+        RecursionError,
+        struct.error,
+        zlib.error,
+    ),
+    *(
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        LookupError,
+        EOFError,
+        OSError,
+        MemoryError,
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Container:
-    """Open the bytes of one file, from its start and as often as needed."""
-
     name: str  # for people
     size_bytes: int
     open: Callable[[], io.RawIOBase]
@@ -58,13 +74,13 @@ class Container:
         return Chunks(read_chunks(file, size), [file])
 
     def peeled(self, chunks: Chunks | None = None) -> Chunks:
-        return peel(chunks or self.chunks(), self.name, self.gauge.layer(self.name, self.size_bytes))
+        return peel(
+            chunks or self.chunks(), self.name, self.gauge.layer(self.name, self.size_bytes)
+        )
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file in an archive. `head` is how its content begins, unpacked."""
-
     name: str
     modified_us: int | None
     size_bytes: int | None  # none where it is compressed once more
@@ -80,7 +96,6 @@ class Listing:
 
 
 def is_tar(head: bytes) -> bool:
-    """Return whether a file that begins so is a tar, by the checksum of its header."""
     try:
         tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError):
@@ -96,21 +111,21 @@ def is_zip(head: bytes) -> bool:
 
 
 def list_zip(container: Container) -> Listing:
-    """List a zip's files from its directory.
-
-    Raises: SourceDamaged if there is no directory: the zip was cut off.
-    """
     members: list[Member] = []
     passed_over: list[str] = []
     try:
         with io.BufferedReader(container.open()) as file:
-            container.gauge.check_entries(container.name, _read_zip_count(file, container.size_bytes))
+            container.gauge.check_entries(
+                container.name, _read_zip_count(file, container.size_bytes)
+            )
             with zipfile.ZipFile(file) as archive:
                 entries = archive.infolist()
     except LimitExceeded:
         raise
     except _ERRORS as error:
-        raise SourceDamaged(f"{container.name}: the zip cannot be read ({error}); copy the file again.") from None
+        raise SourceDamaged(
+            f"{container.name}: the zip cannot be read ({error}); copy the file again."
+        ) from None
     container.gauge.add_entries(container.name, len(entries))
     for entry in entries:
         kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
@@ -124,7 +139,6 @@ def list_zip(container: Container) -> Listing:
 
 
 def _read_zip_count(file: IO[bytes], size_bytes: int) -> int:
-    """Return how many entries a zip says it has, 65,535 where it has more: zipfile makes an object of each first."""
     file.seek(max(0, size_bytes - 65_557))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
@@ -138,28 +152,42 @@ def _zip_member(container: Container, entry: zipfile.ZipInfo) -> Member:
     head, unpacked = _head(_zip_chunks(container, entry), container)
     modified_us: int | None
     try:
-        modified_us = calendar.timegm((*entry.date_time, 0, 0, 0)) * 1_000_000  # the zone is not in the zip
+        modified_us = (
+            calendar.timegm((*entry.date_time, 0, 0, 0)) * 1_000_000
+        )  # the zone is not in the zip
     except (ValueError, OverflowError):
         modified_us = None
-    return Member(entry.filename, modified_us, None if unpacked else entry.file_size, head, open_member)
+    return Member(
+        entry.filename, modified_us, None if unpacked else entry.file_size, head, open_member
+    )
 
 
 def _zip_chunks(container: Container, entry: zipfile.ZipInfo) -> Chunks:
-    """Read one member with a file of its own; zipfile's reader loses what it holds when a member is damaged."""
+    """Read one member with its own file; zipfile's reader loses buffered data if a member is
+    damaged.
+    """
     where = f"{container.name}: {clean_name(entry.filename)}"
     file = container.open()
     packed = Chunks(_zip_packed(file, entry, where), [file])
     unpack = _UNPACK.get(entry.compress_type)
     out = packed if unpack is None else Chunks(unpack(packed, where), [packed])
-    return Chunks(_zip_checked(out, entry, where), [out], container.gauge.layer(container.name, container.size_bytes))
+    return Chunks(
+        _zip_checked(out, entry, where),
+        [out],
+        container.gauge.layer(container.name, container.size_bytes),
+    )
 
 
 def _zip_packed(file: io.RawIOBase, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
     if entry.flag_bits & 0x1:
-        raise SourceDamaged(f"{where}: it is encrypted, which is not read; pack it without a password.")
+        raise SourceDamaged(
+            f"{where}: it is encrypted, which is not read; pack it without a password."
+        )
     if entry.compress_type not in _UNPACK:
         method = entry.compress_type
-        raise SourceDamaged(f"{where}: it is packed with method {method}, which is not read; pack it with deflate.")
+        raise SourceDamaged(
+            f"{where}: it is packed with method {method}, which is not read; pack it with deflate."
+        )
     file.seek(entry.header_offset)
     header = file.read(30) or b""
     if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
@@ -186,7 +214,9 @@ def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator
 
 
 class _TarInfo(tarfile.TarInfo):
-    """A header that raises where tarfile would end quietly at damage, or read an endless name into memory."""
+    """A header that raises on damage or endless names, where tarfile ends silently or fills
+    memory.
+    """
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _TarInfo:
@@ -199,7 +229,10 @@ class _TarInfo(tarfile.TarInfo):
         named = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
         if self.size < 0:
             raise tarfile.ReadError("a negative size")
-        if self.type in (*named, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK) and self.size > _LONG_NAME_BYTES:
+        if (
+            self.type in (*named, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+            and self.size > _LONG_NAME_BYTES
+        ):
             raise tarfile.ReadError(f"a name of {self.size:,} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._proc_gnusparse_10()
@@ -217,8 +250,6 @@ class _TarFile(tarfile.TarFile):
 
 
 class _Pass:
-    """One pass through a tar, forward: a plain one by seeking, a compressed one by unpacking what lies between."""
-
     def __init__(self, container: Container, packed: bool) -> None:
         self._where = container.name
         self._packed: Chunks | None = container.peeled() if packed else None
@@ -231,10 +262,11 @@ class _Pass:
         self.damage: ValueError | None = None  # what ended it, if that is not within a member
 
     def step(self) -> tarfile.TarInfo | None:
-        """Go to the next member; none at the end or where the tar is damaged."""
         try:
             if self._tar is None:
-                file, mode = (self._packed, "r|") if self._packed is not None else (self._plain, "r:")
+                file, mode = (
+                    (self._packed, "r|") if self._packed is not None else (self._plain, "r:")
+                )
                 self._tar = _TarFile.open(fileobj=file, mode=mode, bufsize=CHUNK_BYTES)  # type: ignore[call-overload]
                 assert self._tar is not None
             if self.next_number:  # the first header was read by opening
@@ -255,14 +287,16 @@ class _Pass:
         return member
 
     def _skip(self, archive: _TarFile) -> None:
-        """Skip the current member; tarfile itself goes on to where a header says, long after the end."""
         file = archive.fileobj
-        while self._packed is not None and file is not None and (left := archive.offset - file.tell()) > 0:
+        while (
+            self._packed is not None
+            and file is not None
+            and (left := archive.offset - file.tell()) > 0
+        ):
             if not file.read(min(CHUNK_BYTES, left)):
                 raise tarfile.ReadError("ends too early")
 
     def chunks(self, member: tarfile.TarInfo) -> Iterator[bytes]:
-        """Yield the current member's bytes."""
         # Not by extractfile: its file raises at a cut and drops what it had read of it.
         assert self._tar is not None and self._tar.fileobj is not None
         file, size = self._tar.fileobj, 0
@@ -286,7 +320,6 @@ class _Pass:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether it may go on to a later member."""
         return not self._has_ended and (self._packed is None or self._packed.damage is None)
 
     def _ended(self, wrong: str) -> None:
@@ -298,10 +331,10 @@ class _Pass:
 
 
 class _Tar:
-    """Open the members of a compressed tar in any order.
+    """Opens the members of a compressed tar in any order.
 
-    A member costs unpacking what lies before it. In order, the usual case, that is nothing: a closed stream leaves its
-    pass through the archive to the next one.
+    A member costs unpacking everything before it. In order, that is nothing: a closed stream hands
+    its pass to the next one.
     """
 
     def __init__(self, container: Container) -> None:
@@ -310,7 +343,6 @@ class _Tar:
         weakref.finalize(self, _close_all, self._idle)
 
     def open(self, number: int) -> Chunks:
-        """Open the nth member, unpacked."""
         at = self._idle.pop() if self._idle else None
         if at is not None and at.next_number > number:
             at.close()
@@ -323,7 +355,9 @@ class _Tar:
         while at.next_number <= number:
             member = at.step()
             if member is None:
-                raise at.damage or SourceDamaged(f"{self._it.name}: the archive changed while it was read; try again.")
+                raise at.damage or SourceDamaged(
+                    f"{self._it.name}: the archive changed while it was read; try again."
+                )
         assert member is not None
         yield from at.chunks(member)
 
@@ -347,10 +381,6 @@ def _close_all(passes: list[_Pass]) -> None:
 
 
 def list_tar(container: Container, packed: bool) -> Listing:
-    """List a tar's files by going through it once.
-
-    Raises: LimitExceeded where more comes out than may.
-    """
     members: list[Member] = []
     passed_over: list[str] = []
     archive = _Tar(container)
@@ -365,7 +395,9 @@ def list_tar(container: Container, packed: bool) -> Listing:
                 continue
             number = at.next_number - 1
             head, unpacked = _head(Chunks(at.chunks(member)), container)
-            open_it = partial(archive.open, number) if packed else partial(_open_plain, container, member)
+            open_it = (
+                partial(archive.open, number) if packed else partial(_open_plain, container, member)
+            )
             size_bytes = None if unpacked else member.size
             members.append(Member(member.name, _tar_time_us(member), size_bytes, head, open_it))
     finally:
@@ -390,15 +422,18 @@ def _open_plain(container: Container, member: tarfile.TarInfo) -> Chunks:
 
 
 def _tar_cut(where: str, member: tarfile.TarInfo, size: int) -> SourceDamaged:
-    return damaged(f"{where}: {clean_name(member.name)}", "tar", size, f"ends before its {member.size:,} bytes")
+    return damaged(
+        f"{where}: {clean_name(member.name)}", "tar", size, f"ends before its {member.size:,} bytes"
+    )
 
 
 def _tar_time_us(member: tarfile.TarInfo) -> int | None:
-    return int(member.mtime * 1e6) if math.isfinite(member.mtime) and 0 < member.mtime < 1e11 else None
+    return (
+        int(member.mtime * 1e6) if math.isfinite(member.mtime) and 0 < member.mtime < 1e11 else None
+    )
 
 
 def _head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:
-    """Return how a member begins, and whether it had to be unpacked for that."""
     stream = container.peeled(chunks)
     try:
         head = stream.peek(HEAD_BYTES)

@@ -1,6 +1,6 @@
-"""Compressed bytes to plain ones: gzip, zstd, xz and bzip2, recognised by their first bytes, in flat memory.
+"""Decompress gzip, zstd, xz and bzip2 with constant memory, recognised by their first bytes.
 
-Each takes several streams one after another, and zeros or other bytes after the last one, as the usual tools do.
+Several concatenated streams and trailing bytes are accepted, as by the usual tools.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ HEAD_BYTES = 512  # one tar header, more than any other magic needs
 _IN_BYTES = 64 * 1024
 _MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself goes on forever
 _MEMORY_BYTES = 128 << 20  # what xz -9 and zstd --ultra -22 --long=27 need at most
-_ZSTD_IN_BYTES = 512  # nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32
+_ZSTD_IN_BYTES = (
+    512  # nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32
+)
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL)
@@ -27,8 +29,6 @@ Unpack = Callable[[Chunks, str], Iterator[bytes]]
 
 
 class _Decoder(Protocol):
-    """What bz2 and lzma have in common; zlib is made to look like it."""
-
     @property
     def eof(self) -> bool: ...
     @property
@@ -39,7 +39,7 @@ class _Decoder(Protocol):
 
 
 class _Unzstd:
-    """zstandard's decoder with the interface of the others; it returns all that an input holds, 128 KiB for 4 bytes."""
+    """zstandard's decoder with the others' interface; 4 bytes of input may return 128 KiB."""
 
     needs_input = True
 
@@ -85,7 +85,6 @@ class _Inflate:
 
 
 def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
-    """Remove every layer of compression; closing the result closes the stream."""
     for _ in range(_MOST_LAYERS):
         unpack = find_unpack(stream.peek(HEAD_BYTES))
         if unpack is None:
@@ -95,7 +94,6 @@ def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None)
 
 
 def find_unpack(head: bytes) -> Unpack | None:
-    """Return what unpacks a file that begins so; None if it is not compressed."""
     if head.startswith(b"\x1f\x8b\x08"):
         return unpack_gzip
     if _is_zstd(head):
@@ -110,7 +108,9 @@ def _is_zstd(head: bytes) -> bool:
 
 
 def unpack_gzip(stream: Chunks, where: str) -> Iterator[bytes]:
-    return _unpack(stream, where, "gzip", lambda: _Inflate(31), lambda rest: rest.startswith(b"\x1f\x8b"))
+    return _unpack(
+        stream, where, "gzip", lambda: _Inflate(31), lambda rest: rest.startswith(b"\x1f\x8b")
+    )
 
 
 def unpack_deflate(stream: Chunks, where: str) -> Iterator[bytes]:
@@ -118,7 +118,9 @@ def unpack_deflate(stream: Chunks, where: str) -> Iterator[bytes]:
 
 
 def unpack_bzip2(stream: Chunks, where: str) -> Iterator[bytes]:
-    return _unpack(stream, where, "bzip2", bz2.BZ2Decompressor, lambda rest: rest.startswith(b"BZh"))
+    return _unpack(
+        stream, where, "bzip2", bz2.BZ2Decompressor, lambda rest: rest.startswith(b"BZh")
+    )
 
 
 def unpack_xz(stream: Chunks, where: str) -> Iterator[bytes]:
@@ -133,7 +135,8 @@ def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
         yield from _unpack(stream, where, "zstd", _Unzstd, _is_zstd, _ZSTD_IN_BYTES)
     except ImportError:
         raise SourceDamaged(
-            f"{where}: it is compressed with zstd, which needs a package; pip install zstandard, or unpack it first."
+            f"{where}: it is compressed with zstd, which needs a package; pip install "
+            "zstandard, or unpack it first."
         ) from None
 
 
@@ -170,7 +173,6 @@ def _unpack(
 
 
 def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
-    """Return the error for a damaged compressed stream, with its location."""
     return SourceDamaged(
         f"{where}: the {kind} data {what} after {out_bytes:,} unpacked bytes, which were read; "
         "copy the file again, or pack the log again."

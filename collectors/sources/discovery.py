@@ -1,4 +1,4 @@
-"""Where what is imported comes from: files, folders, archives and standard input, recognised by their first bytes."""
+"""Find what to import in files, folders, archives or standard input, by their first bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from compileboard.collectors.formats.reader import has_results_name, is_results
-from compileboard.collectors.sources.archives import Container, Listing, is_tar, is_zip, list_tar, list_zip
+from compileboard.collectors.sources.archives import (
+    Container,
+    Listing,
+    is_tar,
+    is_zip,
+    list_tar,
+    list_zip,
+)
 from compileboard.collectors.sources.compression import HEAD_BYTES, find_unpack
 from compileboard.collectors.sources.streams import (
     CHUNK_BYTES,
@@ -32,13 +39,20 @@ from compileboard.collectors.sources.streams import (
 NO_LIMITS = Limits()
 NO_NAMES: Mapping[str, str] = {}
 STANDARD_INPUT = "standard input"
-SAME_JOB_US = 10 * 60 * 1_000_000  # ranks of one job end within this; an older log of a rank is an older job's
-_LOOKS_LIKE_LOG = re.compile(rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{")
+SAME_JOB_US = (
+    10 * 60 * 1_000_000
+)  # ranks of one job end within this; an older log of a rank is an older job's
+_LOOKS_LIKE_LOG = re.compile(
+    rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{"
+)
 _NAMED_LIKE_LOG = re.compile(r"^dedicated_log_torch_trace_|\.log$")
 _NAMED_LIKE_REPRO = re.compile(
-    r"(?:^|[/\\ ])(?:minifier_launcher\.py|repro\.py|fx_graph_runnable\w*\.(?:py|txt)|checkpoints[/\\]\d+\w*\.py)$"
+    r"(?:^|[/\\ "
+    r"])(?:minifier_launcher\.py|repro\.py|fx_graph_runnable\w*\.(?:py|txt)|checkpoints[/\\]\d+\w*\.py)$"
 )
-_REPRO_ANSWER = re.compile(r"\.repro/[a-z]+-\d+\.(?:json|py)$")  # what `repro` writes beside a script
+_REPRO_ANSWER = re.compile(
+    r"\.repro/[a-z]+-\d+\.(?:json|py)$"
+)  # what `repro` writes beside a script
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
 _IS_NEITHER = "is a torch trace log, a file of benchmark results or a repro of torch's"
 _RANK = re.compile(r"rank_(\d+)_")
@@ -46,8 +60,6 @@ _RANK = re.compile(r"rank_(\d+)_")
 
 @dataclass(frozen=True)
 class LogSource:
-    """A log that can be read. Names are other people's text."""
-
     label: str  # "trace.tar.gz: trace/rank_0.log"
     file_name: str
     modified_us: int | None
@@ -56,29 +68,28 @@ class LogSource:
     _open: Callable[[], BinaryIO] = field(repr=False, compare=False)
 
     def open(self) -> BinaryIO:
-        """Open the log from its start, buffered, perhaps not seekable; closing it closes everything.
+        """Open the log from its start as a buffered stream, perhaps not seekable.
 
-        Sources open in any order, several at a time and again; standard input's plain log only once.
-
-        Raises: NoSuchLog if it cannot be opened; reading raises SourceDamaged or LimitExceeded behind what could be
-        read.
+        Sources may be opened in any order and repeatedly, except standard input's plain log. Raises
+        NoSuchLog; reading raises SourceDamaged or LimitExceeded after the readable part.
         """
         return self._open()
 
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """The logs that become one run, and the files of benchmark results beside them."""
+    """The logs that become one run, and benchmark results beside them."""
 
     label: str
     sources: list[LogSource]
     ignored: list[str] = field(default_factory=list)  # names of what is neither
     results: list[LogSource] = field(default_factory=list)
-    repros: list[LogSource] = field(default_factory=list)  # scripts that torch left of graphs that failed
+    repros: list[LogSource] = field(
+        default_factory=list
+    )  # scripts that torch left of graphs that failed
 
     @property
     def is_empty(self) -> bool:
-        """Return True if there is nothing to import."""
         return not (self.sources or self.results or self.repros)
 
 
@@ -90,11 +101,10 @@ def find_sources(
     stdin: BinaryIO | None = None,
     names: Mapping[str, str] = NO_NAMES,
 ) -> SourceGroup:
-    """Find the logs at a path, in an archive there, or in standard input ("-").
+    """Find the logs at a path, in an archive, or in standard input ("-").
 
-    `names` says what a file or folder is called where that is not its name on disk, by its name there.
-
-    Raises: NoSuchLog if there is none; LimitExceeded where an archive's contents alone are too much.
+    `names` maps names on disk to display names. Raises NoSuchLog if there is none; LimitExceeded if
+    an archive is too large.
     """
     gauge = Gauge(limits)
     if path == "-":
@@ -106,27 +116,41 @@ def find_sources(
     mode = _status(given_path).st_mode
     if stat.S_ISDIR(mode):
         label = given_path.resolve().name
-        group = _find_in_folder(given_path, clean_name(names.get(label, label) or path), gauge, names)
+        group = _find_in_folder(
+            given_path, clean_name(names.get(label, label) or path), gauge, names
+        )
         if latest and not group.sources:
-            raise NoSuchLog(f"{clean_name(path)}: it holds no trace log, and only of logs there is a newest one.")
+            raise NoSuchLog(
+                f"{clean_name(path)}: it holds no trace log, and only of logs there is a "
+                "newest one."
+            )
         return SourceGroup(group.label, _newest(group.sources), group.ignored) if latest else group
     if latest:
-        raise NoSuchLog(f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its folder.")
+        raise NoSuchLog(
+            f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its "
+            "folder."
+        )
     if not stat.S_ISREG(mode):
-        raise NoSuchLog(f"{clean_name(path)}: it is neither a file nor a folder; give a log, or pipe it into `-`.")
+        raise NoSuchLog(
+            f"{clean_name(path)}: it is neither a file nor a folder; give a log, or pipe it "
+            "into `-`."
+        )
     contents = _find_in_file(given_path, name, gauge)
     if contents.is_empty:
-        raise NoSuchLog(f"{name}: none of the {len(contents.ignored)} files in this archive {_IS_NEITHER}.")
+        raise NoSuchLog(
+            f"{name}: none of the {len(contents.ignored)} files in this archive {_IS_NEITHER}."
+        )
     return contents
 
 
 def is_log(head: bytes, name: str) -> bool:
-    """Return whether a file of this name and beginning is a trace log."""
-    return bool(_LOOKS_LIKE_LOG.match(head) or _NAMED_LIKE_LOG.search(_PACKED_NAME.sub("", _base_name(name))))
+    return bool(
+        _LOOKS_LIKE_LOG.match(head)
+        or _NAMED_LIKE_LOG.search(_PACKED_NAME.sub("", _base_name(name)))
+    )
 
 
 def is_repro(name: str) -> bool:
-    """Return whether a file is named like a script that torch leaves of a graph."""
     return bool(_NAMED_LIKE_REPRO.search(name))
 
 
@@ -137,7 +161,9 @@ def _holds_results(head: bytes, name: str, is_given: bool) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") and part not in (".", "..") for part in re.split(r"[/\\]", name))
+    return any(
+        part.startswith(".") and part not in (".", "..") for part in re.split(r"[/\\]", name)
+    )
 
 
 def _base_name(name: str) -> str:
@@ -149,7 +175,8 @@ def _status(path: Path) -> os.stat_result:
         return path.stat()
     except FileNotFoundError:
         raise NoSuchLog(
-            f"{clean_name(str(path))}: there is no such file or folder; give a torch trace log, a folder of them or an "
+            f"{clean_name(str(path))}: there is no such file or folder; give a torch trace "
+            "log, a folder of them or an "
             "archive."
         ) from None
     except (OSError, ValueError) as error:
@@ -158,13 +185,18 @@ def _status(path: Path) -> os.stat_result:
 
 def _unreadable(path: Path, error: Exception) -> NoSuchLog:
     reason = getattr(error, "strerror", None) or str(error)
-    return NoSuchLog(f"{clean_name(str(path))}: it cannot be read ({reason}); check the path and who may read it.")
+    return NoSuchLog(
+        f"{clean_name(str(path))}: it cannot be read ({reason}); check the path and who may "
+        "read it."
+    )
 
 
 # --- a folder
 
 
-def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, str]) -> SourceGroup:
+def _find_in_folder(
+    folder: Path, label: str, gauge: Gauge, names: Mapping[str, str]
+) -> SourceGroup:
     sources: list[LogSource] = []
     ignored: list[str] = []
     results: list[LogSource] = []
@@ -193,8 +225,6 @@ def _find_in_folder(folder: Path, label: str, gauge: Gauge, names: Mapping[str, 
 
 
 def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
-    """Yield a folder's files by name; hidden ones and linked folders are not ours."""
-
     def unreadable(error: OSError) -> None:
         if error.filename == str(folder):
             raise _unreadable(folder, error) from None
@@ -209,8 +239,9 @@ def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
 
 
 def _newest(sources: list[LogSource]) -> list[LogSource]:
-    """Pick the newest log, and of each other rank the newest one of the same job."""
-    by_age = sorted(sources, key=lambda source: (source.modified_us or 0, source.label), reverse=True)
+    by_age = sorted(
+        sources, key=lambda source: (source.modified_us or 0, source.label), reverse=True
+    )
     newest = by_age[0]
     if not _RANK.search(newest.file_name):
         return [newest]
@@ -242,7 +273,6 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
 
 
 def _sort(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
-    """Return a file as a repro, as results, as a log, or as neither."""
     if is_repro(source.label):
         return SourceGroup(source.label, [], repros=[source])
     if _holds_results(head, source.label, is_given):
@@ -268,7 +298,8 @@ def _open_plain(path: Path) -> BinaryIO:
 
 def _open_stream(make: Callable[[], Chunks], container: Container, number: int) -> BinaryIO:
     chunks = make()
-    # The outermost layer is the log itself: it counts to the total, the layers below only for themselves.
+    # The outermost layer is the log itself: it counts to the total, the layers below only for
+    # themselves.
     chunks.watch = container.gauge.log(container.name, number, container.size_bytes)
     return LogStream(chunks)
 
@@ -276,7 +307,6 @@ def _open_stream(make: Callable[[], Chunks], container: Container, number: int) 
 def _find_in_container(
     container: Container, packed: bool, file_name: str, modified_us: int | None, is_given: bool
 ) -> SourceGroup:
-    """Find the logs of a file that is compressed, an archive or both."""
     with container.peeled() as stream:
         head = stream.peek(HEAD_BYTES)
     try:
@@ -287,7 +317,9 @@ def _find_in_container(
     except SourceDamaged as error:
         return SourceGroup(container.name, [_broken(container.name, error)])
     opening = partial(_open_stream, container.peeled, container, 0)
-    return _sort(LogSource(container.name, file_name, modified_us, None, None, opening), head, is_given)
+    return _sort(
+        LogSource(container.name, file_name, modified_us, None, None, opening), head, is_given
+    )
 
 
 def _group(container: Container, listing: Listing, is_given: bool) -> SourceGroup:
@@ -299,12 +331,16 @@ def _group(container: Container, listing: Listing, is_given: bool) -> SourceGrou
         label = f"{container.name}: {clean_name(member.name)}"
         holds_results = _holds_results(member.head, member.name, is_given=False)
         is_script = is_repro(member.name)
-        if _is_hidden(member.name) or not (is_script or holds_results or is_log(member.head, member.name)):
+        if _is_hidden(member.name) or not (
+            is_script or holds_results or is_log(member.head, member.name)
+        ):
             ignored.append(label)
             continue
         opening = partial(_open_stream, member.open, container, number)
         file_name = clean_name(_base_name(member.name))
-        log_source = LogSource(label, file_name, member.modified_us, member.size_bytes, None, opening)
+        log_source = LogSource(
+            label, file_name, member.modified_us, member.size_bytes, None, opening
+        )
         (repros if is_script else results if holds_results else sources).append(log_source)
     if listing.damage is not None and (sources or results or is_given):
         (sources or results or sources).append(_broken(container.name, listing.damage))
@@ -312,8 +348,9 @@ def _group(container: Container, listing: Listing, is_given: bool) -> SourceGrou
 
 
 def _broken(name: str, error: ValueError) -> LogSource:
-    """Return a log that cannot be listed or opened, for its line among the others: reading it raises."""
-    return LogSource(name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error)))
+    return LogSource(
+        name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error))
+    )
 
 
 # --- standard input
@@ -337,13 +374,17 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     container = Container(STANDARD_INPUT, spooled.size_bytes, spooled.open, gauge)
     group = _find_in_container(container, packed, "-", None, is_given=True)
     if group.is_empty:
-        raise NoSuchLog(f"Standard input: none of the {len(group.ignored)} files in this archive {_IS_NEITHER}.")
+        raise NoSuchLog(
+            f"Standard input: none of the {len(group.ignored)} files in this archive {_IS_NEITHER}."
+        )
     return group
 
 
 def _open_once(once: Iterator[Chunks], gauge: Gauge) -> BinaryIO:
     chunks = next(once, None)
     if chunks is None:
-        raise NoSuchLog("Standard input was read already and cannot be read again; save it to a file first.")
+        raise NoSuchLog(
+            "Standard input was read already and cannot be read again; save it to a file first."
+        )
     chunks.watch = gauge.log(STANDARD_INPUT, 0, None)
     return LogStream(chunks)

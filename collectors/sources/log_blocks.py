@@ -1,7 +1,7 @@
-"""Cut a trace log into records, block by block: never more of it in memory than a record and a block.
+"""Split a trace log into records while holding one record and one block in memory.
 
-A record is a line that does not begin with a TAB, and the lines after it that do. What trims lines takes the TAB off
-the blank ones of a text: blank lines before one with a TAB belong to the text.
+A record is a line without a leading TAB and the following lines with one. Tools that trim lines
+remove the TAB of blank lines: blank lines before a line with a TAB belong to the text.
 """
 
 from __future__ import annotations
@@ -21,15 +21,11 @@ BORDER = re.compile(rb"\n(?=[^\t])")
 
 
 class Readable(Protocol):
-    """What is needed of a file."""
-
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(slots=True)
 class Piece:
-    """Point at one record in a buffer that lives until the next one is asked for."""
-
     buffer: bytes
     begin: int
     end: int  # behind its last newline
@@ -39,57 +35,56 @@ class Piece:
 
     @property
     def line_end(self) -> int:
-        """Return the end of its first line, without the newline."""
         end = self.buffer.find(b"\n", self.begin, self.end)
         return self.end if end < 0 else end
 
 
 class BlockReader:
-    """A reader of a log's records from the file's position on, and again of what came since."""
-
     def __init__(self, file: Readable, rejects: Rejects, counted_from: int = 0) -> None:
         self._file = file
         self._rejects = rejects
         self._buffer = b""
         self._ahead = b""  # read already, before the file's next block
-        self._counted_from = counted_from  # what was damaged before it was counted by an earlier reading
+        self._counted_from = (
+            counted_from  # what was damaged before it was counted by an earlier reading
+        )
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
-        self._counted = (0, 1)  # a place in the buffer and its line: a log of stray lines asks for every one
+        self._counted = (
+            0,
+            1,
+        )  # a place in the buffer and its line: a log of stray lines asks for every one
         self._skip_end = 0
         self.other = BORDER  # before records that are not skipped
         self._digest = blake2b(digest_size=16)
 
     @property
     def offset(self) -> int:
-        """Return the offset of what is not read yet: behind the last whole record, once all are read."""
+        """The offset behind the last whole record that was read."""
         return self._base_offset
 
     @property
     def digest(self) -> str:
-        """Return the digest of the bytes before `offset`."""
         return self._digest.hexdigest()
 
     @property
     def line(self) -> int:
-        """Return the line number at that offset, from 1."""
         return self._base_line
 
     def line_of(self, piece: Piece) -> int:
-        """Count the line a record begins at, from 1."""
         position, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
         self._counted = (piece.begin, line + self._buffer.count(b"\n", position, piece.begin))
         return self._counted[1]
 
     def skip_to(self, offset: int) -> None:
-        """Yield only some records of the blocks before an offset: each block's first, and where `other` matches.
-
-        `other` matches the newline before a record. The pieces are cut behind their first line.
-        """
         self._skip_end = offset
 
     def __iter__(self) -> Iterator[Piece]:
-        scanned, last, blank = 0, 0, -1  # where the last border is, and where blank lines began that end there
+        scanned, last, blank = (
+            0,
+            0,
+            -1,
+        )  # where the last border is, and where blank lines began that end there
         while block := self._ahead or self._file.read(BLOCK_BYTES):
             self._buffer, self._ahead = self._buffer + block, b""
             if self._base_offset + len(self._buffer) <= self._skip_end and b"\nV" in self._buffer:
@@ -112,7 +107,10 @@ class BlockReader:
                 begin = end
             if begin == 0 and len(self._buffer) > LARGEST_BYTES:
                 self._drop(self._pass_over())
-                self._ahead, self._buffer = self._buffer, b""  # what came with its end is not looked at yet
+                self._ahead, self._buffer = (
+                    self._buffer,
+                    b"",
+                )  # what came with its end is not looked at yet
                 scanned, blank = 0, -1
                 continue
             self._drop(begin)
@@ -152,7 +150,6 @@ class BlockReader:
         self._counted = (0, self._base_line)
 
     def _pass_over(self) -> int:
-        """Skip a record that would not fit into memory, up to the beginning of the next one."""
         if self._base_offset >= self._counted_from:
             self._rejects.add("too_large", self._base_line, self._buffer[:400])
         while True:

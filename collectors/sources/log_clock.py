@@ -1,4 +1,4 @@
-"""Times for a log whose lines carry month, day and local time, but neither year nor zone."""
+"""Convert log times with month, day and local time, but no year or time zone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _HALF_YEAR_US = 180 * 86_400 * 1_000_000
 
 
 class LogClock:
-    """The clock of a log: prefixes to microseconds since the epoch; a log that goes past New Year stays in order."""
-
     def __init__(self, year: int, offset_us: int, *, is_set: bool = True) -> None:
         self.is_set = is_set  # by a time since the epoch, and not guessed
         self._year = year
@@ -28,10 +26,10 @@ class LogClock:
 
     @classmethod
     def of(cls, head: bytes, fallback_us: int | None = None) -> LogClock:
-        """Set a clock by the first time since the epoch in the beginning of a log.
+        """Set year and zone by the first epoch time at the beginning of a log.
 
-        Without one (an empty log, or one of no compile) the year is that of `fallback_us`, else 1970, and the zone UTC:
-        the times then order the records and say no more.
+        Without one, use the year of `fallback_us` or 1970, and UTC; times then only order the
+        records.
         """
         stamp: tuple[int, ...] | None = None
         for line in head.splitlines(keepends=True):
@@ -40,7 +38,11 @@ class LogClock:
                 stamp = tuple(map(int, match.groups())) if match else None
                 known = _EPOCH_TIME.findall(line) if b"_time_us" in line else []
                 epoch = int(known[-1]) if known else None
-                if epoch is None and b'"start_time"' in line and (seconds := _EPOCH_SECONDS.search(line)):
+                if (
+                    epoch is None
+                    and b'"start_time"' in line
+                    and (seconds := _EPOCH_SECONDS.search(line))
+                ):
                     epoch = int(seconds.group(1)) * 1_000_000
             else:
                 timeline = _TIMELINE.match(line)
@@ -59,7 +61,7 @@ class LogClock:
         return cls(year, round(offsets[year] / _QUARTER_US) * _QUARTER_US)
 
     def time_us(self, second: bytes, micro: bytes) -> int:
-        """Return the time of a record's prefix: `1121 03:27:48` and its microseconds."""
+        """Convert a prefix such as `1121 03:27:48` with its microseconds to µs since the epoch."""
         if second != self._second:
             self._second, self._second_us = second, self._second_to_us(second)
         return self._second_us + int(micro)
@@ -77,5 +79,7 @@ class LogClock:
 def _naive_us(year: int, stamp: tuple[int, ...]) -> int:
     month, day, hour, minute, second, micro = stamp
     # timegm takes a 31st of February for the 3rd of March, so that a damaged prefix is no error.
-    seconds = calendar.timegm((year, min(max(month, 1), 12), max(day, 1), hour, minute, second, 0, 0, 0))
+    seconds = calendar.timegm(
+        (year, min(max(month, 1), 12), max(day, 1), hour, minute, second, 0, 0, 0)
+    )
     return seconds * 1_000_000 + micro

@@ -1,4 +1,4 @@
-"""What the beginning of a log tells before it is read: which log it is, its clock, torch's version, the GPU."""
+"""Read the beginning of a log: its identity, clock, torch version and GPU."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ KEY_RECORDS = 4  # of a log's first records' lines its identity is made
 
 @dataclass(frozen=True)
 class Head:
-    """Facts in a log's beginning."""
-
     key: str | None  # None: no whole record in it
     earlier_keys: tuple[str, ...]  # what it was named while it had fewer records
     clock: LogClock
@@ -56,9 +54,10 @@ class Head:
 
 
 def read_head(head: bytes, modified_us: int | None) -> Head:
-    """Read the beginning of a log."""
     clock = LogClock.of(head, fallback_us=modified_us)
-    first = re.search(rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE)
+    first = re.search(
+        rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE
+    )
     pid, rank = _PID.search(head), _RANK.search(head)
     torch_version = _first(_TORCH, head)
     keys = log_keys(head)
@@ -70,7 +69,8 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
         pid=pid_of(pid[1]) if pid else None,
         rank=int(rank[1]) if rank else None,
         torch_version=torch_version,
-        torch_git=(_first(_COMMIT, head) if b'"torch_version"' in head else None) or _first(_CODE_COMMIT, head),
+        torch_git=(_first(_COMMIT, head) if b'"torch_version"' in head else None)
+        or _first(_CODE_COMMIT, head),
         cuda_version=_cuda_of(torch_version) or _first(_CUDA, head),
         triton_version=_first(_TRITON, head),
         python_version=_first(_PYTHON, head),
@@ -80,10 +80,10 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
 
 
 def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
-    """Read what a record tells of its process's surroundings, wherever in a log it stands."""
     if isinstance(event, Compiled):
         torch_version, python, cuda, triton = (
-            _text(event.metrics.get(f"{name}_version")) for name in ("pytorch", "python", "cuda", "triton")
+            _text(event.metrics.get(f"{name}_version"))
+            for name in ("pytorch", "python", "cuda", "triton")
         )
         return {
             "torch_version": torch_version,
@@ -92,7 +92,10 @@ def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
             "triton_version": triton,
         }
     if isinstance(event, ArtifactSeen) and event.text is not None:
-        is_code = bool({"torch_version", "cuda_version"} & set(names)) and "# torch version: " in event.text
+        is_code = (
+            bool({"torch_version", "cuda_version"} & set(names))
+            and "# torch version: " in event.text
+        )
         if event.name == "torch_version" or is_code:
             torch_version, cuda, commit = (
                 _first(pattern, event.text.encode("utf-8", "replace"))
@@ -123,7 +126,6 @@ def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
 
 
 def _program(head: bytes) -> str | None:
-    """Name the program by the file of the outermost frame that is not a library's."""
     names: dict[int, str] = {}
     for match in _STRING.finditer(head):
         try:
@@ -139,7 +141,6 @@ def _program(head: bytes) -> str | None:
 
 
 def _record_lines(head: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the first lines of records, each whole, with where they begin."""
     begin = 0
     while (end := head.find(b"\n", begin)) >= 0:
         if PREFIX.match(head, begin, end):
@@ -148,14 +149,15 @@ def _record_lines(head: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def log_keys(head: bytes) -> list[str]:
-    """Name a log by its first records; then what it was named while it had fewer. None if it has no whole one."""
+    """Return a log's key, then the keys it had with fewer records; empty without a whole record."""
     lines = [line for _offset, line in islice(_record_lines(head), KEY_RECORDS)]
-    return [blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest() for count in range(len(lines), 0, -1)]
+    return [
+        blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest()
+        for count in range(len(lines), 0, -1)
+    ]
 
 
 class PeekedFile:
-    """A stream whose beginning was peeked at, read from its start."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ahead = b""
@@ -163,7 +165,7 @@ class PeekedFile:
         self.damage: Exception | None = None  # met while looking, and met again by `read`
 
     def peek(self, size: int) -> bytes:
-        """Return the stream's first bytes, without taking them; an error in them is left for `read`."""
+        """Return the first bytes without consuming them; errors are deferred to `read`."""
         try:
             while len(self._ahead) < size and (block := self._file.read(size - len(self._ahead))):
                 self._ahead += block
@@ -172,7 +174,6 @@ class PeekedFile:
         return self._ahead[:size]
 
     def peek_log(self) -> bytes:
-        """Return a log's beginning: its first bytes, or those from its first whole record on where that comes later."""
         size = HEAD_BYTES
         head = self.peek(size)
         while not log_keys(head) and self.damage is None and len(head) == size:
@@ -189,23 +190,19 @@ class PeekedFile:
         self._ahead = self._ahead[count:]
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read on, first what was looked at; what was let go for its size is dots in its place."""
         if self._passed_bytes:
             count = self._passed_bytes if size < 0 else min(size, self._passed_bytes)
             self._passed_bytes -= count
             return b"." * count
         if self._ahead:
-            taken, self._ahead = (self._ahead, b"") if size < 0 else (self._ahead[:size], self._ahead[size:])
+            taken, self._ahead = (
+                (self._ahead, b"") if size < 0 else (self._ahead[:size], self._ahead[size:])
+            )
             return taken
         return self._file.read(size)
 
     def fileno(self) -> int:
-        """Return the file's descriptor.
-
-        Raises: OSError if it is no file.
-        """
         return self._file.fileno()
 
     def close(self) -> None:
-        """Close the stream beneath."""
         self._file.close()

@@ -1,16 +1,22 @@
-"""Remove the user's code from records imported with --redact-source, before anything is made of them."""
+"""Remove the user's code from imported records, for --redact-source."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.contract.record_names import AOT_METADATA, ARTIFACT, GUARDS, SPAN, SYMBOLS
+from compileboard.collectors.contract.record_names import (
+    AOT_METADATA,
+    ARTIFACT,
+    GUARDS,
+    SPAN,
+    SYMBOLS,
+)
 from compileboard.collectors.contract.redaction import redact_source
 from compileboard.collectors.decode.records import Captured, is_event
 
-# Texts whose every form is known, so that what is the user's can be told from what is torch's. All others are dropped:
-# what cannot be redacted for certain is not stored.
+# Texts whose every form is known, so that what is the user's can be told from what is torch's. All
+# others are dropped: what cannot be redacted for certain is not stored.
 KNOWN_TEXTS = frozenset(
     (
         *GUARDS,
@@ -49,30 +55,47 @@ KNOWN_TEXTS = frozenset(
 # Torch's own records without a text of known form, whose fields are names and numbers.
 KNOWN_METADATA = frozenset(
     (
-        *("describe_tensor", "describe_storage", "describe_source", "dump_file", "link", "graph_dump", "export"),
+        *(
+            "describe_tensor",
+            "describe_storage",
+            "describe_source",
+            "dump_file",
+            "link",
+            "graph_dump",
+            "export",
+        ),
         *("exported_program", "missing_fake_kernel", "mismatched_fake_kernel"),
     )
 )
 
 _KNOWN_ENVELOPE = ("stack", "subgraph_name")
-# A Triton kernel of the user's stands as source in a text that is known otherwise; what says that one does.
+# A Triton kernel of the user's stands as source in a text that is known otherwise; what says that
+# one does.
 _KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
 
 
 def redact_record(captured: Captured) -> Captured:
-    """Return a record without the user's code: lines become their hashes, texts of unknown form are dropped."""
     captured = replace(captured, envelope=_redact_envelope(captured.envelope))
     known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
     kernel = _KERNELS.get(captured.name)
-    known = known and not (kernel and isinstance(captured.payload, str) and kernel in captured.payload)
+    known = known and not (
+        kernel and isinstance(captured.payload, str) and kernel in captured.payload
+    )
     metadata = redact_source(captured.metadata)
-    if not known and not kernel and not captured.name.startswith(ARTIFACT) and captured.name not in KNOWN_METADATA:
+    if (
+        not known
+        and not kernel
+        and not captured.name.startswith(ARTIFACT)
+        and captured.name not in KNOWN_METADATA
+    ):
         metadata = None
     logged = captured.logged
     if logged is not None and logged.whole is not None:
         logged = replace(logged, whole=None)
     if known:
-        return replace(captured, metadata=metadata, payload=redact_source(captured.payload), logged=logged)
+        return replace(
+            captured, metadata=metadata, payload=redact_source(captured.payload), logged=logged
+        )
     if logged is not None and logged.state != "none":
         logged = replace(logged, state="withheld")
     # Its summary is free of code; its text has the user's stack traces inside strings.
@@ -81,6 +104,9 @@ def redact_record(captured: Captured) -> Captured:
 
 
 def _redact_envelope(envelope: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the stack without its lines and the subgraph's name; the rest is unknown and dropped."""
-    redacted = {key: redact_source(value) for key, value in (envelope or {}).items() if key in _KNOWN_ENVELOPE}
+    redacted = {
+        key: redact_source(value)
+        for key, value in (envelope or {}).items()
+        if key in _KNOWN_ENVELOPE
+    }
     return redacted or None

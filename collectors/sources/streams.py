@@ -1,7 +1,7 @@
-"""Streams of an imported log: bytes from chunks that may end in damage, and what may come out of them at most.
+"""Streams of an imported log, with damage and limits.
 
-A stream's bytes come from a generator. Where it raises, the stream ends like a file does and keeps the error: what
-came before is delivered first, through any number of layers, and only the outermost stream raises.
+If the underlying generator raises, the stream ends like a file and keeps the error. Data before it
+is delivered first through any number of layers, and only the outermost stream raises.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 CHUNK_BYTES = 256 * 1024
-RATIO_FROM_BYTES = 16 << 20  # a short repetitive log may be packed a thousand times without being an attack
+RATIO_FROM_BYTES = (
+    16 << 20
+)  # a short repetitive log may be packed a thousand times without being an attack
 _MOST_NAME = 300
 
 
 class NoSuchLog(ValueError):
-    """There is no log to read at the place that was given."""
+    pass
 
 
 class SourceDamaged(ValueError):
-    """A log or archive ends too early or does not decode; everything before was delivered."""
+    pass
 
 
 class LimitExceeded(ValueError):
-    """More comes out of the files than a limit allows: `limit` is its name, as in `import --limit-rows`."""
+    """More comes out of the files than a limit allows: `limit` is its name, as in `import
+    --limit-rows`.
+    """
 
     def __init__(self, message: str, limit: str = "") -> None:
         super().__init__(message)
@@ -36,8 +40,10 @@ class LimitExceeded(ValueError):
 
 
 def clean_name(text: str) -> str:
-    """Make a name printable on one line: it may hold any byte."""
-    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    """Make a name printable on one line; it may contain any byte."""
+    text = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
     return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
 
 
@@ -51,8 +57,6 @@ class ByteReader(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Bound what comes out of uploaded files; none is no limit."""
-
     total_bytes: int | None = None
     ratio: float | None = None
     entries: int | None = None
@@ -64,8 +68,7 @@ class Limits:
 class Gauge:
     """Limits on the streams of one import.
 
-    A log that is opened twice counts once, as far as it was read; bytes that are passed over to reach a log count too,
-    each layer for itself.
+    A log opened twice counts once. Bytes skipped to reach a log count too, in each layer.
     """
 
     limits: Limits
@@ -75,32 +78,22 @@ class Gauge:
     _entry_count: int = 0
 
     def add_entries(self, file: str, count: int = 1) -> None:
-        """Count files of an archive, whatever they are.
-
-        Raises: LimitExceeded.
-        """
         self._entry_count += count
         self.check_entries(file, self._entry_count)
 
     def check_entries(self, file: str, count: int) -> None:
-        """Compare a number of entries with the limit.
-
-        Raises: LimitExceeded.
-        """
         if self.limits.entries is not None and count > self.limits.entries:
             raise LimitExceeded(
-                f"{file}: {count:,} entries or more, the limit is {self.limits.entries:,} entries for all "
+                f"{file}: {count:,} entries or more, the limit is {self.limits.entries:,} "
+                "entries for all "
                 "archives together; pack only the logs.",
                 "entries",
             )
 
     def layer(self, file: str, file_bytes: int | None) -> Callable[[int], None]:
-        """Return what a layer calls with its position."""
         return lambda position: self._check(file, file_bytes, position, position)
 
     def log(self, file: str, number: int, file_bytes: int | None) -> Callable[[int], None]:
-        """Return what a log, the file's nth, calls with its position."""
-
         def reached(position: int) -> None:
             new = max(0, position - self._reached.get((file, number), 0))
             self._reached[file, number] = self._reached.get((file, number), 0) + new
@@ -114,7 +107,8 @@ class Gauge:
         most, ratio = self.limits.total_bytes, self.limits.ratio
         if most is not None and total_bytes > most:
             raise LimitExceeded(
-                f"{file}: {total_bytes:,} bytes came out so far, the limit is {most:,} bytes for all logs together; "
+                f"{file}: {total_bytes:,} bytes came out so far, the limit is {most:,} bytes "
+                "for all logs together; "
                 "import fewer logs at once.",
                 "bytes",
             )
@@ -122,15 +116,14 @@ class Gauge:
             return
         if out_bytes > ratio * max(file_bytes, 1):
             raise LimitExceeded(
-                f"{file}: {out_bytes:,} bytes came out of {file_bytes:,}, which is more than {ratio:g} times as much, "
+                f"{file}: {out_bytes:,} bytes came out of {file_bytes:,}, which is more than "
+                f"{ratio:g} times as much, "
                 "the limit; unpack the log and import it as it is.",
                 "ratio",
             )
 
 
 class Chunks(io.RawIOBase):
-    """Chunks as a file that ends where they end or are damaged; `check` raises if they are damaged."""
-
     def __init__(
         self,
         chunks: Iterable[bytes],
@@ -159,7 +152,6 @@ class Chunks(io.RawIOBase):
         return size
 
     def peek(self, size: int) -> bytes:
-        """Return up to so many bytes of what comes next and leave them there."""
         held = bytes(self._pending)
         while len(held) < size and self._advance():
             held += self._pending
@@ -167,7 +159,6 @@ class Chunks(io.RawIOBase):
         return held[:size]
 
     def check(self) -> None:
-        """Raise what ended the stream, if it was not its end."""
         if self.damage is not None:
             raise self.damage
 
@@ -191,15 +182,15 @@ class Chunks(io.RawIOBase):
             self.damage = error
             return False
         except OSError as error:
-            self.damage = SourceDamaged(f"Reading stopped: {error.strerror or error}; copy the file again.")
+            self.damage = SourceDamaged(
+                f"Reading stopped: {error.strerror or error}; copy the file again."
+            )
             return False
         self._pending = memoryview(chunk)
         return True
 
 
 class LogStream(io.BufferedReader):
-    """Buffer chunks; raise what damaged them once everything before was read."""
-
     def __init__(self, chunks: Chunks) -> None:
         super().__init__(chunks, CHUNK_BYTES)
         self._source = chunks
@@ -242,7 +233,6 @@ class LogStream(io.BufferedReader):
 
 
 def read_chunks(file: ByteReader, size: int | None = None) -> Iterator[bytes]:
-    """Yield a file's bytes, so many or to its end."""
     left = size
     while left is None or left > 0:
         chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
@@ -253,7 +243,7 @@ def read_chunks(file: ByteReader, size: int | None = None) -> Iterator[bytes]:
 
 
 class Spooled:
-    """A file without a name for standard input's archive; it goes with the process, however that ends."""
+    """An unnamed temporary file for an archive on standard input."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:
@@ -288,7 +278,11 @@ class _SpooledFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._spooled.size_bytes}[whence]
+        start = {
+            os.SEEK_SET: 0,
+            os.SEEK_CUR: self._position,
+            os.SEEK_END: self._spooled.size_bytes,
+        }[whence]
         if start + offset < 0:
             raise OSError("a place before the file's start")
         self._position = start + offset

@@ -1,7 +1,8 @@
-"""Torch's own trace log (TORCH_TRACE, or a spool's at level full) to captured records, streamed.
+"""Read torch's trace log (TORCH_TRACE, or a spool's at level full) as a stream of records.
 
-A record is one line, `V1121 03:27:48.524000 3515 torch/_dynamo/utils.py:2126] {"name": …, "frame_id": 0, …}`, and the
-lines of its payload after it, a TAB before each. A damaged line is counted and passed over; reading never stops at one.
+A record is one line, `V1121 03:27:48.524000 3515 torch/_dynamo/utils.py:2126] {"name": …,
+"frame_id": 0, …}`, followed by its payload with a TAB before each line. Damaged lines are counted
+and skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ except ImportError:  # a collector of the standard library alone reads logs all 
 
 # Behind the time stands the process; torch 2.4 writes the thread there.
 PREFIX = re.compile(
-    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) "
+    rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) "
+    rb"+(?P<pid>\d{1,20}) "
     rb"[^\]\n]*\][^{\n]*(?=\{)"
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
@@ -39,12 +41,13 @@ _PLAIN_SPAN = re.compile(  # envelope and all: most of a log's records
     rb"V(?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) [^\]{\n]*\] "
     rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
     rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
-    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "(?P<digest>[0-9a-f]{32})"\}\n\t' + PLAIN_PATTERN + rb"\n"
+    rb' "attempt": (?P<attempt>\d{1,9}))?, "has_payload": "(?P<digest>[0-9a-f]{32})"\}\n\t'
+    + PLAIN_PATTERN
+    + rb"\n"
 )
 _LEFT_OUT = Logged(state="left_out")
-_OTHER = (  # before a record of another process or one that names a file, and before what is no record
-    rb"\n(?!\t)(?![VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +%b [^\]\n]*\][^{\n]*\{\"(?!str\":))"
-)
+# Before a record of another process or one that names a file, and before what is no record
+_OTHER = rb"\n(?!\t)(?![VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +%b [^\]\n]*\][^{\n]*\{\"(?!str\":))"
 PART_BYTES = 16 << 20
 PART_END = Captured("", -1, 0, "")  # stands where another reader of the same log goes on
 _MOST_SKIPPED = 16  # processes in a log whose records are told apart by one pattern each
@@ -52,15 +55,12 @@ _MOST_PID = 2**32  # above it is a thread's number
 
 
 def pid_of(text: bytes) -> int | None:
-    """Return the process of a prefix; None where torch wrote a thread (2.4: a backward compile has another one)."""
     number = int(text)
     return number if number < _MOST_PID else None
 
 
 @dataclass
 class ReadStats:
-    """Counts of one reading. `end_offset` is where the next one begins: behind the last whole record."""
-
     records: int = 0
     rejects: Rejects = field(default_factory=Rejects)
     end_offset: int = 0
@@ -70,17 +70,15 @@ class ReadStats:
 
 @dataclass
 class _Segment:
-    """What one process's log in a file has of its own: names for numbers in stacks."""
-
     process_id: str
     strings: dict[int, str] = field(default_factory=dict)
 
 
 class TraceLog:
-    """One log, which may grow: `read` again yields what came since.
+    """One log, which may grow: `read` again yields what was appended.
 
-    Without `texts`, the text of a record is read where `needs_payload` says that more is made of it. Several readers
-    of one log each have a `share`, number and count: they take its parts in turn.
+    Without `texts`, a record's text is read only if `needs_payload`. `share` is the number and
+    count of parallel readers, who take turns.
     """
 
     def __init__(
@@ -106,29 +104,29 @@ class TraceLog:
         self._texts = texts
         self._root_id = process_id
         self._segment = _Segment(process_id)
-        self._segments: dict[int | None, _Segment] = {}  # by pid; all threads of a log are one process
+        self._segments: dict[
+            int | None, _Segment
+        ] = {}  # by pid; all threads of a log are one process
         self._pid = b""
         self._piece: Piece | None = None
         # What is passed over for its size is counted by the first reader.
-        self._blocks = BlockReader(file, self.stats.rejects, start_offset if share[0] == 0 else sys.maxsize)
+        self._blocks = BlockReader(
+            file, self.stats.rejects, start_offset if share[0] == 0 else sys.maxsize
+        )
         self._blocks.skip_to(start_offset + share[0] * PART_BYTES)
 
     @property
     def pid(self) -> int | None:
-        """Return the process of the record read last; None if its log does not have one."""
         return pid_of(self._pid) if self._pid else None
 
     @property
     def line(self) -> int | None:
-        """Return the line at which the record read last begins."""
         return self._blocks.line_of(self._piece) if self._piece else None
 
     def set_clock(self, clock: LogClock) -> None:
-        """Set the clock for the records read from now on."""
         self._clock = clock
 
     def read(self) -> Iterator[Captured]:
-        """Yield the records from `start_offset` on; those before it are read for the names they give."""
         self.stats.rejects.by_kind.pop("truncated", None)
         try:
             for piece in self._blocks:
@@ -147,13 +145,16 @@ class TraceLog:
                 made = self._read_piece(piece)
                 if made is not None:
                     yield made
-        except (ValueError, OSError, EOFError):  # what was read is read: a whole copy goes on behind it
+        except (
+            ValueError,
+            OSError,
+            EOFError,
+        ):  # what was read is read: a whole copy goes on behind it
             self._end()
             raise
         self._end()
 
     def _enter_part(self, piece: Piece) -> bool:
-        """Return whether a record is of this share."""
         number, count = self._share
         part = (piece.offset - self._start_offset) // PART_BYTES
         if part % count != number:
@@ -173,9 +174,15 @@ class TraceLog:
         if prefix:
             self._clock.time_us(prefix["second"], prefix["micro"])
             self._enter(prefix["pid"], piece, count=False)
-            self._blocks.other = _find_other(self._pid) if len(self._segments) <= _MOST_SKIPPED else BORDER
+            self._blocks.other = (
+                _find_other(self._pid) if len(self._segments) <= _MOST_SKIPPED else BORDER
+            )
             if piece.buffer.startswith(b'{"str":', prefix.end()):
-                self._intern(self._json(piece.buffer[prefix.end() : piece.line_end], None), piece, count=False)
+                self._intern(
+                    self._json(piece.buffer[prefix.end() : piece.line_end], None),
+                    piece,
+                    count=False,
+                )
 
     def _read_piece(self, piece: Piece) -> Captured | None:
         if not piece.last:
@@ -204,11 +211,23 @@ class TraceLog:
         return self._captured(piece, name, header, time_us, line_end)
 
     def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
-        """Read a span as one match has it: all of its text is in the match."""
         self.stats.records += 1
-        second, micro, pid, rank, frame_id, again, attempt, _digest, name, ts, up, compile_id, phase, thread = (
-            plain.groups()
-        )
+        (
+            second,
+            micro,
+            pid,
+            rank,
+            frame_id,
+            again,
+            attempt,
+            _digest,
+            name,
+            ts,
+            up,
+            compile_id,
+            phase,
+            thread,
+        ) = plain.groups()
         if pid != self._pid:
             self._enter(pid, piece)
         at_us = int(ts) + (up is not None)
@@ -217,7 +236,13 @@ class TraceLog:
             piece.offset,
             self._clock.time_us(second, micro) if self._texts else at_us,
             SPAN,
-            (name.decode(), phase.decode(), at_us, int(thread), compile_id.decode() if compile_id else None),
+            (
+                name.decode(),
+                phase.decode(),
+                at_us,
+                int(thread),
+                compile_id.decode() if compile_id else None,
+            ),
             None,
             int(frame_id) if frame_id else None,
             int(again) if again else None,
@@ -236,10 +261,11 @@ class TraceLog:
 
     def _truncated(self, piece: Piece) -> None:
         piece.incomplete = True
-        self.stats.rejects.add("truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400])
+        self.stats.rejects.add(
+            "truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400]
+        )
 
     def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
-        """Parse an envelope; `piece` is where to count damage."""
         try:
             value = _load_record(body)
         except UnicodeDecodeError:
@@ -257,7 +283,6 @@ class TraceLog:
         return None
 
     def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
-        """Turn to the process whose record this is: files of several are taken apart."""
         self._pid, pid = pid_text, pid_of(pid_text)
         known = self._segments.get(pid)
         if known is None:
@@ -274,10 +299,16 @@ class TraceLog:
 
     def _intern(self, header: dict[str, Any] | None, piece: Piece, count: bool = True) -> None:
         value = header.get(STRING) if header else None
-        if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int):
+        if (
+            isinstance(value, list)
+            and len(value) == 2
+            and isinstance(value[0], str)
+            and isinstance(value[1], int)
+        ):
             text, number = value
             if number == 0 and self._segment.strings.get(0, text) != text:
-                # Each process counts from 0: another one, that happens to have the same pid, begins here.
+                # Each process counts from 0: another one, that happens to have the same pid, begins
+                # here.
                 self._segment = self._segments[self.pid] = self._new_segment(piece, count)
             self._segment.strings[number] = text
         elif count:
@@ -320,7 +351,9 @@ class TraceLog:
             **numbers,
         )
 
-    def _payload(self, piece: Piece, name: str, header: dict[str, Any], line_end: int) -> tuple[str | None, Logged]:
+    def _payload(
+        self, piece: Piece, name: str, header: dict[str, Any], line_end: int
+    ) -> tuple[str | None, Logged]:
         digest = header.get("has_payload")
         digest = digest if isinstance(digest, str) else None
         if digest is None and line_end + 1 >= piece.end:
@@ -330,13 +363,26 @@ class TraceLog:
         if not self._texts and not piece.last and name == SPAN:
             brief = shorten_span(piece.buffer, line_end + 1, piece.end)
             lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
-            return brief or _untabbed(lines).decode("utf-8", "replace"), Logged(digest, None, "left_out")
+            return brief or _untabbed(lines).decode("utf-8", "replace"), Logged(
+                digest, None, "left_out"
+            )
         raw, is_whole = _read_text(piece, line_end, digest)
         state = "kept" if self._texts else "left_out"
         if digest is not None and not is_whole:
             # A log that went through Windows, or an editor that takes blank lines off its end.
-            candidates = (raw.replace(b"\r\n", b"\n").removesuffix(b"\r"), raw + b"\n", raw + b"\n\n")
-            whole = next((text for text in candidates if md5(text, usedforsecurity=False).hexdigest() == digest), None)
+            candidates = (
+                raw.replace(b"\r\n", b"\n").removesuffix(b"\r"),
+                raw + b"\n",
+                raw + b"\n\n",
+            )
+            whole = next(
+                (
+                    text
+                    for text in candidates
+                    if md5(text, usedforsecurity=False).hexdigest() == digest
+                ),
+                None,
+            )
             if whole is not None:
                 raw = whole
             elif piece.last and not (self._is_edited and piece.buffer.endswith(b"\n")):
@@ -353,12 +399,15 @@ class TraceLog:
             text = raw.decode("utf-8", "replace")
         if not self._texts and not needs_payload(name):
             return None, Logged(digest, len(raw), state)
-        if name == SPAN and state == "kept" and (brief := shorten_span(piece.buffer, line_end + 1, piece.end)):
+        if (
+            name == SPAN
+            and state == "kept"
+            and (brief := shorten_span(piece.buffer, line_end + 1, piece.end))
+        ):
             return brief, Logged(digest, len(raw), state, whole=text)
         return text, Logged(digest, len(raw), state)
 
     def _resolved(self, metadata: Any, piece: Piece) -> Any:
-        """Replace the numbers that stand for names in stacks."""
         if not isinstance(metadata, dict):
             return metadata
         strings = self._segment.strings
@@ -368,12 +417,16 @@ class TraceLog:
                 number = frame.get("filename") if isinstance(frame, dict) else None
                 if isinstance(number, int):
                     if number not in strings:
-                        self.stats.rejects.add("unknown_file", self._blocks.line_of(piece), f"number {number}")
+                        self.stats.rejects.add(
+                            "unknown_file", self._blocks.line_of(piece), f"number {number}"
+                        )
                     frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
     def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
-        self.stats.rejects.add("bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}")
+        self.stats.rejects.add(
+            "bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}"
+        )
 
 
 @lru_cache(maxsize=64)
@@ -382,16 +435,15 @@ def _find_other(pid: bytes) -> re.Pattern[bytes]:
 
 
 def _is_whole(piece: Piece, plain: re.Match[bytes]) -> bool:
-    """Return whether a span's text has its md5."""
     raw = piece.buffer[plain.end("digest") + 4 : piece.end - 1].translate(None, b"\t")
     return md5(raw, usedforsecurity=False).hexdigest().encode() == plain["digest"]
 
 
 def _read_text(piece: Piece, line_end: int, digest: str | None) -> tuple[bytes, bool]:
-    """Return a record's text, and whether it has that md5."""
     lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
     if digest is not None:
-        # A third of the time of taking only the TABs that begin lines; a text with others does not have its md5 so.
+        # A third of the time of taking only the TABs that begin lines; a text with others does not
+        # have its md5 so.
         raw = lines.translate(None, b"\t")
         if md5(raw, usedforsecurity=False).hexdigest() == digest:
             return raw, True
@@ -408,7 +460,8 @@ def _load_record(body: bytes) -> Any:
         try:
             return orjson.loads(body)
         except ValueError:
-            pass  # NaN, lone surrogates, integers beyond 64 bits: torch writes them, json reads them
+            # NaN, lone surrogates, integers beyond 64 bits: torch writes them, json reads them
+            pass
     return json.loads(body.decode())
 
 

@@ -1,4 +1,4 @@
-"""Make a repro of the graph that ran when a process died: its record moves into the process's records."""
+"""Make a repro of the graph that was running when a process died."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OUTSIDE = "the process died outside compiled code; this graph ran last"
 
 
 def promote_crashes(folder: Path, signal: str | None) -> int:
-    """Append the graphs that dead processes were running to their records; return how many.
+    """Append the graphs that dead processes were running to their records; return their number.
 
-    Only for a spool whose writers are gone. A process that left cleanly has no such file.
+    Only for a spool without writers. Processes that exited cleanly have deleted that file.
     """
     count = 0
     running = list_files(folder, RUNNING_SUFFIX)
@@ -43,7 +43,6 @@ def promote_crashes(folder: Path, signal: str | None) -> int:
 
 
 def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes:
-    """Return the records of the graph that ran; of the last one only where a signal ended the process."""
     now, last = struct.unpack("qq", running.read_bytes()[:RUNNING_BYTES])
     number = now or (last if signal else 0)
     if number == 0 or not is_file(graphs):

@@ -1,4 +1,4 @@
-"""Folders of spools: those that wait to be recorded, and those set aside because they cannot be."""
+"""Folders of spools that wait to be recorded or were set aside."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ def home(environment: Mapping[str, str]) -> Path:
     chosen = environment.get("COMPILEBOARD_HOME")
     if chosen:
         return Path(chosen).expanduser().absolute()
-    state = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME") or "~", ".local", "state")
+    state = environment.get("XDG_STATE_HOME") or os.path.join(
+        environment.get("HOME") or "~", ".local", "state"
+    )
     return Path(state).expanduser().absolute() / "compileboard"
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:
-    """Return the folder that holds one spool folder a run."""
     return home(environment) / "spool"
 
 
 def new_run_id(now_ms: int | None = None, lowest: int | None = None) -> str:
-    """Make a ULID: 26 characters that sort by time; `lowest` are its last 80 bits, else random ones."""
+    """Return a ULID: 26 characters that sort by time; `lowest` are its last 80 bits, random by
+    default.
+    """
     value = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) << 80
     value |= secrets.randbits(80) if lowest is None else lowest
     characters = []
@@ -46,32 +49,24 @@ SET_ASIDE = "set-aside"
 
 @dataclass(frozen=True)
 class UnrecordedSpool:
-    """A spool that could not be recorded, and why."""
-
     folder: Path
     reason: str
 
     @property
     def name(self) -> str:
-        """Return what `retry` calls it."""
         return clean_text(self.folder.name)
 
     @property
     def state(self) -> str:
-        """Return `set aside` if only `retry` tries again, `waiting` if each command does."""
         return "set aside" if self.folder.parent.name == SET_ASIDE else "waiting"
 
 
 def aside_root(environment: Mapping[str, str]) -> Path:
-    """Return the folder of what was set aside."""
     return home(environment) / SET_ASIDE
 
 
 def set_aside(folder: Path, reason: str) -> Path:
-    """Move a spool beside the others; return where it is now.
-
-    Raises: OSError if it cannot be moved.
-    """
+    """Move a spool to the set-aside folder; return its new path. Raises OSError."""
     root = folder.parent.parent / SET_ASIDE
     root.mkdir(mode=0o700, exist_ok=True)
     moved = _free(root / folder.name)
@@ -81,10 +76,6 @@ def set_aside(folder: Path, reason: str) -> Path:
 
 
 def note_reason(folder: Path, reason: str) -> bool:
-    """Write why a spool could not be recorded into it; return False if it says so already.
-
-    Raises: OSError.
-    """
     if _read_reason(folder) == clean_text(reason):
         return False
     (folder / REASON).write_text(clean_text(reason) + "\n", encoding="utf-8")
@@ -92,7 +83,6 @@ def note_reason(folder: Path, reason: str) -> bool:
 
 
 def _free(path: Path) -> Path:
-    """Return a name that nothing has yet."""
     number, free = 1, path
     while free.exists():
         number += 1
@@ -101,10 +91,11 @@ def _free(path: Path) -> Path:
 
 
 def list_unrecorded(environment: Mapping[str, str]) -> list[UnrecordedSpool]:
-    """List the spools that could not be recorded: what was set aside, and what still waits after a command tried."""
     paths = [path for path in aside_root(environment).glob("*") if path.is_dir()]
     paths += [path.parent for path in spool_root(environment).glob(f"*/{REASON}")]
-    return [UnrecordedSpool(path, _read_reason(path) or "not recorded why") for path in sorted(paths)]
+    return [
+        UnrecordedSpool(path, _read_reason(path) or "not recorded why") for path in sorted(paths)
+    ]
 
 
 def _read_reason(folder: Path) -> str | None:
@@ -114,22 +105,31 @@ def _read_reason(folder: Path) -> str | None:
         return None
 
 
-def put_back(environment: Mapping[str, str], names: list[str], database: str | None) -> list[UnrecordedSpool]:
-    """Restore spools that could not be recorded, all or the named ones, for another database if one is given.
+def put_back(
+    environment: Mapping[str, str], names: list[str], database: str | None
+) -> list[UnrecordedSpool]:
+    """Restore all or the named spools, optionally for another database, and return them.
 
-    Returns them. Raises: ValueError if nothing has a name, or its run is to go into another database and is not
-    described.
+    Raises ValueError for an unknown name or a spool without a readable manifest.
     """
     waiting = list_unrecorded(environment)
-    chosen = [spool for spool in waiting if not names or any(spool.name.startswith(name) for name in names)]
-    if unknown := [name for name in names if not any(spool.name.startswith(name) for spool in waiting)]:
+    chosen = [
+        spool
+        for spool in waiting
+        if not names or any(spool.name.startswith(name) for name in names)
+    ]
+    if unknown := [
+        name for name in names if not any(spool.name.startswith(name) for spool in waiting)
+    ]:
         known = ", ".join(spool.name for spool in waiting) or "nothing"
         raise ValueError(f"no run {unknown[0]!r} waits or was set aside; there is: {known}")
     root = spool_root(environment)
     root.mkdir(parents=True, mode=0o700, exist_ok=True)
     for spool in chosen:
         if database is not None:
-            replace(read_manifest(spool.folder), database=os.path.abspath(database), server="").write(spool.folder)
+            replace(
+                read_manifest(spool.folder), database=os.path.abspath(database), server=""
+            ).write(spool.folder)
         (spool.folder / REASON).unlink(missing_ok=True)
         if spool.state == "set aside":
             spool.folder.rename(_free(root / spool.folder.name))

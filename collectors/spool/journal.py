@@ -1,4 +1,4 @@
-"""A spool's journal: events that a command of ours adds to its run, kept until they are recorded: bench's results."""
+"""A spool's journal: events that our own commands add to a run, such as bench's results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from compileboard.collectors.spool.reader import SpoolReader
 
 
 def append_event(folder: Path, event: Event) -> None:
-    """Append an event to a run's spool, whole and at once: it is safe from whatever happens to us afterwards.
-
-    Raises: OSError if the disk does not take it; nothing of it is there then.
-    """
+    """Append an event to the spool, atomically and immediately. Raises OSError."""
     line = dump_event(event).encode() + b"\n"
-    descriptor = os.open(folder / JOURNAL_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        folder / JOURNAL_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
     try:
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, line) != len(line):  # half a line would spoil the next one
@@ -30,7 +29,6 @@ def append_event(folder: Path, event: Event) -> None:
 
 
 def read_journal(reader: SpoolReader) -> Iterator[Event]:
-    """Yield the events that were added since the last call; what is no event, or does not fit one, is a reject."""
     for number, line in reader.read_lines(reader.folder / JOURNAL_NAME):
         try:
             event, notes = fit_event(load_event(line.decode()))

@@ -1,4 +1,4 @@
-"""The locks of a spool: one process records it, and each that writes holds its own file until it is gone."""
+"""Locks of a spool: one for its recorder, and one per writing process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from compileboard.collectors.spool.reader import list_files
 
 
 class SpoolLock:
-    """The right to record a spool; it goes with the process."""
-
     def __init__(self, folder: Path) -> None:
         self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def take(self) -> bool:
-        """Acquire the lock; False if another recorder has it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -25,12 +22,13 @@ class SpoolLock:
         return True
 
     def release(self) -> None:
-        """Release the lock."""
         os.close(self._descriptor)
 
 
 def writers_alive(folder: Path) -> int:
-    """Count the processes that still hold their spool file, by the lock that dies with them."""
+    """Count the processes that hold the lock of their spool file, which is released when they
+    die.
+    """
     alive = 0
     for path in list_files(folder, RECORDS_SUFFIX):
         try:

@@ -1,4 +1,4 @@
-"""What a spool folder says about itself, so that any later command can record it: where to, and what run it is."""
+"""The description in a spool folder, from which any later command can record it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LARGEST_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(RunConfig):
-    """Description of the run that a spool belongs to: its settings, and the facts of its start and end."""
-
     run_id: str
     started_us: int
     source: str = "live"  # live | bench | trial
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
-    trace_folder: str | None = None  # where torch writes its own logs: with --level full, or by the user's TORCH_TRACE
+    trace_folder: str | None = (
+        None  # where torch writes its own logs: with --level full, or by the user's TORCH_TRACE
+    )
     git: dict[str, Any] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     gpus: list[dict[str, Any]] = field(default_factory=list)
@@ -37,24 +37,28 @@ class Manifest(RunConfig):
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
-    late: bool = False  # made by a process that outlived its spool: its run is described and ended elsewhere
-    troubles: list[list[str]] = field(default_factory=list)  # [kind of collectors.rejects, what went wrong]
+    late: bool = (
+        False  # made by a process that outlived its spool: its run is described and ended elsewhere
+    )
+    troubles: list[list[str]] = field(
+        default_factory=list
+    )  # [kind of collectors.rejects, what went wrong]
 
-    def end(self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None) -> Manifest:
-        """Return the manifest of the ended run."""
+    def end(
+        self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None
+    ) -> Manifest:
         return replace(self, state=state, ended_us=ended_us, exit_code=exit_code, signal=signal)
 
     def write(self, folder: Path) -> None:
-        """Write the manifest so that a reader sees the old one or the new one, never half."""
         temporary = folder / f".{MANIFEST_NAME}.{os.getpid()}"
         temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
         os.replace(temporary, folder / MANIFEST_NAME)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read a spool folder's manifest; a fact that is none is left out and one of its troubles.
+    """Read a spool's manifest; invalid facts are left out and listed in its errors.
 
-    Raises: ValueError if there is none, it is damaged, or it does not say which run it is and where to.
+    Raises ValueError if it is missing, damaged, or names no run or target.
     """
     if not is_file(folder / MANIFEST_NAME):
         raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: it is no plain file")
@@ -63,16 +67,27 @@ def read_manifest(folder: Path) -> Manifest:
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: {error}") from None
     if not isinstance(body, dict):
-        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: expected an object, got {str(body)[:80]}")
+        raise ValueError(
+            f"{folder / MANIFEST_NAME} does not describe a run: expected an object, got "
+            f"{str(body)[:80]}"
+        )
     values = {name: value for name, value in body.items() if name in CHECKS and CHECKS[name](value)}
     for name in ("run_id", "database"):
         if not values.get(name) and not (name == "database" and values.get("server")):
             got = repr(body.get(name))[:80]
-            raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: its {name} is {got}")
-    odd = [["bad_fact", f"{name}: {value!r}"[:200]] for name, value in body.items() if name not in values]
+            raise ValueError(
+                f"{folder / MANIFEST_NAME} does not describe a run: its {name} is {got}"
+            )
+    odd = [
+        ["bad_fact", f"{name}: {value!r}"[:200]]
+        for name, value in body.items()
+        if name not in values
+    ]
     values["troubles"] = [*values.get("troubles", []), *odd]
     known = dict.fromkeys(("name", "recorder_process_id"), values["run_id"])
-    lists = {name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")}
+    lists = {
+        name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")
+    }
     return Manifest(**{**known, "started_us": _change_us(folder), **values, **lists})
 
 
@@ -117,4 +132,6 @@ _BY_TYPE: dict[str, Callable[[Any], bool]] = {
 TYPES = {field.name: str(field.type) for field in fields(Manifest)}
 CHECKS = {name: _BY_TYPE[type_name] for name, type_name in TYPES.items()}
 CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is not None
-CHECKS["git"] = lambda value: _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)
+CHECKS["git"] = lambda value: (
+    _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)
+)

@@ -1,6 +1,6 @@
-"""Repros that this machine recorded itself, by digests of what of them would run: a database can claim anything.
+"""Digests of repros that this machine recorded itself, since a database can claim anything.
 
-A folder of the person's state has a file a run. A repro that is in it runs without `--trust`.
+Stored in one file per run in the user's state folder. Such repros run without `--trust`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _RUNNING = ("preload", "settings", "backend")  # of a manifest: what is imported, set or looked up
 
 
-def note_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]) -> None:
-    """Add a repro that was read from a spool of this machine.
-
-    Raises: OSError.
-    """
+def note_own_repro(
+    home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
+) -> None:
     path = _find_path(home_folder, run_id)
     if path is None:
         return
@@ -35,8 +33,9 @@ def note_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], 
         os.close(descriptor)
 
 
-def is_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]) -> bool:
-    """Return True if this machine recorded all of a repro that would run."""
+def is_own_repro(
+    home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
+) -> bool:
     path = _find_path(home_folder, run_id)
     if path is not None and find_other_writer(path):
         return False
@@ -48,9 +47,9 @@ def is_own_repro(home_folder: Path, run_id: str, manifest: Mapping[str, Any], pr
 
 
 def find_other_writer(path: Path) -> str | None:
-    """Describe who else can change what a path leads to: another user's file or folder, or one that others can write.
+    """Describe who else can change a path: another user's file or folder, or a writable one.
 
-    In a folder with the sticky bit, as /tmp, others can only add files. Links are followed, with their own folders.
+    In a sticky folder such as /tmp, others can only add files. Links are followed.
     """
     own, seen = Path(os.path.realpath(path)), set[Path]()
     pending = [own, Path(os.path.abspath(path))]

@@ -1,6 +1,6 @@
-"""Read a run's spool: every process's file, from where it was last read, only whole lines.
+"""Read a run's spool files from the last position, whole lines only.
 
-Whatever a file holds, its good lines are read; a bad one is a counted reject with its file, line and kind.
+Bad lines are counted as rejects with file, line and kind; all good lines are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.contract.spool_format import CONTEXT_KEYS, LOSSES_SUFFIX, RECORDS_SUFFIX
+from compileboard.collectors.contract.spool_format import (
+    CONTEXT_KEYS,
+    LOSSES_SUFFIX,
+    RECORDS_SUFFIX,
+)
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.decode.records import Captured
 
@@ -30,8 +34,6 @@ EMPTY = "spool: nothing could be written"
 
 
 class BadLine(ValueError):
-    """A line is no record; `kind` is one of collectors.rejects.KINDS."""
-
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
         self.kind = kind
@@ -39,8 +41,6 @@ class BadLine(ValueError):
 
 @dataclass
 class FilePosition:
-    """How far a file of a spool is read: behind the line that was yielded last."""
-
     offset: int = 0
     line: int = 0
     passing_over: bool = False  # in the middle of a line that is too long
@@ -48,46 +48,44 @@ class FilePosition:
 
 @dataclass(frozen=True)
 class SpoolMark:
-    """How far a spool is read, and what was rejected until then."""
-
     positions: dict[str, FilePosition]
     rejects: dict[str, Rejects]
 
 
 @dataclass
 class SpoolReader:
-    """Follow the files of one run's spool folder: one a process, more if its file was taken from it."""
-
     folder: Path
     keep_examples: bool = True  # a line may hold source code
     rejects: dict[str, Rejects] = field(default_factory=dict)  # by file name
     positions: dict[str, FilePosition] = field(default_factory=dict)  # by file name
 
     def read(self) -> Iterator[Captured]:
-        """Yield the records that have been written since the last call."""
         for path in list_files(self.folder, RECORDS_SUFFIX):
             process_id = process_of(path.name)
             for number, line in self.read_lines(path):
-                if line and (captured := self._parse(path.name, process_id, number, line)) is not None:
+                if (
+                    line
+                    and (captured := self._parse(path.name, process_id, number, line)) is not None
+                ):
                     yield captured
 
     def mark(self) -> SpoolMark:
-        """Mark this position, to return to if what follows cannot be stored."""
         positions = {name: replace(position) for name, position in self.positions.items()}
-        return SpoolMark(positions, {name: rejects.copy() for name, rejects in self.rejects.items()})
+        return SpoolMark(
+            positions, {name: rejects.copy() for name, rejects in self.rejects.items()}
+        )
 
     def rewind(self, mark: SpoolMark) -> None:
-        """Read again from a remembered position."""
         self.positions = {name: replace(position) for name, position in mark.positions.items()}
         self.rejects = {name: rejects.copy() for name, rejects in mark.rejects.items()}
 
-    def reject(self, file_name: str, kind: str, line: int | None = None, example: bytes | str | None = None) -> None:
-        """Count something that could not be recorded."""
+    def reject(
+        self, file_name: str, kind: str, line: int | None = None, example: bytes | str | None = None
+    ) -> None:
         rejects = self.rejects.setdefault(clean_text(file_name), Rejects())
         rejects.add(kind, line, example if self.keep_examples else None)
 
     def read_lines(self, path: Path) -> Iterator[tuple[int, bytes]]:
-        """Yield a file's new whole lines with their numbers; one that is too long is a reject."""
         position = self.positions.setdefault(path.name, FilePosition())
         try:
             if not is_file(path) or path.stat().st_size <= position.offset:
@@ -98,7 +96,11 @@ class SpoolReader:
         with file:
             file.seek(position.offset)
             while block := file.read(BATCH_BYTES):
-                while b"\n" not in block and len(block) <= LARGEST_LINE_BYTES and (more := file.read(BATCH_BYTES)):
+                while (
+                    b"\n" not in block
+                    and len(block) <= LARGEST_LINE_BYTES
+                    and (more := file.read(BATCH_BYTES))
+                ):
                     block += more
                 end = block.rfind(b"\n") + 1
                 if not end and len(block) <= LARGEST_LINE_BYTES:
@@ -129,16 +131,14 @@ class SpoolReader:
         return None
 
     def losses(self) -> dict[str, dict[str, int]]:
-        """Count what each process of a finished spool lost: process id -> reason -> count.
-
-        A process reports its losses in its snapshots as long as it can write; these are the ones it could not report.
-        """
         losses: dict[str, Counter[str]] = {}
         for path in list_files(self.folder, LOSSES_SUFFIX):
             losses.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
         for file_name, rejects in self.rejects.items():
             if file_name.endswith(RECORDS_SUFFIX):
-                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += rejects.total - rejects.count(KEPT)
+                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += (
+                    rejects.total - rejects.count(KEPT)
+                )
         for path in list_files(self.folder, RECORDS_SUFFIX):
             size, counts = path.stat().st_size, losses.setdefault(process_of(path.name), Counter())
             position = self.positions.get(path.name, FilePosition())
@@ -150,12 +150,11 @@ class SpoolReader:
 
 
 def list_files(folder: Path, suffix: str) -> list[Path]:
-    """List a spool's files; what is called like one and is a folder or a pipe was never written by a process."""
     return [path for path in sorted(folder.glob(f"*{suffix}")) if is_file(path)]
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a plain file: opening a pipe waits, and a device has no end."""
+    """Return whether a path is a regular file; opening a pipe blocks, and devices have no end."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -163,18 +162,15 @@ def is_file(path: Path) -> bool:
 
 
 def process_of(file_name: str) -> str:
-    """Name the process that writes a file of a spool."""
     return clean_text(file_name.partition(".")[0])
 
 
 def _has_room(folder: Path, path: Path) -> bool:
-    """Return whether a process could reserve room for its losses: one that did and wrote nothing was killed early."""
     reserved = folder / (path.name.partition(".")[0] + LOSSES_SUFFIX)
     return reserved.exists() and reserved.stat().st_size > 0
 
 
 def _reported_losses(path: Path) -> dict[str, int]:
-    """Read what a process wrote into the room that it had reserved for the day its disk is full."""
     try:
         text = path.read_bytes().partition(b"\n")[0].strip(b"\0")
         reported = json.loads(text) if text else {}
@@ -188,7 +184,6 @@ def _reported_losses(path: Path) -> dict[str, int]:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Return whether a value is an integer that a database takes, from 0 up."""
     return type(value) is int and 0 <= value <= LARGEST_INTEGER
 
 
@@ -197,13 +192,14 @@ def _is_dict(value: Any) -> bool:
 
 
 def _captured(process_id: str, record: Any) -> Captured:
-    """Check a record's envelope: what the hooks themselves write, as they write it.
-
-    Raises: BadLine.
-    """
     if not _is_dict(record):
         raise BadLine("stray_line")
-    sequence, time_us, name, extra = record.get("s"), record.get("t"), record.get("n"), record.get("x")
+    sequence, time_us, name, extra = (
+        record.get("s"),
+        record.get("t"),
+        record.get("n"),
+        record.get("x"),
+    )
     context = record.get("c")
     if not is_count(sequence) or sequence > LARGEST_INTEGER - MOST_CONFIGS or not is_count(time_us):
         raise BadLine("bad_envelope")
@@ -211,7 +207,11 @@ def _captured(process_id: str, record: Any) -> Captured:
         raise BadLine("bad_envelope")
     if context is None:
         context = [None] * len(CONTEXT_KEYS)
-    elif type(context) is not list or len(context) != len(CONTEXT_KEYS) or not all(map(_is_context, context)):
+    elif (
+        type(context) is not list
+        or len(context) != len(CONTEXT_KEYS)
+        or not all(map(_is_context, context))
+    ):
         raise BadLine("bad_envelope")
     return Captured(
         process_id=process_id,

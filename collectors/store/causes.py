@@ -1,4 +1,4 @@
-"""Read a run's compiles, graph breaks and recompiles from the store, and list its causes."""
+"""List the causes of a run's lost compile time from the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _VERSION = re.compile(r"^(\d+)\.(\d+)")
 
 COMPILES_SQL = """
 select
-  c.id as key, c.process_id, c.compile_id, c.generation, c.frame_id, f.name as function, f.file, c.line, c.resumed_at,
+  c.id as key, c.process_id, c.compile_id, c.generation, c.frame_id, f.name as function, f.file,
+  c.line, c.resumed_at,
   c.outcome, c.total_us, c.stack_id, c.recompiled_from is not null as is_recompile,
   (select coalesce(sum(k.restart_us), 0)
    from compilations as k
@@ -42,7 +43,8 @@ limit :most
 """
 GUARDS_SQL = """
 select
-  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.expected, g.actual, g.reason,
+  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.expected,
+  g.actual, g.reason,
   g.line, g.source_line
 from recompiles as r
 join guard_failures as g on g.recompile_id = r.id
@@ -66,7 +68,8 @@ where r.run_id = :run_id
 order by r.time_us, r.id
 limit :most
 """
-# A body has what its own columns lack: the context, and the stack of a break in a function that another one called.
+# A body has what its own columns lack: the context, and the stack of a break in a function that
+# another one called.
 BREAKS_SQL = """
 with firsts (distinct_id, id) as materialized (
   select distinct_id, min(id)
@@ -75,7 +78,8 @@ with firsts (distinct_id, id) as materialized (
   group by distinct_id
 )
 select
-  b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints,
+  b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason,
+  d.explanation, d.hints,
   f.name as function, f.file, d.source_line, c.function_id is not b.function_id as is_inlined,
   cf.name as frame_function, cf.file as frame_file,
   case when c.function_id is not b.function_id
@@ -113,12 +117,10 @@ limit 1
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
-    """List the causes of a run's lost compile time, numbered as its page and `try` number them."""
     return build_causes(load_recorded_run(connection, run_id))
 
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:
-    """Read what the causes of a run are built of."""
     values = {"run_id": run_id, "most": MOST_ROWS}
     recompiles = _read_recompiles(connection, values)
     breaks, occurrences = _read_breaks(connection, values)
@@ -131,12 +133,12 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         occurrences=occurrences,
         code=list_source_lines(connection, run_id),
     )
-    return run if version is None else replace(run, torch_version=(int(version[1]), int(version[2])))
+    return (
+        run if version is None else replace(run, torch_version=(int(version[1]), int(version[2])))
+    )
 
 
 class Caller(NamedTuple):
-    """The user's frame that called what torch compiles in a wrapper of its own."""
-
     file: str
     line: int | None
     name: str
@@ -144,30 +146,45 @@ class Caller(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return how a module is named that only its caller tells of."""
         return f"module called by {self.name}"
 
 
 def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
-    """Return the innermost frame of a stack that is not torch's, a decorator's or generated."""
+    """Return the innermost user frame of a stack: not torch's, a decorator's or generated."""
     row = connection.execute(CALLER_SQL, {"node": stack_id, "deepest": _DEEPEST}).fetchone()
     return None if row is None else Caller(row["file"], row["line"], row["name"], row["code"])
 
 
-def _read_recompiles(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedRecompile]:
+def _read_recompiles(
+    connection: sqlite3.Connection, values: Mapping[str, Any]
+) -> list[RecordedRecompile]:
     guards: dict[int, list[RecordedGuard]] = defaultdict(list)
     keys: dict[int, int] = {}
-    columns = ("id", "fingerprint", "category", "source", "expected", "actual", "reason", "line", "source_line")
+    columns = (
+        "id",
+        "fingerprint",
+        "category",
+        "source",
+        "expected",
+        "actual",
+        "reason",
+        "line",
+        "source_line",
+    )
     for row in connection.execute(GUARDS_SQL, values):
         if row["compile_key"] is not None:
             keys[row["recompile_id"]] = row["compile_key"]
-            guards[row["recompile_id"]].append(RecordedGuard(**{name: row[name] for name in columns}))
+            guards[row["recompile_id"]].append(
+                RecordedGuard(**{name: row[name] for name in columns})
+            )
     dynamic = {
         row["compile_key"]: str(read_body(row["body"]).get("dynamic_sources") or "")
         for row in connection.execute(DYNAMIC_SQL, values)
     }
     return [
-        RecordedRecompile(key, tuple(guards[recompile_id]), tuple(filter(None, dynamic.get(key, "").split(","))))
+        RecordedRecompile(
+            key, tuple(guards[recompile_id]), tuple(filter(None, dynamic.get(key, "").split(",")))
+        )
         for recompile_id, key in keys.items()
     ]
 
@@ -234,21 +251,28 @@ def _read_breaks(
                 context=str(body.get("debug_context") or ""),
                 explanation=body.get("explanation") or row["explanation"] or "",
                 **{name: body.get(name) or row[name] for name in ("reason", "source_line")},
-                **{name: row[name] for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")},
+                **{
+                    name: row[name]
+                    for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")
+                },
             )
         frame_line = _find_frame_line(row, body) if row["is_inlined"] else row["line"]
-        occurrences.append(BreakOccurrence(row["distinct_id"], row["compile_key"], row["outcome"], frame_line))
+        occurrences.append(
+            BreakOccurrence(row["distinct_id"], row["compile_key"], row["outcome"], frame_line)
+        )
     return list(distinct.values()), occurrences
 
 
 def _find_frame_line(row: sqlite3.Row, body: Mapping[str, Any]) -> int | None:
-    """Return the line of the compiled frame that led to a break in what it called."""
     stack = body.get("stack")
     name = (row["frame_function"] or "").rsplit(".", 1)[-1]
     for frame in reversed(stack if isinstance(stack, list) else []):
         if not isinstance(frame, dict):
             continue
-        if frame.get("file") == row["frame_file"] and str(frame.get("name")).rsplit(".", 1)[-1] == name:
+        if (
+            frame.get("file") == row["frame_file"]
+            and str(frame.get("name")).rsplit(".", 1)[-1] == name
+        ):
             line = frame.get("line")
             return line if isinstance(line, int) else None
     return None

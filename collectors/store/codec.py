@@ -1,6 +1,6 @@
-"""Write values as JSON and compress texts for the store.
+"""Convert values to JSON and compress texts.
 
-A text's first byte says how it is compressed, so that a later way can stand beside this one.
+A text's first byte names its compression, so that another one can be added.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a n
 
 
 def dumps(value: Any) -> str:
-    """Write a JSON text without spaces."""
     if orjson is not None:
         try:
             return orjson.dumps(value).decode()
@@ -38,17 +37,20 @@ def dumps(value: Any) -> str:
 
 @cache
 def _dictionary() -> bytes:
-    # Typical events; never edit it: bodies written with it need it to be read. A better one is a new way.
+    # Typical events; never edit it: bodies written with it need it to be read. A better one is a
+    # new way.
     return Path(__file__).with_name("dictionary_2.txt").read_bytes()
 
 
 class _Zstd(threading.local):
-    """A thread's own compressors: they are quick to use, slow to make, and not to be shared."""
+    """Compressors of a thread: fast to use, slow to create, not thread-safe."""
 
     def __init__(self) -> None:
         import zstandard  # by the recorder and by readers alone: the observed process never stores
 
-        primed = zstandard.ZstdCompressionDict(_dictionary(), dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        primed = zstandard.ZstdCompressionDict(
+            _dictionary(), dict_type=zstandard.DICT_TYPE_RAWCONTENT
+        )
         primed.precompute_compress(level=_LEVEL)
         self.error = zstandard.ZstdError
         self.compressors: dict[bool, Any] = {
@@ -68,36 +70,35 @@ def _zstd() -> _Zstd:
 
 
 def pack(text: str, *, primed: bool = True) -> bytes:
-    """Compress a text; `primed` suits event bodies, 2–3 times smaller with the dictionary."""
-    body = text.encode("utf-8", "surrogatepass")  # as it is read: half a pair in a text is no reason to lose it
+    body = text.encode(
+        "utf-8", "surrogatepass"
+    )  # as it is read: half a pair in a text is no reason to lose it
     return (ZSTD_PRIMED if primed else ZSTD) + bytes(_zstd().compressors[primed].compress(body))
 
 
 def pack_large(body: bytes) -> bytes:
-    """Compress a text of any size that is encoded already."""
     return ZSTD + bytes(_zstd().large.compress(body))
 
 
 def unpack(blob: bytes) -> str:
-    """Read back what `pack` or `pack_large` wrote, as UTF-8: half a surrogate pair comes back as replaced.
+    """Decompress to text; lone surrogates become replacement characters.
 
-    Raises: ValueError if the blob is damaged or of a later version.
+    Raises ValueError if it is damaged or of a later version.
     """
     return _text(unpack_bytes(blob))
 
 
 def unpack_bytes(blob: bytes) -> bytes:
-    """Read back the bytes that were packed.
-
-    Raises: ValueError if the blob is damaged or of a later version.
-    """
+    """Decompress to bytes. Raises ValueError if damaged or of a later version."""
     way, body = blob[:1], blob[1:]
     if way in (ZSTD, ZSTD_PRIMED):
         return _expand_zstd(body, way == ZSTD_PRIMED)
     if way not in (PLAIN, PRIMED):
         raise ValueError(f"unknown compression {way!r}; written by a newer CompileBoard?")
     try:
-        expander = zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
+        expander = (
+            zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
+        )
         text = expander.decompress(body) + expander.flush()
     except zlib.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None
@@ -107,7 +108,9 @@ def unpack_bytes(blob: bytes) -> bytes:
 
 
 def measure_unpacked(blob: bytes, most: int) -> int:
-    """Return how many bytes a packed text unpacks to, without unpacking it; at most `most`. 0 of what is no text."""
+    """Return a text's unpacked size in bytes without unpacking it, at most `most`; 0 if it is
+    invalid.
+    """
     way, body = blob[:1], blob[1:]
     if way in (ZSTD, ZSTD_PRIMED):
         from zstandard import ZstdError, frame_content_size

@@ -1,4 +1,4 @@
-"""Open the database: every pragma has its one home here."""
+"""Open the database. All pragmas are set here."""
 
 from __future__ import annotations
 
@@ -31,22 +31,27 @@ CHECKPOINT_BUSY_TIMEOUT_MS = 100  # longer blocks the writer for as long as a re
 def open_writer(
     path: str | os.PathLike[str], *, busy_timeout_ms: int = BUSY_TIMEOUT_MS, create: bool = True
 ) -> sqlite3.Connection:
-    """Open a database for writing, creating the file where there is none, unless that must have been there.
+    """Open a database for writing; with `create`, a missing file is created.
 
-    Raises: StoreError in words if it cannot be written, is not ours, or is newer than this program; StoreMissing.
+    Raises StoreError if it cannot be written, is not ours or is newer; StoreMissing.
     """
     name = os.fspath(path)
     if not create and not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
     _check_file(name)
     if os.path.basename(name) == ":memory:":
-        raise NotAStore(f"{name} is SQLite's name for a database without a file, which keeps nothing; give --db FILE.")
+        raise NotAStore(
+            f"{name} is SQLite's name for a database without a file, which keeps nothing; give "
+            "--db FILE."
+        )
     try:
         uri = name
         if not create:
             # So that SQLite makes none where it went away since.
             uri = f"{Path(name).absolute().as_uri()}?mode=rw"
-        connection = sqlite3.connect(uri, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None)
+        connection = sqlite3.connect(
+            uri, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None
+        )
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise explain(error, name) from error
     with _closed_on_error(connection, name):
@@ -54,13 +59,14 @@ def open_writer(
         _check_version(connection, name, allow_older=True, allow_empty=True)
         _use_wal(connection, busy_timeout_ms)
         connection.execute(f"pragma synchronous = {SYNCHRONOUS}")
-        connection.execute("pragma wal_autocheckpoint = 0")  # checkpoint() does it, with a short patience
+        connection.execute(
+            "pragma wal_autocheckpoint = 0"
+        )  # checkpoint() does it, with a short patience
     return connection
 
 
 @contextmanager
 def _closed_on_error(connection: sqlite3.Connection, name: str) -> Iterator[None]:
-    """Set a connection up; what fails closes it, and SQLite's errors are raised as the store's."""
     try:
         connection.row_factory = sqlite3.Row
         yield
@@ -73,18 +79,19 @@ def _closed_on_error(connection: sqlite3.Connection, name: str) -> Iterator[None
 
 
 def _check_file(name: str) -> None:
-    """Raises: NotAStore for what is there and can never be a database."""
     if os.path.exists(name) and not os.path.isfile(name):
         if os.path.isfile(os.path.join(name, BOARD)):
-            raise NotAStore(f"{name} is a folder beside ClickHouse; give its address: --db {EXPECTED}.")
+            raise NotAStore(
+                f"{name} is a folder beside ClickHouse; give its address: --db {EXPECTED}."
+            )
         kind = "a folder" if os.path.isdir(name) else "a device or a pipe"
         raise NotAStore(f"{name} is {kind}; --db expects a file.")
 
 
 def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-    """Turn the write-ahead log on; a new file is not in it yet.
+    """Enable WAL.
 
-    SQLite does not wait here while another connection is about to write: both would wait for each other.
+    SQLite does not wait here while another connection is about to write, since both would deadlock.
     """
     deadline_s = time.monotonic() + busy_timeout_ms / 1000
     while True:
@@ -98,9 +105,9 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
 
 
 def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> sqlite3.Connection:
-    """Open an existing database for reading only; one of an older version where that is allowed.
+    """Open an existing database read-only; an older version only with `allow_older`.
 
-    Raises: StoreMissing, NotAStore, StoreNeedsMigration, StoreTooNew, or another StoreError.
+    Raises StoreMissing, NotAStore, StoreNeedsMigration, StoreTooNew or another StoreError.
     """
     name = os.fspath(path)
     if not os.path.exists(name):
@@ -118,29 +125,40 @@ def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> s
 
 
 def describe_missing(name: str) -> str:
-    """Describe that there is no such file, and what to do."""
     folder = os.path.dirname(os.path.abspath(name))
     if not name or not os.path.isdir(folder):
-        return f"There is no database at {name!r}: {f'there is no folder {folder}' if name else 'expected a path'}."
+        return (
+            f"There is no database at {name!r}: "
+            f"{f'there is no folder {folder}' if name else 'expected a path'}."
+        )
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
 def describe_foreign(name: str, application_id: int) -> str:
-    """Describe whose SQLite file this is instead of ours, and what to do."""
     if application_id == UNRELEASED_APPLICATION_ID:
         return (
-            f"{name} was made by an unreleased build of CompileBoard, before 0.2.0; it cannot be migrated. "
-            "Import its logs and result files into a new database with `compileboard-collect import`, "
+            f"{name} was made by an unreleased build of CompileBoard, before 0.2.0; it cannot "
+            "be migrated. "
+            "Import its logs and result files into a new database with `compileboard-collect "
+            "import`, "
             "or record its programs again."
         )
-    return f"{name} is an SQLite database of another program, not CompileBoard's. Give another file."
+    return (
+        f"{name} is an SQLite database of another program, not CompileBoard's. Give another file."
+    )
 
 
 def _open_read_only(name: str) -> sqlite3.Connection:
-    """Open read-only; on a disk that is read-only or full, WAL's side files cannot be made and must not be needed."""
+    """Open read-only, also on a read-only or full disk, where WAL's side files cannot be
+    created.
+    """
     uri = Path(name).absolute().as_uri()
     connection = sqlite3.connect(
-        f"{uri}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        f"{uri}?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         connection.execute("select count(*) from sqlite_schema")
@@ -149,11 +167,12 @@ def _open_read_only(name: str) -> sqlite3.Connection:
         connection.close()
         if not _can_be_immutable(error, name):
             raise
-        return sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+        )
 
 
 def attach_reader(connection: sqlite3.Connection, name: str, schema: str) -> None:
-    """Attach a database to a connection for reading only, as open_reader opens it."""
     uri = Path(name).absolute().as_uri()
     try:
         connection.execute(f"attach ? as {schema}", (f"{uri}?mode=ro",))
@@ -178,7 +197,9 @@ def _has_log(name: str) -> bool:
         return False
 
 
-def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bool, allow_empty: bool = False) -> None:
+def _check_version(
+    connection: sqlite3.Connection, name: str, *, allow_older: bool, allow_empty: bool = False
+) -> None:
     application_id = connection.execute("pragma application_id").fetchone()[0]
     version = connection.execute("pragma user_version").fetchone()[0]
     empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
@@ -186,11 +207,13 @@ def _check_version(connection: sqlite3.Connection, name: str, *, allow_older: bo
         raise NotAStore(describe_foreign(name, application_id))
     if empty and not allow_empty:
         raise StoreNeedsMigration(
-            f"{name} is empty. Restore a backup, or run `compileboard migrate --db {name}` to make a new database."
+            f"{name} is empty. Restore a backup, or run `compileboard migrate --db {name}` to "
+            "make a new database."
         )
     if version > DATABASE_VERSION:
         raise StoreTooNew(
-            f"{name} has database version {version}; this CompileBoard knows versions up to {DATABASE_VERSION}. "
+            f"{name} has database version {version}; this CompileBoard knows versions up to "
+            f"{DATABASE_VERSION}. "
             "Upgrade CompileBoard."
         )
     if version < DATABASE_VERSION and not allow_older:
@@ -214,17 +237,18 @@ def check_pages(connection: sqlite3.Connection, name: str) -> None:
 
 
 class PartFailed(Exception):
-    """A part of a transaction failed; the others are undone with it, and may be tried apart."""
+    """Part of a transaction failed and all of it was rolled back; the parts may be retried
+    separately.
+    """
 
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Take the write lock from the start; a deferred transaction fails half the time beside other writers.
+    """Begin a write transaction immediately; deferred ones often fail beside other writers.
 
-    Within another one it is a part of that, without a savepoint, which costs as much as a commit.
-
-    Raises: PartFailed if a part fails: whoever began the transaction undoes all of it.
-    StoreTooNew if another program migrated the database since it was opened: our rules are no longer its.
+    Nested, it joins the outer one without a savepoint, which costs as much as a commit. Raises
+    PartFailed in a nested transaction, StoreTooNew if the database was migrated since it was
+    opened.
     """
     if connection.in_transaction:
         try:
@@ -238,33 +262,37 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
         if version > DATABASE_VERSION:
             name = connection.execute("pragma database_list").fetchone()[2]
             raise StoreTooNew(
-                f"{name} was migrated to database version {version} while this program had it open, which knows "
-                f"versions up to {DATABASE_VERSION}. Start it again with the CompileBoard that migrated it."
+                f"{name} was migrated to database version {version} while this program had it "
+                "open, which knows "
+                f"versions up to {DATABASE_VERSION}. Start it again with the CompileBoard that "
+                "migrated it."
             )
         yield connection
         connection.execute("commit")
     except BaseException:
-        if connection.in_transaction:  # SQLite rolls back by itself where a full disk stops a statement
+        if (
+            connection.in_transaction
+        ):  # SQLite rolls back by itself where a full disk stops a statement
             connection.execute("rollback")
         raise
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Fold the WAL back into the file, giving up soon if readers are busy."""
     before_ms = connection.execute("pragma busy_timeout").fetchone()[0]
     connection.execute(f"pragma busy_timeout = {min(before_ms, CHECKPOINT_BUSY_TIMEOUT_MS)}")
     try:
-        connection.execute("pragma wal_checkpoint(passive)")  # truncate keeps writers out while it copies what is left
+        connection.execute(
+            "pragma wal_checkpoint(passive)"
+        )  # truncate keeps writers out while it copies what is left
         connection.execute("pragma wal_checkpoint(truncate)")
     finally:
         connection.execute(f"pragma busy_timeout = {before_ms}")
 
 
 def set_cache(connection: sqlite3.Connection, size_kib: int) -> None:
-    """Set how much of the database a connection keeps in memory; SQLite keeps 2,000 KiB."""
+    """Set the page cache in KiB; SQLite's default is 2,000."""
     connection.execute(f"pragma cache_size = {-int(size_kib)}")
 
 
 def set_patience(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
-    """Set how long a writer waits for another one."""
     connection.execute(f"pragma busy_timeout = {int(busy_timeout_ms)}")

@@ -1,4 +1,4 @@
-"""Errors of the store, each as one sentence a person can act on."""
+"""Errors of the database, each with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -13,89 +13,105 @@ FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
 
 class StoreError(Exception):
-    """An error of the store: what came, what was expected and what to do."""
+    pass
 
 
 class StoreMissing(StoreError):
-    """The file is not there."""
+    pass
 
 
 class StoreNotReadable(StoreError):
-    """The file is there and cannot be opened, read or written."""
+    pass
 
 
 class NotAStore(StoreError):
-    """The file is not a CompileBoard database."""
+    pass
 
 
 class StoreNeedsMigration(StoreError):
-    """The database is older than this program."""
+    pass
 
 
 class StoreTooNew(StoreError):
-    """The database is newer than this program."""
+    pass
 
 
 class StoreBusy(StoreError):
-    """Somebody else holds the write lock for too long."""
+    pass
 
 
 class StoreFull(StoreError):
-    """The disk is full."""
+    pass
 
 
 class StoreMoved(StoreError):
-    """The file that was opened is no longer the one at its path."""
+    pass
 
 
 class StoreReadOnly(StoreNotReadable):
-    """The file can be read, and not written."""
+    pass
 
 
 class StoreRefused(StoreError):
-    """The database refused what a program asked for: that program's fault, not a person's."""
+    pass
 
 
 def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """Turn an sqlite3 error into the store's own, by SQLite's result code; none of SQLite's own words are kept.
+    """Convert an sqlite3 error by its result code, without SQLite's own message.
 
-    sqlite3 raises UnicodeDecodeError itself where SQLite quotes a damaged schema.
+    sqlite3 raises UnicodeDecodeError if SQLite quotes a damaged schema.
     """
-    # sqlite3 names the codes only from Python 3.11 on; the numbers are SQLite's own and never change.
+    # sqlite3 names the codes only from Python 3.11 on; the numbers are SQLite's own and never
+    # change.
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     text = str(error)
     damaged = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in text
     if primary == 26 or "not a database" in text:
         return NotAStore(
-            f"{path} is not a CompileBoard database: it is another kind of file, or its beginning is damaged. Give "
+            f"{path} is not a CompileBoard database: it is another kind of file, or its "
+            "beginning is damaged. Give "
             "another --db FILE, or restore a backup."
         )
     if primary in (5, 6) or "locked" in text:
-        return StoreBusy(f"{path} is locked by another program. Try again when that program is done.")
-    if primary == 13 or "is full" in text or (primary == 10 and measure_room(path) < FULL_BELOW_BYTES):
+        return StoreBusy(
+            f"{path} is locked by another program. Try again when that program is done."
+        )
+    if (
+        primary == 13
+        or "is full" in text
+        or (primary == 10 and measure_room(path) < FULL_BELOW_BYTES)
+    ):
         if _measure_room_in_files(path) < FULL_BELOW_BYTES:
             return StoreFull(
-                f"{path} has the size that a file may have here (ulimit -f). Raise that; what was recorded is kept."
+                f"{path} has the size that a file may have here (ulimit -f). Raise that; what "
+                "was recorded is kept."
             )
-        return StoreFull(f"The disk that holds {path} is full. Free some space; what was recorded is kept.")
+        return StoreFull(
+            f"The disk that holds {path} is full. Free some space; what was recorded is kept."
+        )
     if primary == 8 or "readonly" in text or (primary == 14 and _is_read_only(path)):
         return StoreReadOnly(
-            f"{path} cannot be written: the file, its folder or the disk is read-only for this user. Check their "
+            f"{path} cannot be written: the file, its folder or the disk is read-only for this "
+            "user. Check their "
             "permissions and how the disk is mounted; reading goes on."
         )
     if damaged or primary == 11 or "malformed" in text:
         return describe_damage(path)
     if primary == 10 or "disk I/O" in text:
         return StoreNotReadable(
-            f"{path} cannot be read or written: the disk, or the connection to it, fails. Look at the system's log, "
+            f"{path} cannot be read or written: the disk, or the connection to it, fails. Look "
+            "at the system's log, "
             "and put the database on a local disk."
         )
     if primary == 14 or "unable to open" in text:
-        return StoreNotReadable(f"{path} cannot be opened. Check that its folder exists and may be written.")
+        return StoreNotReadable(
+            f"{path} cannot be opened. Check that its folder exists and may be written."
+        )
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     return StoreRefused(
-        f"{path}: the database refused a value or a statement ({name}); nothing of it was stored. That is a fault of "
+        f"{path}: the database refused a value or a statement ({name}); nothing of it was "
+        "stored. That is a fault of "
         "CompileBoard: please report it with what led to it."
     )
 
@@ -103,20 +119,21 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
 def describe_damage(path: str) -> StoreNotReadable:
     """Describe that a database is damaged, and what to do."""
     return StoreNotReadable(
-        f"{path} is damaged. `compileboard verify --db {path}` lists what is wrong. Restore a backup, or record into "
+        f"{path} is damaged. `compileboard verify --db {path}` lists what is wrong. Restore a "
+        "backup, or record into "
         "a new --db FILE; `sqlite3 FILE .recover` may save some of it."
     )
 
 
 def _is_read_only(path: str) -> bool:
-    """Return True if a file is there, in a folder where the files beside it cannot be made."""
     return os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
 
 
 def measure_room(path: str) -> float:
-    """Return how many bytes a database can grow by: on its disk, and under `ulimit -f`; infinity where nothing says.
+    """Return how many bytes a database can grow by, on its disk and under `ulimit -f`; inf if
+    unknown.
 
-    SQLite calls a write-ahead log or index that cannot grow an input/output error.
+    SQLite reports a WAL or index that cannot grow as an I/O error.
     """
     with suppress(OSError):
         free_bytes = shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
@@ -136,21 +153,23 @@ NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the co
 
 
 def may_pass(error: Exception) -> bool:
-    """Return True if what keeps a run from being recorded can go away: a lock, a full disk, a package to be installed.
-
-    A file that is no database, what SQLite refuses for what it is, and every error of our own cannot.
-    """
+    """Return True for temporary errors: a lock, a full disk, a missing package."""
     if isinstance(error, StoreError):
-        refused = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+        refused = (
+            sqlite3.DataError,
+            sqlite3.IntegrityError,
+            sqlite3.InterfaceError,
+            sqlite3.ProgrammingError,
+        )
         return not isinstance(error, NotAStore) and not isinstance(error.__cause__, refused)
     return isinstance(error, (OSError, ImportError, MemoryError, sqlite3.OperationalError))
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error in our own words where it has them, else with its kind."""
     if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
         return (
-            f"{NEEDED[error.name]} is not installed; pip install 'compileboard[collector]' brings what is needed here"
+            f"{NEEDED[error.name]} is not installed; pip install 'compileboard[collector]' "
+            "brings what is needed here"
         )
     words = " ".join(str(error).split())  # one line, whatever a path or another's exception holds
     is_told = words and isinstance(error, (StoreError, OSError, ValueError))

@@ -1,4 +1,4 @@
-"""Bring a database to the version this program writes: numbered steps, each applied once, never edited."""
+"""Migrate a database by numbered steps, each applied once and never edited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their num
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
-    """Bring the database at `path` up to date, creating it where there is none; return how many steps it took.
+    """Bring the database at `path` up to date, creating it where there is none; return how many
+    steps it took.
 
     Raises: StoreError in words if the file is damaged, or cannot be migrated.
     """
@@ -41,10 +42,6 @@ def migrate(path: str | os.PathLike[str]) -> int:
 
 
 def make_missing(path: str) -> str | None:
-    """Make a database where there is no file, or an empty one; return a sentence if it was made.
-
-    Raises: StoreError in words.
-    """
     is_missing = not os.path.exists(path)
     if not is_missing and not (os.path.isfile(path) and os.path.getsize(path) == 0):
         return None
@@ -53,10 +50,12 @@ def make_missing(path: str) -> str | None:
 
 
 def migrate_connection(connection: sqlite3.Connection) -> int:
-    """Apply what is pending on an open writer, under the write lock so that two starts at once are safe."""
+    """Apply pending migrations under the write lock, so that concurrent starts are safe."""
     if _version(connection) == DATABASE_VERSION:
         return 0
-    connection.execute("pragma foreign_keys = off")  # not within a transaction; a step may give rows other keys
+    connection.execute(
+        "pragma foreign_keys = off"
+    )  # not within a transaction; a step may give rows other keys
     try:
         with write_transaction(connection):
             if _version(connection) == DATABASE_VERSION:
@@ -69,7 +68,6 @@ def migrate_connection(connection: sqlite3.Connection) -> int:
 
 
 def _apply(connection: sqlite3.Connection) -> int:
-    """Raises: StoreError if a step left a row that points nowhere, which did not before."""
     with without_data_frames():
         import sqlite_utils
 
@@ -79,7 +77,9 @@ def _apply(connection: sqlite3.Connection) -> int:
     broken = connection.execute("pragma foreign_key_check").fetchall()
     migrations.apply(database)
     if len(connection.execute("pragma foreign_key_check").fetchall()) > len(broken):
-        raise StoreError("rows would point nowhere after the migration; nothing was changed. Report this.")
+        raise StoreError(
+            "rows would point nowhere after the migration; nothing was changed. Report this."
+        )
     connection.execute(f"pragma application_id = {APPLICATION_ID}")
     connection.execute(f"pragma user_version = {DATABASE_VERSION}")
     return pending
@@ -87,7 +87,7 @@ def _apply(connection: sqlite3.Connection) -> int:
 
 @contextmanager
 def without_data_frames() -> Iterator[None]:
-    """Stop sqlite-utils from importing pandas and numpy: 0.4 s and 60 MB for data frames that nobody here hands it."""
+    """Keep sqlite-utils from importing pandas and numpy, which takes 0.4 s and 60 MB."""
     absent = [name for name in ("pandas", "numpy") if name not in sys.modules]
     for name in absent:
         sys.modules[name] = None  # type: ignore[assignment]
@@ -117,9 +117,9 @@ def _apply_step(database: Any, name: str) -> None:
 
 
 def split_statements(script: str) -> Iterator[str]:
-    """Yield a script's statements one by one: executescript() would commit the transaction around them.
+    """Yield a script's statements; executescript() would commit the surrounding transaction.
 
-    Raises: StoreError if the script ends in the middle of a statement.
+    Raises StoreError if the script ends within a statement.
     """
     statement = ""
     for line in script.splitlines(keepends=True):
@@ -128,4 +128,6 @@ def split_statements(script: str) -> Iterator[str]:
             yield statement
             statement = ""
     if any(line.strip() and not line.lstrip().startswith("--") for line in statement.splitlines()):
-        raise StoreError(f"the schema ends in the middle of a statement: {statement.strip()[:80]!r}")
+        raise StoreError(
+            f"the schema ends in the middle of a statement: {statement.strip()[:80]!r}"
+        )

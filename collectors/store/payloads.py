@@ -1,4 +1,4 @@
-"""The decoders of kept payloads, for readers of the store: the standard library is all they need."""
+"""Decoders of stored payloads, using the standard library only."""
 
 from __future__ import annotations
 

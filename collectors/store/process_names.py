@@ -1,4 +1,4 @@
-"""What tells the processes of a run apart: model, experiment, rank, pid."""
+"""Labels that distinguish a run's processes: model, experiment, rank, pid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from compileboard.collectors.contract.compile_labels import ProcessIdentity, name_processes
 
-# Only processes that compiled something: a launcher beside them is never named on a page of compiles.
+# Only processes that compiled something: a launcher beside them is never named on a page of
+# compiles.
 PROCESSES_SQL = """
 select p.run_id, p.id, p.task, p.rank, p.pid
 from json_each(:run_ids) as wanted
@@ -28,8 +29,9 @@ limit :limit
 _MOST = 10_000
 
 
-def load_process_names(connection: sqlite3.Connection, process_ids: Iterable[str]) -> Mapping[str, str]:
-    """Load what tells each process from the others of its run, nothing where its run has only one."""
+def load_process_names(
+    connection: sqlite3.Connection, process_ids: Iterable[str]
+) -> Mapping[str, str]:
     ids = sorted(set(process_ids))
     if not ids:
         return {}
@@ -38,12 +40,13 @@ def load_process_names(connection: sqlite3.Connection, process_ids: Iterable[str
     processes: dict[str, list[ProcessIdentity]] = defaultdict(list)
     for run_id, *identity in connection.execute(PROCESSES_SQL, values):
         processes[run_id].append(ProcessIdentity(*identity))
-    names = {id_: name for members in processes.values() for id_, name in name_processes(members).items()}
+    names = {
+        id_: name for members in processes.values() for id_, name in name_processes(members).items()
+    }
     return {id_: names.get(id_, "") for id_ in ids}
 
 
 def name_rows(connection: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> list[dict[str, Any]]:
-    """Return rows as dicts, each with `process`: what tells its `process_id` from the others of the run."""
     records = [dict(row) for row in rows]
     names = load_process_names(connection, (row["process_id"] for row in records))
     return [row | {"process": names[row["process_id"]]} for row in records]

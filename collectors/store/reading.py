@@ -1,4 +1,6 @@
-"""Read columns of JSON. A bundle's come as they are: a value that does not fit is not there, and its row stands."""
+"""Read columns of JSON. A bundle's come as they are: a value that does not fit is not there, and
+its row stands.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def read_json(shape: Any, column: str | bytes | None) -> Any:
     {'queue': 3}
     """
     try:
-        return fit_json(shape, json.loads(unpack(column) if isinstance(column, bytes) else column or "null"))
+        return fit_json(
+            shape, json.loads(unpack(column) if isinstance(column, bytes) else column or "null")
+        )
     except (ValueError, RecursionError):
         return None
 

@@ -1,6 +1,5 @@
-"""Stored repros: graphs that failed or were wrong, as text, with the bytes of their inputs and what came of them.
-
-Nothing here runs one. `collectors repro` reads them by id, and saves what it found out.
+"""Stored repros: graphs that failed or were wrong, with their inputs and answers. None is
+executed.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ COMMANDS = ("run", "minify", "analyze", "check", "bisect")
 
 
 class NoSuchRepro(LookupError):
-    """An id of no repro in this database."""
+    pass
 
 
 @dataclass(frozen=True)
 class StoredRepro:
-    """A repro as it was recorded: its manifest, its programs, and the storages whose bytes were kept."""
-
     id: str  # 16 hexadecimal digits
     run_id: str
     process_id: str
@@ -47,8 +44,6 @@ class StoredRepro:
 
 @dataclass(frozen=True)
 class ReproLine:
-    """A repro as a list shows it."""
-
     id: str
     run_id: str
     run_name: str
@@ -67,8 +62,6 @@ class ReproLine:
 
 @dataclass(frozen=True)
 class ReproResult:
-    """What a command of `collectors repro` found out. `program` is the minimal graph, `detail` is JSON."""
-
     command: str  # one of COMMANDS
     status: str
     seconds: float
@@ -83,15 +76,13 @@ class ReproResult:
 
 
 def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
-    """Load a repro by its id, or by the beginning of it, without the bytes of its inputs.
-
-    Raises: NoSuchRepro, StoreError in words: it is stored damaged.
-    """
+    """Load a repro by id or prefix, without input bytes. Raises NoSuchRepro or StoreError."""
     key = find_repro(connection, repro)
     row = connection.execute(
         """
         select
-          repros.id, run_id, process_id, position, manifest, compile_id, time_us, programs.body as program,
+          repros.id, run_id, process_id, position, manifest, compile_id, time_us,
+          programs.body as program,
           dynamo_programs.body as dynamo_program
         from repros
         left join payloads as programs on programs.id = program_id
@@ -101,13 +92,18 @@ def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
         {"id": key},
     ).fetchone()
     storages = connection.execute(
-        "select digest, size_bytes from repro_storages where repro_id = :id order by digest", {"id": key}
+        "select digest, size_bytes from repro_storages where repro_id = :id order by digest",
+        {"id": key},
     )
     try:
         manifest = load_manifest(json.loads(unpack(row["manifest"])))
-        programs = [unpack(row[name]) if row[name] else None for name in ("program", "dynamo_program")]
+        programs = [
+            unpack(row[name]) if row[name] else None for name in ("program", "dynamo_program")
+        ]
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"repro {format_id(key)} is stored damaged ({error}); record it again.") from None
+        raise StoreError(
+            f"repro {format_id(key)} is stored damaged ({error}); record it again."
+        ) from None
     return StoredRepro(
         id=format_id(key),
         run_id=row["run_id"],
@@ -123,7 +119,6 @@ def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
 
 
 def load_storage(connection: sqlite3.Connection, repro: str, digest: str) -> bytes | None:
-    """Return the bytes of one storage; None if they were not kept."""
     row = connection.execute(
         "select body from repro_storages where repro_id = :id and digest = :digest",
         {"id": find_repro(connection, repro), "digest": digest},
@@ -132,15 +127,13 @@ def load_storage(connection: sqlite3.Connection, repro: str, digest: str) -> byt
 
 
 def find_repro(connection: sqlite3.Connection, repro: str) -> int:
-    """Return the row of a repro.
-
-    Raises: NoSuchRepro if no repro, or more than one, begins so.
-    """
     text = repro.strip().lower()
     try:
         low, high = parse_id(text.ljust(16, "0")), parse_id(text.ljust(16, "f"))
     except ValueError:
-        raise NoSuchRepro(f"{repro[:40]!r} is no id of a repro: expected up to 16 digits of 0-9 and a-f") from None
+        raise NoSuchRepro(
+            f"{repro[:40]!r} is no id of a repro: expected up to 16 digits of 0-9 and a-f"
+        ) from None
     rows = connection.execute(
         "select id from repros where id between :low and :high and state = 'captured' limit 2",
         {"low": low, "high": high},
@@ -151,13 +144,15 @@ def find_repro(connection: sqlite3.Connection, repro: str) -> int:
     return int(rows[0]["id"])
 
 
-def list_repros(connection: sqlite3.Connection, run_id: str | None = None, *, limit: int = 1_000) -> list[ReproLine]:
-    """List the repros of a run, or of all, the newest first."""
+def list_repros(
+    connection: sqlite3.Connection, run_id: str | None = None, *, limit: int = 1_000
+) -> list[ReproLine]:
     condition = "repros.run_id = :run_id and" if run_id is not None else ""
     rows = connection.execute(
         f"""
         select
-          repros.id, run_id, coalesce(title, runs.name) as run_name, kind, repros.level, phase, fingerprint, error_type,
+          repros.id, run_id, coalesce(title, runs.name) as run_name, kind, repros.level, phase,
+          fingerprint, error_type,
           message, operation, node_count, repros.torch_version, device, time_us
         from repros
         join runs on runs.id = run_id
@@ -165,19 +160,17 @@ def list_repros(connection: sqlite3.Connection, run_id: str | None = None, *, li
         where {condition} repros.state = 'captured'
         order by time_us desc, repros.id
         limit :limit
-        """,  # noqa: S608
+        """,  # noqa: S608 - our own names
         {"run_id": run_id, "limit": limit},
     )
     return [ReproLine(**{**dict(row), "id": format_id(row["id"])}) for row in rows]
 
 
 def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult) -> None:
-    """Save what a command found out; the pages of its run are new with it.
-
-    Raises: NoSuchRepro.
-    """
     key = find_repro(connection, repro)
-    (run_id,) = connection.execute("select run_id from repros where id = :id", {"id": key}).fetchone()
+    (run_id,) = connection.execute(
+        "select run_id from repros where id = :id", {"id": key}
+    ).fetchone()
     reopen_large_run(connection, run_id)
     with write_transaction(connection):
         key = find_repro(connection, repro)
@@ -186,10 +179,11 @@ def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult)
         publish_run(connection, run_id)
 
 
-def add_result(connection: sqlite3.Connection, payloads: PayloadRows, repro_key: int, result: ReproResult) -> None:
-    """Save what a command found out, in a transaction of the caller; nothing where it is saved already.
-
-    Raises: ValueError if there is no such command.
+def add_result(
+    connection: sqlite3.Connection, payloads: PayloadRows, repro_key: int, result: ReproResult
+) -> None:
+    """Save an answer once, in the caller's transaction. Raises ValueError for an unknown
+    command.
     """
     if result.command not in COMMANDS:
         raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
@@ -197,17 +191,24 @@ def add_result(connection: sqlite3.Connection, payloads: PayloadRows, repro_key:
     connection.execute(
         """
         insert into repro_results
-          (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail, program_id,
+          (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail,
+            program_id,
            started_us, ended_us)
         select
-          :repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device, :detail,
+          :repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device,
+          :detail,
           :program_id, :started_us, :ended_us
         where not exists (
-          select 1 from repro_results where repro_id = :repro_id and command = :command and started_us = :started_us
+          select 1 from repro_results where repro_id = :repro_id and command = :command
+            and started_us = :started_us
         )
         """,
         {
-            **{name: value for name, value in vars(result).items() if name not in ("detail", "program")},
+            **{
+                name: value
+                for name, value in vars(result).items()
+                if name not in ("detail", "program")
+            },
             "repro_id": repro_key,
             "detail": json.dumps(result.detail, separators=(",", ":")),
             "program_id": program,
@@ -216,11 +217,11 @@ def add_result(connection: sqlite3.Connection, payloads: PayloadRows, repro_key:
 
 
 def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult]:
-    """List what was found out about a repro, the newest first."""
     rows = connection.execute(
         """
         select
-          command, status, operation, node_count, seconds, torch_version, device, detail, body as program, started_us,
+          command, status, operation, node_count, seconds, torch_version, device, detail,
+          body as program, started_us,
           ended_us
         from repro_results
         left join payloads on payloads.id = program_id

@@ -1,4 +1,4 @@
-"""Whose runs are: whoever sent a run first may add to it, and so may the scope `write`."""
+"""Owners of runs: the first sender may add to a run, and so may the scope `write`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from compileboard.collectors.store.errors import StoreError
 
 @dataclass(frozen=True)
 class RunSender:
-    """Who adds to runs: `owner` gets those that are new.
-
-    `owner` is `token:NAME`, or `login:NAME` of a person whom a proxy names; None is this machine.
+    """Who adds to runs: `owner` is `token:NAME`, `login:NAME` from a proxy, or None for this
+    machine.
     """
 
     owner: str | None = None
@@ -21,7 +20,6 @@ class RunSender:
 
     @property
     def name(self) -> str:
-        """Return the owner's own name."""
         return (self.owner or "").partition(":")[2]
 
 
@@ -29,19 +27,18 @@ THIS_MACHINE = RunSender()
 
 
 class NotOwner(StoreError):
-    """The run is of another sender."""
-
     def __init__(self, sender: RunSender, *run_ids: str) -> None:
         super().__init__(
-            f"run {', '.join(run_ids)} is there already, and {sender.name} did not send it: nothing of it was added. "
+            f"run {', '.join(run_ids)} is there already, and {sender.name} did not send it: "
+            "nothing of it was added. "
             "Use the token that sent it, or one of the scope write."
         )
 
 
 def may_add(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> bool:
-    """Return whether a sender may add to a run: it is its own, or nobody's yet.
+    """Return whether a sender may add to a run: its own, or a new one.
 
-    A run without an owner was recorded on this machine, also where it was deleted since.
+    A run without an owner was recorded on this machine, even if deleted since.
     """
     if sender.may_add_to_all:
         return True
@@ -50,23 +47,22 @@ def may_add(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> b
 
 
 def claim_run(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> None:
-    """Make a sender the owner of a run that is new, in the transaction that writes its first rows and before them.
-
-    Raises: NotOwner if the run is another's.
-    """
     if sender.owner is None:
         return
     owners = _list_owners(connection, run_id)
     if not owners:
-        connection.execute("insert into run_owners (run_id, owner) values (?, ?)", (run_id, sender.owner))
+        connection.execute(
+            "insert into run_owners (run_id, owner) values (?, ?)", (run_id, sender.owner)
+        )
         record_action(connection, "run.send", run_id, ActionOrigin("api", sender.name))
     elif not sender.may_add_to_all and sender.owner not in owners:
         raise NotOwner(sender, run_id)
 
 
 def _list_owners(connection: sqlite3.Connection, run_id: str) -> list[str | None]:
-    """List the one owner of a run, None of this machine; nothing of a run that never was."""
-    rows = connection.execute("select owner from run_owners where run_id = :run_id", {"run_id": run_id}).fetchall()
+    rows = connection.execute(
+        "select owner from run_owners where run_id = :run_id", {"run_id": run_id}
+    ).fetchall()
     if not rows:
         query = """
             select null from runs where id = :run_id
@@ -86,7 +82,6 @@ _FIND_OTHER_RUN = " union all ".join(
 
 
 def is_of_other_run(connection: sqlite3.Connection, run_id: str, process_id: str) -> bool:
-    """Return whether another run has a process; one that a run names as its own is its own."""
     key = {"run_id": run_id, "process_id": process_id}
     own = "select 1 from processes where id = :process_id and run_id = :run_id"
     if connection.execute(own, key).fetchone() is not None:

@@ -1,4 +1,4 @@
-"""What of a run can be searched: one document a text, found by the row it stands for."""
+"""Searchable documents of a run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.reading import read_json
 
 # Long and the same in every compile; the pages of caches and of the environment show them.
-CACHE_KEYS = frozenset(("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss"))
+CACHE_KEYS = frozenset(
+    ("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss")
+)
 LEFT_OUT = frozenset(("torch._functorch.config", "torch._inductor.config", "torch._dynamo.config"))
 LONGEST = 2_000_000  # characters of a text: other writers wait while it is indexed
 TITLE_LIMIT = 300
 _KEY = re.compile(r'"key": ?"([^"\\]*)"')
-_COMPONENT = re.compile(r'(?<!\\)"\[[a-z0-9]{1,128}\] (\w+(?:\[[^\]"]*\])?):')  # a quote inside a JSON text is escaped
+_COMPONENT = re.compile(
+    r'(?<!\\)"\[[a-z0-9]{1,128}\] (\w+(?:\[[^\]"]*\])?):'
+)  # a quote inside a JSON text is escaped
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text to be indexed; its text is a payload's, or else its own."""
-
     kind: str
     ref_id: int
     compile_key: int | None
@@ -36,16 +38,15 @@ Reading = Callable[[sqlite3.Connection, str], Iterator[Document]]
 
 
 def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield the documents of a run that are not in the index yet.
+    """Yield a run's documents that are not indexed yet.
 
-    No statement stays open between two documents: a writer may begin its transaction there.
+    No statement stays open between documents, so that a writer may begin a transaction.
     """
     for read in READERS:
         yield from read(connection, run_id)
 
 
 def _missing(connection: sqlite3.Connection, run_id: str, kind: str, sql: str) -> list[sqlite3.Row]:
-    """List the rows of a kind (ref_id, compile_key, ...) that have no document yet."""
     key = {"run_id": run_id, "kind": kind}
     query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
     known = {row["ref_id"] for row in connection.execute(query, key)}
@@ -79,8 +80,10 @@ def _read_frames(connection: sqlite3.Connection, run_id: str) -> Iterator[Docume
 
 def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
     sql = """
-        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints, source_line, file, name,
-          (select compile_key from graph_breaks where run_id = :run_id and distinct_id = distinct_breaks.id
+        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints,
+        source_line, file, name,
+          (select compile_key from graph_breaks where run_id = :run_id
+            and distinct_id = distinct_breaks.id
            order by graph_breaks.id limit 1) as compile_key
         from run_breaks
         join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
@@ -91,7 +94,13 @@ def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Docume
     for row in _missing(connection, run_id, "graph_break", sql):
         hints = read_json(list[str], row["hints"]) or []
         text = _lines(
-            row["gb_id"], row["reason"], row["explanation"], *hints, row["source_line"], row["name"], row["file"]
+            row["gb_id"],
+            row["reason"],
+            row["explanation"],
+            *hints,
+            row["source_line"],
+            row["name"],
+            row["file"],
         )
         title = _title(row["gb_type"] or row["reason"])
         yield Document("graph_break", row["ref_id"], row["compile_key"], title, text)
@@ -134,9 +143,10 @@ def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Docu
 
 
 def _read_repros(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield each repro with its graph; the lines before it are settings, much the same in every one."""
+    """Yield each repro's graph without its settings, which are much the same in all."""
     sql = """
-        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name, functions.file,
+        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name,
+        functions.file,
           repros.kind, payloads.body
         from repros
         left join functions on functions.id = repros.function_id
@@ -150,13 +160,15 @@ def _read_repros(connection: sqlite3.Connection, run_id: str) -> Iterator[Docume
         except ValueError:  # damaged on disk; its page says so
             program = ""
         graph = program[max(0, program.find("class Repro")) :]
-        title = _title(" in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"]))))
+        title = _title(
+            " in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"])))
+        )
         text = _lines(row["message"], row["operation"], row["name"], row["file"], graph)
         yield Document("repro", row["ref_id"], row["compile_key"], title, text)
 
 
 def _read_cache_reasons(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield each reason once: a thousand look-ups may be bypassed for the same one."""
+    """Yield each reason once; thousands of look-ups may share it."""
     sql = """
         select min(id) as ref_id, compile_key, cache, result, reason
         from cache_lookups
@@ -178,25 +190,34 @@ def _read_cudagraph_skips(connection: sqlite3.Connection, run_id: str) -> Iterat
         order by ref_id
     """
     for row in _missing(connection, run_id, "cudagraph_skip", sql):
-        yield Document("cudagraph_skip", row["ref_id"], row["compile_key"], "CUDA graph skipped", row["reason"])
+        yield Document(
+            "cudagraph_skip", row["ref_id"], row["compile_key"], "CUDA graph skipped", row["reason"]
+        )
 
 
 def _read_symbols(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
     sql = """
-        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source, file, line, source_line
+        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source,
+        file, line, source_line
         from symbols
         where run_id = :run_id
         order by id
     """
     for row in _missing(connection, run_id, "symbol", sql):
         location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
-        text = _lines(row["expression"], row["value"], row["value_range"], row["source"], location, row["source_line"])
+        text = _lines(
+            row["expression"],
+            row["value"],
+            row["value_range"],
+            row["source"],
+            location,
+            row["source_line"],
+        )
         title = _title(" ".join(filter(None, (row["kind"], row["symbol"]))))
         yield Document("symbol", row["ref_id"], row["compile_key"], title, text)
 
 
 def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield each text once a run, for the first artifact that has it."""
     sql = """
         select min(id) as ref_id, payload_id, compile_key, name, title
         from artifacts
@@ -208,7 +229,9 @@ def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Doc
         name = row["name"].removeprefix("artifact:")
         if name in LEFT_OUT:
             continue
-        body = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
+        body = connection.execute(
+            "select body from payloads where id = :id", {"id": row["payload_id"]}
+        ).fetchone()
         try:
             text = unpack(body["body"])
         except ValueError:  # damaged on disk; its page says so
@@ -219,15 +242,17 @@ def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Doc
             yield Document("artifact", row["ref_id"], row["compile_key"], title, keyed)
         else:
             yield Document(
-                "artifact", row["ref_id"], row["compile_key"], title, text[:LONGEST], payload_id=row["payload_id"]
+                "artifact",
+                row["ref_id"],
+                row["compile_key"],
+                title,
+                text[:LONGEST],
+                payload_id=row["payload_id"],
             )
 
 
 def _cache_words(text: str) -> str | None:
-    """Return the key of a look-up and its components' names; None if it has none.
-
-    Read off the JSON text: to parse it takes ten times as long, and there may be thousands.
-    """
+    """Return a look-up's key and component names, by regex: parsing JSON is ten times slower."""
     names = dict.fromkeys(_COMPONENT.findall(text))
     if not names:  # torch 2.5 wrote them as one text
         names = dict.fromkeys(component.name for component in parse_components(text) or ())
@@ -243,7 +268,9 @@ def _title(text: str) -> str:
 
 def _lines(*parts: str | None) -> str:
     text = "\n".join(part for part in parts if part)[:LONGEST]
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate out of JSON cannot be stored as text
+    return text.encode(
+        "utf-8", "replace"
+    ).decode()  # a lone surrogate out of JSON cannot be stored as text
 
 
 # What is short and sought first comes first.

@@ -1,4 +1,4 @@
-"""The search index: put a run's words into it, batch by batch beside other writers, and take them out again."""
+"""The search index: add a run's words in batches, and remove them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ Progress = Callable[[int], None]  # bytes of text so far
 
 @dataclass
 class Indexed:
-    """What was indexed; `complete` is false where time ran out or the run was deleted meanwhile."""
-
     document_count: int = 0
     text_bytes: int = 0
     complete: bool = False
 
 
 def list_pending(connection: sqlite3.Connection) -> list[str]:
-    """List the runs that have something not indexed yet, newest first. A sealed run's file has its words."""
     rows = connection.execute(
         """
         select runs.id
@@ -56,19 +53,23 @@ def index_run(
     progress: Progress = lambda _bytes: None,
     most_s: float | None = None,
 ) -> Indexed:
-    """Index what is new of a run, in transactions short enough for other writers.
+    """Index a run's new documents in short transactions.
 
-    May be called again at any time, also by two at once. With `most_s` it stops there and goes on when called again.
-    Raises: StoreError in words; what was indexed before is kept.
+    May be repeated and run concurrently; with `most_s`, it stops and continues in the next call.
+    Raises StoreError; what was indexed stays.
     """
     try:
         return _Indexing(connection, run_id, progress, most_s).run()
     except sqlite3.Error as error:
-        raise explain(error, connection.execute("pragma database_list").fetchone()["file"]) from error
+        raise explain(
+            error, connection.execute("pragma database_list").fetchone()["file"]
+        ) from error
 
 
 class _Indexing:
-    def __init__(self, connection: sqlite3.Connection, run_id: str, progress: Progress, most_s: float | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, run_id: str, progress: Progress, most_s: float | None
+    ) -> None:
         self._connection = connection
         self._key = {"run_id": run_id}
         self._run_id = run_id
@@ -97,7 +98,6 @@ class _Indexing:
         return self._until_s is not None and time.monotonic() >= self._until_s
 
     def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
-        """Write one batch; False if there is no such run here any more."""
         connection, before = self._connection, self.indexed.text_bytes
         with write_transaction(connection):
             if connection.execute(_IS_HERE, self._key).fetchone() is None:
@@ -111,7 +111,11 @@ class _Indexing:
                 on conflict (run_id) do update set
                   indexed_us = coalesce(:indexed_us, indexed_us), text_bytes = text_bytes + :text_bytes
                 """,
-                {**self._key, "indexed_us": indexed_us, "text_bytes": self.indexed.text_bytes - before},
+                {
+                    **self._key,
+                    "indexed_us": indexed_us,
+                    "text_bytes": self.indexed.text_bytes - before,
+                },
             )
         self._since_checkpoint += self.indexed.text_bytes - before
         if self._since_checkpoint >= CHECKPOINT_CHARACTERS:
@@ -142,27 +146,31 @@ class _Indexing:
         if row is None:  # another one indexed it meanwhile
             return
         words = _words(row["id"], self._run_id, document.kind, document.title, document.text)
-        self._connection.execute("insert into search_words (rowid, body, tags) values (:id, :body, :tags)", words)
+        self._connection.execute(
+            "insert into search_words (rowid, body, tags) values (:id, :body, :tags)", words
+        )
         self.indexed.document_count += 1
         self.indexed.text_bytes += len(document.text.encode("utf-8", "replace"))
 
     def _settle(self) -> None:
-        """Fold the index's pieces together, a step a transaction."""
         if self.indexed.text_bytes < BATCH_CHARACTERS:
             return  # not worth it; FTS5 does some of it by itself
         for _step in range(1 + self.indexed.text_bytes // BATCH_CHARACTERS):
             before = self._connection.total_changes
             with write_transaction(self._connection):
                 self._connection.execute(
-                    "insert into search_words (search_words, rank) values ('merge', :pages)", {"pages": OPTIMIZE_PAGES}
+                    "insert into search_words (search_words, rank) values ('merge', :pages)",
+                    {"pages": OPTIMIZE_PAGES},
                 )
-            if self._connection.total_changes - before < 2:  # FTS5's own sign that there is nothing to merge
+            if (
+                self._connection.total_changes - before < 2
+            ):  # FTS5's own sign that there is nothing to merge
                 return
 
 
 def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
-    """Take a run's words out of the index, inside the caller's transaction and before its texts go; return how many
-    documents it had.
+    """Remove a run from the index, before its texts and in the caller's transaction; return its
+    number of documents.
     """
     rows = connection.execute(
         """
@@ -179,7 +187,10 @@ def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
         except ValueError:  # damaged on disk: its words point to no document any more
             continue
         connection.execute(
-            "insert into search_words (search_words, rowid, body, tags) values ('delete', :id, :body, :tags)",
+            (
+                "insert into search_words (search_words, rowid, body, tags) values ('delete', :id, "
+                ":body, :tags)"
+            ),
             _words(row["id"], run_id, row["kind"], row["title"], text),
         )
     connection.execute("delete from search_documents where run_id = :run_id", {"run_id": run_id})
@@ -190,13 +201,11 @@ def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
-    """Return a document's text as far as it is indexed, of its row (payload_id, body, character_count).
-
-    Raises: ValueError if it is damaged.
-    """
     body = row["body"]
     if row["payload_id"] is not None:
-        payload = connection.execute("select body from payloads where id = :id", {"id": row["payload_id"]}).fetchone()
+        payload = connection.execute(
+            "select body from payloads where id = :id", {"id": row["payload_id"]}
+        ).fetchone()
         if payload is None:
             raise ValueError(f"the text {row['payload_id']} is gone")
         body = payload["body"]
@@ -204,15 +213,15 @@ def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
 
 
 def run_tag(run_id: str) -> str:
-    """Return the word that every document of a run has among its tags."""
     return f"run{run_id.encode().hex()}"
 
 
 def kind_tag(kind: str) -> str:
-    """Return the word that every document of a kind has among its tags."""
     return f"kind{kind.encode().hex()}"
 
 
 def _words(row_id: int, run_id: str, kind: str, title: str, text: str) -> dict[str, int | str]:
-    body = f"{title}\n{text}".encode("utf-8", "replace").decode()  # a lone surrogate cannot be stored as text
+    body = f"{title}\n{text}".encode(
+        "utf-8", "replace"
+    ).decode()  # a lone surrogate cannot be stored as text
     return {"id": row_id, "body": body, "tags": f"{run_tag(run_id)} {kind_tag(kind)}"}

@@ -1,4 +1,4 @@
-"""Lines of the user's source around graph breaks and recompiles: each excerpt once by its content, linked to runs."""
+"""Source lines around graph breaks and recompiles, stored once by content."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ MOST_EXCERPTS = 500  # a run's
 _EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
 
 
-def save_source_lines(connection: sqlite3.Connection, run_id: str, excerpts: Iterable[SourceLines]) -> None:
-    """Write excerpts of a run that is there; within a transaction of the caller."""
+def save_source_lines(
+    connection: sqlite3.Connection, run_id: str, excerpts: Iterable[SourceLines]
+) -> None:
     for excerpt in excerpts:
         text = "\n".join(excerpt.lines)
         excerpt_id = content_id("source", excerpt.file, excerpt.first_line, text)
-        values = {"id": excerpt_id, "file": excerpt.file, "first_line": excerpt.first_line, "text": text}
+        values = {
+            "id": excerpt_id,
+            "file": excerpt.file,
+            "first_line": excerpt.first_line,
+            "text": text,
+        }
         _EXCERPT.add_once(connection, values)
         connection.execute(
             """
@@ -33,7 +39,6 @@ def save_source_lines(connection: sqlite3.Connection, run_id: str, excerpts: Ite
 
 
 def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[SourceLines]:
-    """List a run's excerpts by file and line."""
     rows = connection.execute(
         """
         select e.file, e.first_line, e.text
@@ -45,4 +50,6 @@ def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[Sourc
         """,
         {"run_id": run_id, "most": MOST_EXCERPTS},
     )
-    return [SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows]
+    return [
+        SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""Our own commands as the person can type them: in the form that was invoked, with the database quoted."""
+"""Our own commands as the user can type them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ PACKAGES = {"compileboard-collect": "collectors", "compileboard": "app"}
 
 
 def collector_command(*words: str, database: str = DEFAULT_DATABASE, then: str = "") -> str:
-    """Write a command of the collector; `then` follows as it stands."""
     return _write("compileboard-collect", words, database, then)
 
 
 def dashboard_command(*words: str, database: str = DEFAULT_DATABASE) -> str:
-    """Write a command of the reading side."""
     return _write("compileboard", words, database, "")
 
 
@@ -31,13 +29,20 @@ def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str
 
 
 def _program(script: str) -> str:
-    """Return the console script if one was invoked, or is on PATH beside a program of the person's own."""
     invoked = sys.argv[0] if sys.argv else ""
     if os.path.basename(invoked) == "__main__.py":
         original = getattr(sys, "orig_argv", None) or ["python"]
         in_clone = any(package in original for package in PACKAGES.values())
-        return f"{shlex.quote(original[0])} -m {'' if in_clone else 'compileboard.'}{PACKAGES[script]}"
+        return (
+            f"{shlex.quote(original[0])} -m {'' if in_clone else 'compileboard.'}{PACKAGES[script]}"
+        )
     if os.path.basename(invoked) in PACKAGES:
-        folder = os.path.dirname(invoked)  # typed with its path, it is not on PATH, nor is the other one
-        return shlex.quote(os.path.join(folder, script)) if folder and not shutil.which(script) else script
+        folder = os.path.dirname(
+            invoked
+        )  # typed with its path, it is not on PATH, nor is the other one
+        return (
+            shlex.quote(os.path.join(folder, script))
+            if folder and not shutil.which(script)
+            else script
+        )
     return script if shutil.which(script) else f"python -m compileboard.{PACKAGES[script]}"

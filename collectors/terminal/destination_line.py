@@ -1,4 +1,4 @@
-"""Where a run goes, printed as soon as that is so."""
+"""Print where a run is stored, once that is certain."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ STEP_S = 0.25
 
 
 class DestinationLine:
-    """The line that says where a run is: of a database at once, of a server when that has the run's beginning.
-
-    While the server has not, one line says why the run waits.
-    """
-
     def __init__(self, config: RunConfig, run_id: str, print_line: Callable[[str], None]) -> None:
         self._config = config
         self._run_id = run_id
@@ -31,14 +26,15 @@ class DestinationLine:
         self._is_over = False
 
     def step(self) -> None:
-        """Print what is new. Never raises."""
         now_s = time.monotonic()
         if self._is_over or now_s < self._due_s:
             return
         self._due_s = now_s + STEP_S
         if not self._config.server:
             served = dashboard_command("serve", database=self._config.database)
-            self._end(f"run {self._run_id} is recorded in {self._config.database}; see it with: {served}")
+            self._end(
+                f"run {self._run_id} is recorded in {self._config.database}; see it with: {served}"
+            )
             return
         with suppress(OSError, ValueError, RuntimeError):
             self._ask(now_s)

@@ -1,9 +1,8 @@
-"""Count compiles, breaks and recompiles on the terminal's bottom row while the program runs.
+"""Show counts of compiles, breaks and recompiles on the terminal's bottom row.
 
-The row is taken out of the terminal's scroll region (DECSTBM), so that the program's own lines, half-written ones and
-progress bars too, go on above it as they are; the cursor and its colours are saved and restored around each write.
-Nothing is written before the first compile, to a terminal that the program reads key by key (an editor, a pager), from
-the background, or where there is no room or no such terminal.
+The row is excluded from the scroll region (DECSTBM), so that the program's output continues above
+it; cursor and colours are restored after each write. Nothing is written before the first compile,
+in raw-mode terminals (editors, pagers), in the background, or if the terminal is too small.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ LEAST_ROWS = 5
 WITHOUT_REGIONS = ("dumb", "unknown", "emacs", "eterm", "cons25", "network")
 LOCAL_FLAGS = 3  # of what tcgetattr returns
 SAVE, RESTORE = "\x1b7", "\x1b8"
-MAKE_ROOM = "\x1bD\x1b[A"  # one line down, scrolling if there is none, and up again: the column stays
+MAKE_ROOM = (
+    "\x1bD\x1b[A"  # one line down, scrolling if there is none, and up again: the column stays
+)
 
 
 class ProgressLine:
-    """The counts on the bottom row. Use it as a context: however that ends, the row is cleared."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._text = ""
@@ -53,7 +52,6 @@ class ProgressLine:
         self.clear()
 
     def show(self, recorder: Recorder) -> None:
-        """Write the counts if they or the terminal's size have changed."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + INTERVAL_S
@@ -62,10 +60,11 @@ class ProgressLine:
             self.show_text(counts_text(*counts))
 
     def show_text(self, text: str) -> None:
-        """Write a text on the bottom row, reserving it first where it is not."""
         size = _size(self._descriptor)
         if size is None or not self._is_ours():
-            self._rows = 0  # a full-screen program sets the region for itself; it is set anew afterwards
+            self._rows = (
+                0  # a full-screen program sets the region for itself; it is set anew afterwards
+            )
             return
         columns, rows = size
         if (text, rows, columns) == (self._text, self._rows, self._columns):
@@ -77,7 +76,6 @@ class ProgressLine:
             self._text, self._rows, self._columns = text, rows, columns
 
     def clear(self) -> None:
-        """Clear the row, and let the whole screen scroll again."""
         if self._reserved:
             size = _size(self._descriptor)
             rows = size[1] if size else self._rows
@@ -86,14 +84,13 @@ class ProgressLine:
             self._rows, self._text, self._reserved = 0, "", False
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Clear the row before Ctrl-Z stops us, and draw it again afterwards."""
+        """Clear the row before Ctrl-Z stops the process, and redraw it afterwards."""
         self.clear()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._suspend)
 
     def _is_ours(self) -> bool:
-        """Return True if we are in the foreground of a terminal that is read line by line."""
         try:
             if os.tcgetpgrp(self._descriptor) != os.getpgrp():
                 return False
@@ -102,7 +99,7 @@ class ProgressLine:
             return False
 
     def _write(self, text: str, patience_s: float = 0.0) -> bool:
-        """Write at once or not at all: a terminal held by Ctrl-S must not hold us."""
+        """Write without blocking, since Ctrl-S may hold the terminal."""
         try:
             if not select.select([], [self._descriptor], [], patience_s)[1]:
                 return False
@@ -113,7 +110,6 @@ class ProgressLine:
 
 
 def progress_line(environment: Mapping[str, str]) -> ProgressLine | None:
-    """Return the line for this terminal; None where stderr is no terminal that can keep a row apart."""
     try:
         if sys.stderr is None or not sys.stderr.isatty():
             return None
@@ -133,7 +129,6 @@ def _reserve(rows: int) -> str:
 
 
 def _size(descriptor: int) -> tuple[int, int] | None:
-    """Return columns and rows, None if that is too small for a row of ours."""
     try:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:
@@ -142,11 +137,9 @@ def _size(descriptor: int) -> tuple[int, int] | None:
 
 
 def counts_text(compiles: int, breaks: int, recompiles: int) -> str:
-    """Write the three counts as a line."""
     parts = [(compiles, "compile"), (breaks, "graph break"), (recompiles, "recompile")]
     return ", ".join(count_text(count, name) for count, name in parts)
 
 
 def count_text(count: int, name: str) -> str:
-    """Write a count with its noun: 1 result, 2 results."""
     return f"{count} {name}{'' if count == 1 else 's'}"

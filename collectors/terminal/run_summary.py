@@ -1,4 +1,4 @@
-"""A run's summary for the terminal: compiles, graph breaks, recompiles, results and failures."""
+"""A run's summary for the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ MOST_CONFIGURATIONS = 6
 
 
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, int]]:
-    """Count a run's results by experiment, status and upstream's word for it, the most frequent first."""
     rows = connection.execute(
         """
         select experiment, status, coalesce(accuracy, reason) as word, count(*) as result_count
@@ -49,12 +48,12 @@ def _outcome(row: sqlite3.Row) -> str:
 
 
 def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, float, int]]:
-    """Return the configurations that have the most speedups, each with their geomean and how many they are."""
     rows = connection.execute(
         """
         select suite, mode, dtype, device, backend, dynamic, speedup
         from results join series on series.id = series_id
-        where run_id = :run_id and experiment = 'performance' and status = 'measured' and speedup > 0
+        where run_id = :run_id and experiment = 'performance' and status = 'measured'
+          and speedup > 0
         limit 1000000
         """,
         {"run_id": run_id},
@@ -70,14 +69,23 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str
 TOP = 5
 NOT_RECORDED = "not recorded"
 # A run whose recorder fell silent is not running: the dashboard says the same.
-SHOWN_STATE = "case when state = 'running' and heartbeat_us < :alive_since_us then 'interrupted?' else state end"
+SHOWN_STATE = (
+    "case when state = 'running' and heartbeat_us < :alive_since_us then 'interrupted?' else "
+    "state end"
+)
 PIPE_SIZE = (100, 24)  # where there is no terminal to ask
 LEAST_COLUMNS = 40
 NOTE_INDENT = 11
 SAME_NAMES = (
     *("id", "name", "state", "command", "torch_version", "cuda_version", "triton_version", "suite"),
     *("started_us", "ended_us", "exit_code", "signal"),
-    *("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "failure_count"),
+    *(
+        "compile_count",
+        "graph_break_count",
+        "recompile_count",
+        "recompile_limit_count",
+        "failure_count",
+    ),
     "skipped_frame_count",
     *("loss_count", "compile_us", "result_count"),
 )
@@ -85,8 +93,6 @@ SAME_NAMES = (
 
 @dataclass(frozen=True)
 class CountedItem:
-    """One thing and how often it happened."""
-
     text: str
     count: int
     note: str = ""
@@ -94,14 +100,11 @@ class CountedItem:
 
     @property
     def prefix(self) -> str:
-        """Return what stands before the text."""
         return f"{self.count:>6}.   " if self.is_numbered else f"{self.count:>6} ×  "
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What `show` prints."""
-
     id: str
     name: str
     state: str
@@ -139,7 +142,6 @@ class RunSummary:
     repros: list[ReproLine] = field(default_factory=list)
 
     def headline(self) -> list[tuple[str, str]]:
-        """Pair each headline number with its name."""
         counts = [
             ("compiles", self.compile_count),
             ("graph breaks", self.graph_break_count),
@@ -151,12 +153,13 @@ class RunSummary:
         is_observed = self.torch_version is not None or self.compile_count > 0
         time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
         # A file of results has graph breaks, and nothing of what else there was.
-        pairs = [(name, str(count) if is_observed or count else NOT_RECORDED) for name, count in counts]
+        pairs = [
+            (name, str(count) if is_observed or count else NOT_RECORDED) for name, count in counts
+        ]
         results = [("results", str(self.result_count))] if self.result_count else []
         return [*results, *pairs, ("compile time", time_text)]
 
     def ending(self) -> str:
-        """Describe on one line how the run ended, when, for how long, and what it belongs to."""
         end = self.signal or (None if self.exit_code is None else f"exit code {self.exit_code}")
         parts = [f"{self.state} ({end})" if end else self.state]
         began = f"{datetime.fromtimestamp(self.started_us / 1e6):%Y-%m-%d %H:%M:%S}"
@@ -172,7 +175,6 @@ class RunSummary:
         return " · ".join(parts)
 
     def text(self) -> str:
-        """Write the summary for a terminal."""
         columns = max(LEAST_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
         lines = [printable(f"run {self.id}  {self.name}")]
         versions = [f"torch {self.torch_version or NOT_RECORDED}"]
@@ -194,12 +196,14 @@ class RunSummary:
             lines += ["", f"  {words} dropped; the reasons are on the run's page."]
         lines += [
             "",
-            f"  See it: {command_hints.dashboard_command('serve', database=self.database)}  (page /runs/{self.id})",
+            (
+                f"  See it: {command_hints.dashboard_command('serve', database=self.database)}  "
+                f"(page /runs/{self.id})"
+            ),
         ]
         return "\n".join(lines)
 
     def sections(self) -> list[tuple[str, list[CountedItem]]]:
-        """Pair each list that is not empty with its title."""
         every = [
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
@@ -211,27 +215,35 @@ class RunSummary:
         return [(title, rows) for title, rows in every if rows]
 
     def html(self) -> str:
-        """Write the summary for a notebook."""
         cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:right'>{value}</td></tr>"
+            (
+                f"<tr><th style='text-align:left'>{html.escape(name)}</th><td "
+                f"style='text-align:right'>{value}</td></tr>"
+            )
             for name, value in self.headline()
         )
         items = "".join(
-            f"<li>{row.prefix.strip()} {html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
+            (
+                f"<li>{row.prefix.strip()} "
+                f"{html.escape(row.text)}<br><small>{html.escape(row.note)}</small></li>"
+            )
             for _, rows in self.sections()
             for row in rows
         )
-        title = f"<b>{html.escape(self.name)}</b> <code>{html.escape(self.id)}</code> {html.escape(self.state)}"
+        title = (
+            f"<b>{html.escape(self.name)}</b> <code>{html.escape(self.id)}</code> "
+            f"{html.escape(self.state)}"
+        )
         return f"<div>{title}<table>{cells}</table><ul>{items}</ul></div>"
 
 
 def printable(text: str) -> str:
-    """Remove what would move a terminal's cursor: names and reasons are other people's text."""
+    """Remove control characters from untrusted text."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def duration_text(duration_us: int) -> str:
-    """Write a duration in six characters or so: 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    """Format a duration: 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
     seconds = max(0, duration_us) / 1e6
     if seconds < 60:
         return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
@@ -240,7 +252,6 @@ def duration_text(duration_us: int) -> str:
 
 
 def format_us(duration_us: float | None) -> str:
-    """Write a duration, or that it was not recorded."""
     return NOT_RECORDED if duration_us is None else duration_text(round(duration_us))
 
 
@@ -256,9 +267,9 @@ def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
 
 
 def summarize(database: str, run_id: str) -> RunSummary | None:
-    """Read a run's numbers, by its id or by a start of it that no other run has. None if there is no such run.
+    """Summarise a run by id or unique prefix; None if there is none.
 
-    Raises: StoreError if the database cannot be read; ValueError if the prefix fits several runs.
+    Raises StoreError; ValueError if the prefix is ambiguous.
     """
     connection = open_reader(database)
     try:
@@ -267,7 +278,8 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             return None
         row = connection.execute(
             f"""
-            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command, torch_version, cuda_version,
+            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command,
+            torch_version, cuda_version,
               (
                 select triton_version
                 from processes
@@ -276,9 +288,11 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
                 order by started_us, id
                 limit 1
               ) as triton_version,
-              gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count, recompile_limit_count,
+              gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count,
+              recompile_limit_count,
               failure_count, skipped_frame_count, loss_count,
-              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit, git_dirty, suite
+              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit,
+              git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
@@ -293,7 +307,6 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
 
 
 def read_alive_since_us() -> int:
-    """Return the time that a running run's last sign of life may not be older than."""
     return time.time_ns() // 1000 - STALE_AFTER_S * 1_000_000
 
 
@@ -301,10 +314,10 @@ NEWEST = "latest"
 
 
 def find_run(connection: sqlite3.Connection, given: str, source: str | None = None) -> str | None:
-    """Return the run of that very id, else the only one whose id begins so; a ULID's letters may be small ones.
+    """Return a run by id or unique, case-insensitive prefix.
 
-    `latest` is the run that started last and has ended, else one that is running; with a `source`, only of those.
-    Raises: ValueError if it fits several runs.
+    `latest` is the last started run that has ended, else a running one, optionally of one `source`.
+    Raises ValueError if ambiguous.
     """
     if given == NEWEST:
         row = connection.execute(
@@ -349,7 +362,8 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
     if row["torch_version"] is None and not row["gpu_count"]:
         device = f"device {NOT_RECORDED}"
     tags = connection.execute(
-        "select key, value from run_tags where run_id = :id order by key limit 100", {"id": row["id"]}
+        "select key, value from run_tags where run_id = :id order by key limit 100",
+        {"id": row["id"]},
     )
     causes = load_causes(connection, row["id"])
     return RunSummary(
@@ -365,7 +379,9 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
         repros=list_repros(connection, row["id"]),
-        outcomes=[CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])],
+        outcomes=[
+            CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])
+        ],
         geomeans=[
             CountedItem(f"{geomean:.3f}×  {name}", count)
             for name, geomean, count in find_geomeans(connection, row["id"])
@@ -375,7 +391,6 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
 
 
 def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[CountedItem]:
-    """Return the causes with their first fix, as the run's page numbers them."""
     items = []
     for cause in causes[:TOP]:
         verb = "saves" if cause.is_fixable else "takes"
@@ -383,10 +398,17 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
         effect = ", ".join(["runs eagerly"] * cause.is_eager + saved) or "time not recorded"
         effect = "nothing to fix" if cause.is_expected else effect
         line = f":{cause.line}" if cause.line else ""
-        notes = [f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}; {effect}"]
+        notes = [
+            (
+                f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}; "
+                f"{effect}"
+            )
+        ]
         notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]
         words = ("try", run_id, "--fix", str(cause.number))
-        notes += [command_hints.collector_command(*words, database=database)] if cause.can_try else []
+        notes += (
+            [command_hints.collector_command(*words, database=database)] if cause.can_try else []
+        )
         items.append(CountedItem(cause.title, cause.number, "\n".join(notes), is_numbered=True))
     left_out = len(causes) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
@@ -400,7 +422,8 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
         from failures
         left join compiles on compiles.id = compile_key
         left join functions on functions.id = coalesce(failures.function_id, compiles.function_id)
-        where failures.run_id = :run_id and (failures.phase <> 'compile' or coalesce(outcome, '') <> 'skipped')
+        where failures.run_id = :run_id and (failures.phase <> 'compile' or coalesce(outcome,
+          '') <> 'skipped')
         group by error_type, message, functions.id
         order by failure_count desc, min(failures.id)
         limit :top
@@ -420,7 +443,8 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
 def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
     rows = connection.execute(
         """
-        select compile_id, process_id, functions.name as name, file, compiles.line as line, count(*) over () as whole,
+        select compile_id, process_id, functions.name as name, file, compiles.line as line,
+        count(*) over () as whole,
           case
             when not exists (
               select 1
@@ -442,7 +466,11 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
     names = load_process_names(connection, (row["process_id"] for row in rows))
     compiles = [
         CountedItem(
-            build_label(names[row["process_id"]], f"{label_function(row['name'])}: compile {row['compile_id']}", ""),
+            build_label(
+                names[row["process_id"]],
+                f"{label_function(row['name'])}: compile {row['compile_id']}",
+                "",
+            ),
             1,
             "\n".join(_describe_unfinished(row)),
         )
@@ -453,7 +481,6 @@ def _list_unfinished(connection: sqlite3.Connection, run_id: str) -> list[Counte
 
 
 def _describe_unfinished(row: sqlite3.Row) -> list[str]:
-    """Describe where a compile without an end is, and how long it had run when the run ended."""
     lines = [f"{row['file']}:{row['line']}"] if row["file"] else []
     if row["until_us"] is not None and row["until_us"] >= 0:
         lines.append(f"{duration_text(row['until_us'])} from its start to the end of the run")
@@ -471,5 +498,11 @@ def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
     ).fetchone()
     if not row["process_count"]:
         return []
-    text = f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
-    return [CountedItem(text, row["process_count"], "`run --stack-room` settles it; see docs/stack-cliff.md")]
+    text = (
+        f"up to {row['faults_per_s']:,.0f} page faults a second in a process that compiled nothing"
+    )
+    return [
+        CountedItem(
+            text, row["process_count"], "`run --stack-room` settles it; see docs/stack-cliff.md"
+        )
+    ]

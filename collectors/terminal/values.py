@@ -1,4 +1,4 @@
-"""Values of a command line, read from their text; a ValueError says what was expected."""
+"""Parse command-line values; ValueError says what was expected."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def read_count(text: str) -> int:
-    """Read a number from 1 up.
-
-    Raises: ValueError.
-    """
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"expected a number from 1 up, got {text!r}")
     return int(text)
 
 
 def read_seconds(text: str) -> float:
-    """Read a number of seconds above 0.
-
-    Raises: ValueError.
-    """
     try:
         value = float(text)
     except ValueError:
@@ -32,10 +24,6 @@ def read_seconds(text: str) -> float:
 
 
 def read_fraction(text: str) -> float:
-    """Read a share between 0 and 1.
-
-    Raises: ValueError.
-    """
     value = read_seconds(text)
     if value > 1:
         raise ValueError(f"expected a share between 0 and 1, got {text!r}")
@@ -43,10 +31,6 @@ def read_fraction(text: str) -> float:
 
 
 def read_pair(text: str) -> tuple[str, str]:
-    """Read KEY=VALUE.
-
-    Raises: ValueError.
-    """
     key, value = read_key(text, "KEY=VALUE")
     if value is None:
         raise ValueError(f"expected KEY=VALUE, got {text!r}")
@@ -54,10 +38,7 @@ def read_pair(text: str) -> tuple[str, str]:
 
 
 def read_key(text: str, expected: str = "KEY or KEY=VALUE") -> tuple[str, str | None]:
-    """Read KEY=VALUE, or KEY alone, whose value is none.
-
-    Raises: ValueError.
-    """
+    """Parse KEY=VALUE, or KEY alone with the value None. Raises ValueError."""
     key, equals, value = text.partition("=")
     if not key.strip():
         raise ValueError(f"expected {expected}, got {text!r}")
@@ -65,19 +46,13 @@ def read_key(text: str, expected: str = "KEY or KEY=VALUE") -> tuple[str, str | 
 
 
 def read_tag(text: str) -> tuple[str, str]:
-    """Read KEY=VALUE; a word alone is the value of `tag`, as upstream's flag has it.
-
-    Raises: ValueError.
-    """
+    """Parse KEY=VALUE; a single word is the value of `tag`. Raises ValueError."""
     key, value = read_key(text, "KEY=VALUE or a word")
     return ("tag", key) if value is None else (key, value)
 
 
 def read_size(text: str) -> int:
-    """Read a number of bytes: 500M, 8G.
-
-    Raises: ValueError.
-    """
+    """Parse a number of bytes: 500M, 8G. Raises ValueError."""
     digits = text.strip().upper().removesuffix("B").removesuffix("I")
     unit = digits[-1:] if digits[-1:].isalpha() else ""
     number = digits[: len(digits) - len(unit)]

@@ -1,1 +1,1 @@
-"""Trials: run a recorded command again beside a copy with a fix applied, and compare the two."""
+"""Trials: run a recorded command with and without a fix, and compare."""

@@ -1,4 +1,4 @@
-"""Read what the processes of a trial wrote: compiled calls with times and values, and notes on the fix."""
+"""Read the compiled calls and notes that a trial's processes wrote."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from compileboard.collectors.observe.trial_plan import CALLS_PREFIX, NOTES_PREFIX
 
-WARM_UP_CALLS = 2  # after each call that compiled: allocations, autotuning, recording of CUDA graphs
+WARM_UP_CALLS = (
+    2  # after each call that compiled: allocations, autotuning, recording of CUDA graphs
+)
 FEWEST_CALLS = 3
 
 
 @dataclass(frozen=True)
 class Call:
-    """One outermost call of a compiled function."""
-
     number: int
     name: str
     took_us: float
@@ -28,19 +28,16 @@ class Call:
 
 @dataclass(frozen=True)
 class ProcessCalls:
-    """The compiled calls of one process."""
-
     rank: str | None
     start_ns: int
     calls: list[Call]
 
     @property
     def call_count(self) -> int:
-        """Return how many calls were recorded."""
         return len(self.calls)
 
     def list_steps(self) -> dict[str, list[float]]:
-        """Return the times of the calls without a compile, by what was called; warm-up left out where enough remain."""
+        """Return times of calls without a compile, by name, skipping warm-up if enough remain."""
         warm: dict[str, list[float]] = {}
         settled: dict[str, list[float]] = {}
         since_compile: dict[str, int] = {}
@@ -53,12 +50,12 @@ class ProcessCalls:
             if since_compile[call.name] > WARM_UP_CALLS:
                 settled.setdefault(call.name, []).append(call.took_us)
         return {
-            name: settled[name] if len(settled.get(name, ())) >= FEWEST_CALLS else times for name, times in warm.items()
+            name: settled[name] if len(settled.get(name, ())) >= FEWEST_CALLS else times
+            for name, times in warm.items()
         }
 
 
 def read_calls(folder: Path) -> list[ProcessCalls]:
-    """Read every process's calls, in the order of their ranks and starts; a line that was cut off is left out."""
     processes = []
     for path in folder.glob(f"{CALLS_PREFIX}*"):
         lines = list(_read_lines(path))
@@ -81,7 +78,6 @@ def _to_call(body: dict[str, Any]) -> Call:
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """Read what the processes noted of the fix: its kind and text, each once."""
     notes = [tuple(note) for path in folder.glob(f"{NOTES_PREFIX}*") for note in _read_lines(path)]
     return list(dict.fromkeys(notes))
 
@@ -96,7 +92,7 @@ def _read_lines(path: Path) -> Iterator[Any]:
 
 
 def pick_step(sides: Sequence[Sequence[ProcessCalls]]) -> str | None:
-    """Return what was called the longest of what every side called without compiling; None if nothing was."""
+    """Return the most time-consuming callable that all sides called without compiling, or None."""
     totals: list[dict[str, float]] = []
     for processes in sides:
         side: dict[str, float] = {}

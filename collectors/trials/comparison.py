@@ -1,4 +1,4 @@
-"""The result of a trial: what changed beyond noise from the program as it is to the program with a fix."""
+"""Compare the program with and without a fix, beyond noise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _NOUNS = {
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial came to. `missing` says why the fix had no part in it, `failure` what the fixed program raised."""
+    """A trial's result; `missing` says why the fix was not used, `failure` what the fixed program
+    raised.
+    """
 
     verdicts: tuple[Verdict[ComparedMetric], ...]
     output: OutputComparison
@@ -46,7 +48,6 @@ class TrialResult:
 
     @property
     def outcome(self) -> Outcome:
-        """Return the outcome; the first that fits."""
         if self.is_interrupted:
             return "interrupted"
         if self.failure is not None:
@@ -60,7 +61,9 @@ class TrialResult:
 
     @property
     def summary(self) -> str:
-        """Return the trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1 → 4.0 s."""
+        """The trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1 → 4.0
+        s.
+        """
         if self.is_interrupted:
             return "interrupted"
         if self.failure is not None:
@@ -76,13 +79,14 @@ class TrialResult:
             elif name in _NOUNS:
                 parts.append(f"{_NOUNS[name]} {base} → {new}")
         parts.append(self.output.word)
-        for verdict, noun in ((verdict, _TIMES.get(verdict.metric.name)) for verdict in self.verdicts):
+        for verdict, noun in (
+            (verdict, _TIMES.get(verdict.metric.name)) for verdict in self.verdicts
+        ):
             if noun:
                 parts.append(f"{noun} {' → '.join(format_change(verdict))}")
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as it is stored and printed."""
         return {
             "metrics": [
                 {
@@ -113,7 +117,6 @@ class TrialResult:
         }
 
     def label(self, verdict: Verdict[ComparedMetric]) -> str:
-        """Return a metric's label; a step with what was called."""
         return f"Step ({self.step_name})" if verdict.metric is STEP else verdict.metric.label
 
 
@@ -121,9 +124,12 @@ _TIMES = {COMPILE_TIME.name: "compile", STEP.name: "step"}
 
 
 def compare_executions(
-    base: Sequence[Execution], new: Sequence[Execution], files: Mapping[str, str], settings: tuple[str, ...]
+    base: Sequence[Execution],
+    new: Sequence[Execution],
+    files: Mapping[str, str],
+    settings: tuple[str, ...],
 ) -> TrialResult:
-    """Compare all executions of both sides; values and printed lines are those of the first of each."""
+    """Compare all executions of both sides; values and printed lines only of the first ones."""
     if not base or not new or any(side.exit.is_interrupted for side in (*base, *new)):
         return TrialResult((), OutputComparison(), None, None, None, "", is_interrupted=True)
     first, other = base[0], new[0]
@@ -142,7 +148,9 @@ def compare_executions(
     verdicts = [_count(metric, first, other) for metric in COUNTS]
     verdicts = [v for v in verdicts if v.metric.name in _ALWAYS or v.base or v.new]
     if first.counts.compile_us and other.counts.compile_us:
-        verdicts.append(_compare_samples(COMPILE_TIME, *(_compile_times(side) for side in (base, new))))
+        verdicts.append(
+            _compare_samples(COMPILE_TIME, *(_compile_times(side) for side in (base, new)))
+        )
     if step_name is not None:
         verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in (base, new))))
     return TrialResult(
@@ -153,7 +161,9 @@ def compare_executions(
         failure,
         read_tail(bad.folder / STDERR) if bad is not None else "",
         is_interrupted=False,
-        base_failure=None if first.has_ended_well else f"{first.describe_failure()} ({first.exit_text})",
+        base_failure=None
+        if first.has_ended_well
+        else f"{first.describe_failure()} ({first.exit_text})",
     )
 
 
@@ -162,8 +172,12 @@ def _count(metric: ComparedMetric, base: Execution, new: Execution) -> Verdict[C
     return decide(metric, Measurement(values[0]), Measurement(values[1]))
 
 
-def _compare_samples(metric: ComparedMetric, base: list[float], new: list[float]) -> Verdict[ComparedMetric]:
-    return decide(metric, Measurement(median(base), None, base), Measurement(median(new), None, new))
+def _compare_samples(
+    metric: ComparedMetric, base: list[float], new: list[float]
+) -> Verdict[ComparedMetric]:
+    return decide(
+        metric, Measurement(median(base), None, base), Measurement(median(new), None, new)
+    )
 
 
 def _compile_times(side: Sequence[Execution]) -> list[float]:
@@ -171,17 +185,19 @@ def _compile_times(side: Sequence[Execution]) -> list[float]:
 
 
 def _steps(side: Sequence[Execution], name: str) -> list[float]:
-    """Return one time of a call in ms for each execution: two starts of one program differ by more than its calls."""
+    """Return one time per execution in ms: starts vary more than calls."""
     return [median(execution.calls[0].list_steps()[name]) / 1000 for execution in side]
 
 
 def format_change(verdict: Verdict[ComparedMetric]) -> tuple[str, str]:
-    """Return both values as text; the unit is in the second one where both have it: 12.1, 4.0 s."""
+    """Return both values as text, the unit only on the second: 12.1, 4.0 s."""
     if verdict.metric.kind == "count":
         return f"{verdict.base:,.0f}", f"{verdict.new:,.0f}"
     scale = 1.0 if verdict.metric is COMPILE_TIME else 1e-3  # to seconds
     base, new = verdict.base * scale, verdict.new * scale
-    factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if max(base, new) >= limit), (1e6, "µs"))
+    factor, unit = next(
+        ((factor, unit) for limit, factor, unit in _UNITS if max(base, new) >= limit), (1e6, "µs")
+    )
     return _number(base * factor), f"{_number(new * factor)} {unit}"
 
 

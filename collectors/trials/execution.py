@@ -1,4 +1,4 @@
-"""Run one side of a trial: the recorded command with a fix or as it is, recorded as a run of its own."""
+"""Run one side of a trial and record it as a run."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ _TAIL_BYTES = 20_000
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run recorded: its headline numbers, and the exception that ended it."""
-
     compile_count: int
     graph_break_count: int
     recompile_count: int
@@ -47,8 +45,6 @@ class Counts:
 
 @dataclass(frozen=True)
 class Execution:
-    """One side of a trial that was run."""
-
     run_id: str
     folder: Path
     exit: ProgramExit
@@ -58,39 +54,37 @@ class Execution:
 
     @property
     def exit_text(self) -> str:
-        """Return how it ended: exit code 1, SIGSEGV."""
         if self.exit.signal_number is not None:
             return signal_name(self.exit.signal_number)
         return f"exit code {self.exit.exit_code}"
 
     @property
     def has_ended_well(self) -> bool:
-        """Return True if the program ended with 0."""
         return self.exit.signal_number is None and not self.exit.exit_code
 
     def list_notes(self, kind: str) -> list[str]:
-        """List the texts of one kind of notes."""
         return [text for note_kind, text in self.notes if note_kind == kind]
 
     def find_missing(self, files: Mapping[str, str], settings: tuple[str, ...]) -> str | None:
-        """Return why the fix did not reach the program, None if it did."""
         failed = self.list_notes(SETTING_FAILED)
         if failed:
             return f"the setting could not be made: {failed[0]}"
         applied, loaded = self.list_notes(SETTING_APPLIED), self.list_notes(LOADED)
         for statement in settings:
             if statement not in applied:
-                return f"the setting was not made, for the program did not import torch: {statement}"
+                return (
+                    f"the setting was not made, for the program did not import torch: {statement}"
+                )
         for path in files:
             if path not in loaded:
                 return (
-                    f"{os.path.basename(path)} was not imported by the program, so its patched copy had no part in it "
+                    f"{os.path.basename(path)} was not imported by the program, so its patched "
+                    "copy had no part in it "
                     "(only Python's import reads the copy)"
                 )
         return None
 
     def describe_failure(self) -> str:
-        """Return the exception or the last line that the program printed before it failed."""
         if self.counts.error:
             return self.counts.error
         lines = [line for line in read_tail(self.folder / STDERR).splitlines() if line.strip()]
@@ -98,7 +92,6 @@ class Execution:
 
 
 def read_tail(path: Path) -> str:
-    """Return the last lines of what a program printed."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return file.read().decode("utf-8", "replace")
@@ -114,9 +107,9 @@ def execute(
     name: str,
     tags: Mapping[str, str],
 ) -> Execution:
-    """Run a program once under a plan; its output goes to files in the plan's folder.
+    """Run a program once; its output goes to files in the plan's folder.
 
-    Raises: CannotTry if it cannot be recorded; CannotRun if it cannot be started.
+    Raises CannotTry if it cannot be recorded, CannotRun if not started.
     """
     folder = Path(plan.folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +151,9 @@ def execute(
 
 def _run(program: RecordedProgram, launch: Launch, folder: Path) -> ProgramExit:
     with ExitStack() as stack:
-        streams = {name: stack.enter_context((folder / name).open("wb")) for name in (STDOUT, STDERR)}
+        streams = {
+            name: stack.enter_context((folder / name).open("wb")) for name in (STDOUT, STDERR)
+        }
         progress = progress_line(os.environ)
         if progress:
             stack.enter_context(progress)
@@ -174,7 +169,6 @@ def _run(program: RecordedProgram, launch: Launch, folder: Path) -> ProgramExit:
 
 
 def read_counts(connection: sqlite3.Connection, run_id: str) -> Counts:
-    """Read a run's headline numbers."""
     row = connection.execute(
         """
         select compile_count, graph_break_count, recompile_count, recompile_limit_count,
@@ -199,4 +193,7 @@ def read_counts(connection: sqlite3.Connection, run_id: str) -> Counts:
     if error is None:
         return counts
     message = (error["message"] or "").strip().splitlines()
-    return replace(counts, error=f"{error['error_type']}: {message[0]}"[:300] if message else error["error_type"])
+    return replace(
+        counts,
+        error=f"{error['error_type']}: {message[0]}"[:300] if message else error["error_type"],
+    )

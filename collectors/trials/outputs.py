@@ -1,6 +1,6 @@
-"""Compare what a program gave without and with a fix: exit code, values of compiled calls, printed lines.
+"""Compare exit codes, values of compiled calls and printed lines.
 
-Numbers are equal within a tolerance of their type: a fix changes which operations are fused, and so the last digits.
+Numbers may differ within a tolerance for their type, since a fix changes what is fused.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from compileboard.collectors.trials.calls import Call, ProcessCalls
 
-# Relative to the number, and to the largest one of its tensor.
-# Source: torch.testing.assert_close's defaults are 1.3e-6, 1e-3 and 1.6e-2; float32 has a margin for fused reductions.
+# Relative to the number, and to the largest one of its tensor. Source: torch.testing.assert_close's
+# defaults are 1.3e-6, 1e-3 and 1.6e-2; float32 has a margin for fused reductions.
 TOLERANCES = {"float64": 1e-7, "complex128": 1e-7, "float16": 2e-3, "bfloat16": 2e-2}
 TOLERANCE = 1e-4  # float32 and Python's numbers, most of which were float32
 PRINTED_TOLERANCE = 1e-3
@@ -30,10 +30,10 @@ _TIME = re.compile(
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """What was compared of both sides, and the first difference of each kind.
+    """The comparison and first difference of each kind.
 
-    `difference` is of exit codes or values, `printed_difference` of printed lines; `missing_line_count` lines are not
-    printed any more where nothing else is. Calls that drew random numbers are not compared where they differ.
+    `missing_line_count` lines are no longer printed, if nothing else differs. Differing calls that
+    used random numbers are not compared.
     """
 
     value_count: int = 0
@@ -46,18 +46,15 @@ class OutputComparison:
 
     @property
     def is_equal(self) -> bool:
-        """Return True if nothing differs."""
         return self.difference is None and self.printed_difference is None
 
     @property
     def has_same_results(self) -> bool:
-        """Return True if the fix did no harm: all is equal, or the values are and a print was taken out."""
         prints_less = self.missing_line_count > 0 and self.call_count > 0
         return self.is_equal or (self.difference is None and prints_less)
 
     @property
     def word(self) -> str:
-        """Return the comparison in a few words."""
         if self.difference is not None:
             return "output differs"
         if self.printed_difference is None:
@@ -67,10 +64,11 @@ class OutputComparison:
         return "printed lines differ"
 
     def describe(self) -> str:
-        """Return the comparison in words: equal: exit code, 24 values of 8 calls, 40 printed lines."""
         parts = ["exit code"]
         if self.call_count:
-            parts.append(f"{_count(self.value_count, 'value')} of {_count(self.call_count, 'compiled call')}")
+            parts.append(
+                f"{_count(self.value_count, 'value')} of {_count(self.call_count, 'compiled call')}"
+            )
         if self.line_count:
             parts.append(_count(self.line_count, "printed line"))
         random = f"; {_count(self.random_call_count, 'call')} with random numbers left out"
@@ -90,7 +88,6 @@ def compare_outputs(
     calls: tuple[Sequence[ProcessCalls], Sequence[ProcessCalls]],
     printed: tuple[Iterable[str], Iterable[str]],
 ) -> OutputComparison:
-    """Compare both sides, base first."""
     value_count = call_count = random_count = 0
     difference = None if exits[0] == exits[1] else f"{exits[0]} → {exits[1]}"
     for base, new in zip(*calls):
@@ -112,12 +109,17 @@ def compare_outputs(
         difference = f"{len(calls[0])} processes with compiled calls → {len(calls[1])}"
     line_count, printed_difference, missing_count = compare_lines(*printed)
     return OutputComparison(
-        value_count, call_count, line_count, difference, printed_difference, missing_count, random_count
+        value_count,
+        call_count,
+        line_count,
+        difference,
+        printed_difference,
+        missing_count,
+        random_count,
     )
 
 
 def compare_values(base: Call, new: Call) -> str | None:
-    """Return the first difference of what two calls returned, None if there is none."""
     if base.name != new.name:
         return f"compiled call {base.number + 1} is {base.name} → {new.name}"
     where = f"compiled call {base.number + 1} ({base.name})"
@@ -162,7 +164,9 @@ def _tolerance(leaf: Sequence[Any]) -> float:
     return 0.0 if is_exact else TOLERANCES.get(leaf[1], TOLERANCE)
 
 
-def _compare_numbers(base: Sequence[float], new: Sequence[float], tolerance: float, extent: float) -> str | None:
+def _compare_numbers(
+    base: Sequence[float], new: Sequence[float], tolerance: float, extent: float
+) -> str | None:
     for old, number in zip(base, new):
         if old == number or (math.isnan(old) and math.isnan(number)):
             continue
@@ -172,9 +176,9 @@ def _compare_numbers(base: Sequence[float], new: Sequence[float], tolerance: flo
 
 
 def compare_lines(base: Iterable[str], new: Iterable[str]) -> tuple[int, str | None, int]:
-    """Return how many printed lines were compared, the first that differs, and how many are missing if nothing else.
+    """Return the number of compared lines, the first difference, and the number of missing lines.
 
-    Numbers' last digits, times, addresses and temporary paths are left out; the same lines in another order are equal.
+    Ignores numbers' last digits, times, addresses, temporary paths and order.
     """
     old_lines, new_lines = _read_lines(base), _read_lines(new)
     differing = [
@@ -198,7 +202,11 @@ def _read_lines(lines: Iterable[str]) -> list[str]:
 
 
 def _normalise(lines: Iterable[str]) -> Counter[str]:
-    return Counter(_NUMBER.sub(lambda number: f"{float(number[0]):.3g}", _TIME.sub("", line)) for line in lines if line)
+    return Counter(
+        _NUMBER.sub(lambda number: f"{float(number[0]):.3g}", _TIME.sub("", line))
+        for line in lines
+        if line
+    )
 
 
 def _are_alike(base: str | None, new: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Apply a fix to copies of source files: a unified diff as git applies it, or the edits of a suggested fix."""
+"""Apply a fix to copies of source files, as a diff or suggested edits."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ _GIT = ("-c", "core.autocrlf=false", "apply", "--whitespace=nowarn")
 
 
 class CannotTry(ValueError):
-    """Why a fix cannot be tried; nothing was run."""
+    pass
 
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """A source file, its name in the patch, and its patched copy."""
-
     path: Path
     name: str
     copy: Path
 
     def diff(self) -> str:
-        """Return what was changed as a unified diff."""
         old, new = (
             path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
             for path in (self.path, self.copy)
@@ -39,10 +36,9 @@ class PatchedFile:
 
 
 def apply_patch(text: str, roots: Sequence[Path], folder: Path) -> list[PatchedFile]:
-    """Apply a unified diff to copies in a folder; paths are relative to one of the roots, with or without a/ and b/.
+    """Apply a unified diff with git to copies; paths are relative to one of `roots`.
 
-    git applies it: it is what most patches are made with, and it takes context lines as they are, without fuzz.
-    Raises: CannotTry if it is no patch, names what is not there, or does not fit.
+    Raises CannotTry if it is invalid or does not apply without fuzz.
     """
     folder.mkdir(parents=True, exist_ok=True)
     patch = folder / PATCH_NAME
@@ -64,10 +60,11 @@ def apply_patch(text: str, roots: Sequence[Path], folder: Path) -> list[PatchedF
 
 
 def _git(words: Sequence[str], folder: Path) -> tuple[int, str, str]:
-    """Raises: CannotTry if there is no git."""
     try:
         # No repository around the folder is asked: one would hide the files that it does not know.
-        completed = ask_git([*_GIT, *words], str(folder), also={"GIT_CEILING_DIRECTORIES": str(folder.parent)})
+        completed = ask_git(
+            [*_GIT, *words], str(folder), also={"GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        )
     except OSError as error:
         raise CannotTry(f"git is needed to apply a patch: {error}") from None
     return completed.returncode, completed.stdout, completed.stderr
@@ -76,25 +73,37 @@ def _git(words: Sequence[str], folder: Path) -> tuple[int, str, str]:
 def _list_names(patch: Path, folder: Path, strip: str, reasons: dict[str, None]) -> list[str]:
     code, output, errors = _git([strip, "--numstat", "-z", str(patch)], folder)
     if code:
-        reasons[errors.strip().removeprefix("error: ").splitlines()[0] if errors.strip() else "git refuses it"] = None
+        reasons[
+            errors.strip().removeprefix("error: ").splitlines()[0]
+            if errors.strip()
+            else "git refuses it"
+        ] = None
         return []
     fields = [record.split("\t") for record in output.split("\0") if record]
     names = [parts[2] for parts in fields if len(parts) == 3]
     if any(parts[0] == "-" for parts in fields):
         raise CannotTry("the patch changes a binary file; only source files can be tried")
     summary = _git([strip, "--summary", str(patch)], folder)[1].split()
-    if len(names) != len(fields) or any(not name for name in names) or {"create", "delete", "rename"} & set(summary):
-        raise CannotTry("the patch adds, deletes or renames files; only changes of files that are there can be tried")
+    if (
+        len(names) != len(fields)
+        or any(not name for name in names)
+        or {"create", "delete", "rename"} & set(summary)
+    ):
+        raise CannotTry(
+            "the patch adds, deletes or renames files; only changes of files that are there "
+            "can be tried"
+        )
     return names
 
 
 def _is_inside(root: Path, name: str) -> bool:
-    """Return True if a file is there and below the root, links followed."""
     path = (root / name).resolve()
     return path.is_file() and path.is_relative_to(root.resolve())
 
 
-def _apply(patch: Path, names: Sequence[str], root: Path, folder: Path, strip: str) -> list[PatchedFile]:
+def _apply(
+    patch: Path, names: Sequence[str], root: Path, folder: Path, strip: str
+) -> list[PatchedFile]:
     copies = folder / "files"
     files = [PatchedFile((root / name).resolve(), name, copies / name) for name in names]
     for file in files:
@@ -102,9 +111,16 @@ def _apply(patch: Path, names: Sequence[str], root: Path, folder: Path, strip: s
         file.copy.write_bytes(file.path.read_bytes())
     code, _, errors = _git([strip, "--verbose", str(patch)], copies)
     if code:
-        words = [line.removeprefix("error: ") for line in errors.splitlines() if not line.startswith("Checking patch")]
+        words = [
+            line.removeprefix("error: ")
+            for line in errors.splitlines()
+            if not line.startswith("Checking patch")
+        ]
         raise CannotTry(
-            f"the patch does not fit the files in {root} as they are now; nothing was run. git says:\n"
+            (
+                f"the patch does not fit the files in {root} as they are now; nothing was run. git "
+                "says:\n"
+            )
             + "\n".join(f"  {line}" for line in words if line.strip())
             + "\nMake the patch anew from these files (`git diff`)."
         )
@@ -112,12 +128,11 @@ def _apply(patch: Path, names: Sequence[str], root: Path, folder: Path, strip: s
 
 
 def apply_edits(
-    edits: Iterable[LineEdit], recorded: Mapping[tuple[str, int], str], roots: Sequence[Path], folder: Path
+    edits: Iterable[LineEdit],
+    recorded: Mapping[tuple[str, int], str],
+    roots: Sequence[Path],
+    folder: Path,
 ) -> list[PatchedFile]:
-    """Apply a suggested fix to copies in a folder. `recorded` has the source lines as they were, by file and line.
-
-    Raises: CannotTry if a file is not there, or a line is not as it was recorded.
-    """
     by_file: dict[str, list[LineEdit]] = {}
     for edit in edits:
         by_file.setdefault(edit.file, []).append(edit)
@@ -131,7 +146,9 @@ def apply_edits(
         for edit in sorted(own, key=lambda edit: edit.line, reverse=True):
             ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
             start = edit.line - 1
-            lines[start : start + edit.line_count] = [line.rstrip("\r\n") + ending for line in edit.replacement]
+            lines[start : start + edit.line_count] = [
+                line.rstrip("\r\n") + ending for line in edit.replacement
+            ]
         copy.write_bytes("".join(lines).encode())
         files.append(PatchedFile(path, name, copy))
     return files
@@ -142,30 +159,35 @@ def _find(name: str, roots: Sequence[Path]) -> Path:
         if _is_inside(root, name):
             return (root / name).resolve()
     raise CannotTry(
-        f"there is no file {name} in {' or '.join(map(str, roots))}; run it where the program is, or use --patch"
+        f"there is no file {name} in {' or '.join(map(str, roots))}; run it where the program "
+        "is, or use --patch"
     )
 
 
 def _check_lines(
-    name: str, edits: Iterable[LineEdit], lines: Sequence[str], recorded: Mapping[tuple[str, int], str]
+    name: str,
+    edits: Iterable[LineEdit],
+    lines: Sequence[str],
+    recorded: Mapping[tuple[str, int], str],
 ) -> None:
     for edit in edits:
         for number in range(edit.line, edit.line + max(edit.line_count, 1)):
             expected = recorded.get((name, number))
             came = lines[number - 1].strip() if number <= len(lines) else None
-            if (expected is not None and came != expected.strip()) or (edit.line_count and came is None):
+            if (expected is not None and came != expected.strip()) or (
+                edit.line_count and came is None
+            ):
                 raise CannotTry(
                     f"{name} has changed since the run was recorded: line {number} is "
-                    f"{'not there' if came is None else repr(came)}, expected {(expected or '').strip()!r}. "
+                    f"{'not there' if came is None else repr(came)}, expected "
+                    f"{(expected or '').strip()!r}. "
                     "Record the program again, then try its fix; or use --patch"
                 )
 
 
 def join_diffs(files: Iterable[PatchedFile]) -> str:
-    """Return the patch of all files."""
     return "".join(file.diff() for file in files)
 
 
 def map_copies(files: Iterable[PatchedFile]) -> dict[str, str]:
-    """Map each file's real path to its patched copy."""
     return {os.path.realpath(file.path): str(file.copy) for file in files}

@@ -1,4 +1,4 @@
-"""A recorded program as it can be run again: command, folder and the environment that was kept."""
+"""A recorded program that can be run again."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _OF_A_RUN = "COMPILEBOARD_"
 
 @dataclass(frozen=True)
 class RecordedProgram:
-    """What a run recorded of its program. `environment` is complete: the person's own with the recorded variables."""
-
     run_id: str
     name: str
     argv: tuple[str, ...]
     folder: Path
-    roots: tuple[Path, ...]  # the folder, and the repository's if it has one: names of files are relative to them
+    roots: tuple[
+        Path, ...
+    ]  # the folder, and the repository's if it has one: names of files are relative to them
     environment: Mapping[str, str]
     keep_source: bool
     has_stack_room: bool
@@ -39,18 +39,19 @@ class RecordedProgram:
 
 
 def load_program(
-    connection: sqlite3.Connection, given: str, environment: Mapping[str, str], command: Sequence[str] = ()
+    connection: sqlite3.Connection,
+    given: str,
+    environment: Mapping[str, str],
+    command: Sequence[str] = (),
 ) -> RecordedProgram:
-    """Read the program of a run; a command given by the person takes the recorded one's place.
-
-    Raises: CannotTry if there is no such run, or it cannot be run again here.
-    """
+    """Load a run's program, optionally with another command. Raises CannotTry."""
     run_id = find_run(connection, given, source="live")
     if run_id is None:
         raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
     row = connection.execute(
         """
-        select name, source, cwd, keep_source, stack_room, facts, host, graph_break_count, recompile_count
+        select name, source, cwd, keep_source, stack_room, facts, host, graph_break_count,
+        recompile_count
         from runs join run_totals on run_id = id
         where id = :id
         """,
@@ -63,7 +64,8 @@ def load_program(
     if not row["cwd"] or not folder.is_dir():
         elsewhere = f" on {row['host']}" if row["host"] and row["host"] != platform.node() else ""
         raise CannotTry(
-            f"the folder of run {run_id}, {row['cwd'] or 'which was not recorded'}, is not here; it was "
+            f"the folder of run {run_id}, {row['cwd'] or 'which was not recorded'}, is not "
+            "here; it was "
             f"recorded{elsewhere}. Run `try` where the program is"
         )
     _check_program(argv[0], folder, environment)
@@ -75,13 +77,17 @@ def load_program(
         name=row["name"],
         argv=argv,
         folder=folder,
-        roots=tuple(dict.fromkeys([folder, *([Path(root)] if root and Path(root).is_dir() else [])])),
+        roots=tuple(
+            dict.fromkeys([folder, *([Path(root)] if root and Path(root).is_dir() else [])])
+        ),
         environment=join_environment(environment, recorded),
         keep_source=bool(row["keep_source"]),
         has_stack_room=bool(row["stack_room"]),
         graph_break_count=row["graph_break_count"],
         recompile_count=row["recompile_count"],
-        warnings=tuple(f"{name} was recorded without its value; it is as it is here" for name in withheld),
+        warnings=tuple(
+            f"{name} was recorded without its value; it is as it is here" for name in withheld
+        ),
     )
 
 
@@ -92,19 +98,26 @@ def _check_command(run_id: str, source: str, argv: Sequence[str], *, given_by_pe
     if source == "import":
         raise CannotTry(f"run {run_id} is an imported log, which has no command to run again{give}")
     if source == "bench":
-        raise CannotTry(f"run {run_id} is a benchmark of many models; record one program with `run` to try a fix on it")
+        raise CannotTry(
+            f"run {run_id} is a benchmark of many models; record one program with `run` to try "
+            "a fix on it"
+        )
     if source == "trial":
-        raise CannotTry(f"run {run_id} is itself one side of a trial; try the fix on the run that it was made for")
+        raise CannotTry(
+            f"run {run_id} is itself one side of a trial; try the fix on the run that it was "
+            "made for"
+        )
     if not argv:
         raise CannotTry(f"run {run_id} has no command{give}")
     hidden = [word for word in argv if WITHHELD in word]
     if hidden or any(word.startswith("<source withheld") for word in argv):
         shown = shlex.join(argv)
-        raise CannotTry(f"the command of run {run_id} was recorded without its secrets or code: {shown}{give}")
+        raise CannotTry(
+            f"the command of run {run_id} was recorded without its secrets or code: {shown}{give}"
+        )
 
 
 def _check_program(word: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Raises: CannotTry if the program is not there; a path is taken from the run's folder."""
     try:
         check_program([str(folder / word) if Path(word).parent != Path() else word], environment)
     except CannotRun as error:
@@ -112,14 +125,16 @@ def _check_program(word: str, folder: Path, environment: Mapping[str, str]) -> N
 
 
 def join_environment(current: Mapping[str, str], recorded: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a run had, as far as they were kept: torch's as recorded, the others as they are."""
+    """Return torch's variables as recorded and the others as they are."""
     own = {
         name: value
         for name, value in current.items()
         if not name.startswith(_OF_A_RUN) and (recorded.get(name) or not name.startswith(PREFIXES))
     }
     known = {
-        name: value for name, value in recorded.items() if WITHHELD not in value and not name.startswith(_OF_A_RUN)
+        name: value
+        for name, value in recorded.items()
+        if WITHHELD not in value and not name.startswith(_OF_A_RUN)
     }
     joined = {**own, **known}
     home = current.get("COMPILEBOARD_HOME")
@@ -129,6 +144,6 @@ def join_environment(current: Mapping[str, str], recorded: Mapping[str, str]) ->
 
 
 def describe_command(argv: Sequence[str]) -> str:
-    """Return a command as it can be typed, on one line."""
+    """Return a command quoted for a shell."""
     text = shlex.join(argv)
     return text if len(text) <= 200 else text[:199] + "…"

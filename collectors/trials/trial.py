@@ -1,4 +1,4 @@
-"""One trial: the program as it is and with a fix, run in turns, compared and saved with its run."""
+"""Run a program with and without a fix in turns, compare and save the trial."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ TAG = "trial"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fix as it is applied: patched copies of files and settings, and what it is called."""
-
     title: str
     files: tuple[PatchedFile, ...] = ()
     settings: tuple[str, ...] = ()
@@ -42,9 +40,9 @@ def run_trial(
     repeat_count: int,
     print_line: PrintLine,
 ) -> tuple[Trial, TrialResult]:
-    """Run both sides in turns and save the trial; an interrupt ends it and is saved too.
+    """Run both sides in turns and save the trial, even if interrupted.
 
-    Raises: CannotTry if the program cannot be started or recorded; StoreError.
+    Raises CannotTry or StoreError.
     """
     started_us = time.time_ns() // 1000
     copies = map_copies(candidate.files)
@@ -94,7 +92,9 @@ def _run_sides(
                 str(folder / "probe"),
             )
             try:
-                execution = execute(program, database, plan, print_line, name=program.name, tags={TAG: side})
+                execution = execute(
+                    program, database, plan, print_line, name=program.name, tags={TAG: side}
+                )
             except CannotRun as error:
                 raise CannotTry(f"{command} cannot be run: {error}") from None
             executions.append(execution)
@@ -105,12 +105,16 @@ def _run_sides(
 
 
 def _warn_of_changes(program: RecordedProgram, base: Execution, print_line: PrintLine) -> None:
-    """Print where the program is not what was recorded: other inputs, another torch."""
     for noun, recorded, now in (
         ("graph breaks", program.graph_break_count, base.counts.graph_break_count),
         ("recompiles", program.recompile_count, base.counts.recompile_count),
     ):
         if recorded != now:
-            print_line(f"the recorded run has {recorded} {noun}, the program now {now}; compared is the program now")
+            print_line(
+                f"the recorded run has {recorded} {noun}, the program now {now}; compared is "
+                "the program now"
+            )
     if not base.counts.compile_count:
-        print_line("nothing was compiled; `compileboard-collect doctor` prints what can be recorded here")
+        print_line(
+            "nothing was compiled; `compileboard-collect doctor` prints what can be recorded here"
+        )

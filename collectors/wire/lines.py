@@ -1,4 +1,4 @@
-"""Lines of a stream, written and read; long texts travel by their content."""
+"""Read and write the lines of a stream; long texts are sent by digest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ LARGEST_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
 LARGEST_RATIO = 200
 TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
 MOST_PIECES = 8  # in one mark
-REQUEST_BYTES = 256 << 10  # what a box sends at once: a request that takes long keeps other boxes waiting
+REQUEST_BYTES = (
+    256 << 10
+)  # what a box sends at once: a request that takes long keeps other boxes waiting
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -49,27 +51,27 @@ TEXT_FIELDS: dict[type[Event], tuple[str, ...]] = {
 
 
 class WireError(ValueError):
-    """A line that is none of a stream."""
+    pass
 
 
 class UnknownLine(WireError):
-    """A line of a newer collector: its version, its kind of event or its mark is not known."""
+    """A line of a newer collector: unknown version, event or mark."""
 
 
 def digest_of(text: bytes) -> str:
-    """Name a text by its content, as the store does."""
     return blake2b(text, digest_size=16).hexdigest()
 
 
 def checksum_of(body: bytes, before: int = 0) -> int:
-    """Return the CRC-32 of bytes, or of what came before them and them."""
     return zlib.crc32(body, before)
 
 
-def dump_line(event: Event, save_text: Callable[[str, bytes], None], generation: int | None = None) -> bytes:
-    """Write an event as one line; `save_text` takes each long text with its digest.
+def dump_line(
+    event: Event, save_text: Callable[[str, bytes], None], generation: int | None = None
+) -> bytes:
+    """Write an event as one line; `save_text` gets each long text with its digest.
 
-    An event of a process's trace log has the generation of its compile, which the hooks' events count themselves.
+    Events of a trace log need the generation of their compile.
     """
     more: dict[str, Json] = {} if generation is None else {"generation": generation}
     taken: dict[str, Any] = {}
@@ -85,13 +87,15 @@ def dump_line(event: Event, save_text: Callable[[str, bytes], None], generation:
         more["texts"] = taken
         event = replace(event, **cast("dict[str, Any]", dict.fromkeys(taken, "")))
     line = dump_event(event).encode()
-    return line + b"\n" if not more else line[:-1] + b"," + _ENCODER.encode(more).encode()[1:] + b"\n"
+    return (
+        line + b"\n" if not more else line[:-1] + b"," + _ENCODER.encode(more).encode()[1:] + b"\n"
+    )
 
 
 def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mapping[str, Json]:
-    """Read a line as an object, not yet as an event. What a quicker `parse` refuses is read by Python's own.
+    """Parse a line as an object; if a faster `parse` fails, use Python's.
 
-    Raises: WireError; UnknownLine if a newer collector wrote it.
+    Raises WireError; UnknownLine if a newer collector wrote it.
     """
     try:
         try:
@@ -103,21 +107,29 @@ def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mappin
     if not isinstance(body, dict) or type(body.get("v")) is not int:
         raise WireError(f"expected a line with a version, got {line[:80]!r}")
     if body["v"] > SCHEMA_VERSION:
-        raise UnknownLine(f"a line is of version {str(body['v'])[:20]}; known are versions up to {SCHEMA_VERSION}")
+        raise UnknownLine(
+            f"a line is of version {str(body['v'])[:20]}; known are versions up to {SCHEMA_VERSION}"
+        )
     if "mark" not in body and str(body.get("kind")) not in KINDS:
-        raise UnknownLine(f"unknown kind of event {str(body.get('kind'))[:80]!r}; known: {', '.join(sorted(KINDS))}")
+        raise UnknownLine(
+            f"unknown kind of event {str(body.get('kind'))[:80]!r}; known: "
+            f"{', '.join(sorted(KINDS))}"
+        )
     return cast("Mapping[str, Json]", body)
 
 
 def list_digests(body: Mapping[str, Json]) -> list[str]:
-    """List the texts that a line leaves to be sent by content.
-
-    Raises: WireError.
-    """
     if "texts" not in body and "mark" not in body:
         return []
-    texts, pieces = body.get("texts", {}), body.get("pieces", []) if body.get("mark") == "trace_file" else []
-    digests = [*(text.get("text") for text in texts.values()), *pieces] if _is_texts(texts, pieces) else [None]
+    texts, pieces = (
+        body.get("texts", {}),
+        body.get("pieces", []) if body.get("mark") == "trace_file" else [],
+    )
+    digests = (
+        [*(text.get("text") for text in texts.values()), *pieces]
+        if _is_texts(texts, pieces)
+        else [None]
+    )
     if not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
         raise WireError(f"expected texts named by 32 hex digits, got {str(pieces or texts)[:80]!r}")
     return [str(digest) for digest in digests]
@@ -129,9 +141,9 @@ def _is_texts(texts: Any, pieces: Any) -> bool:
 
 
 def load_line(body: Mapping[str, Json], find_text: Callable[[str], str | None]) -> Event:
-    """Read a line that `read_line` has read as its event; a text that `find_text` has no more is left out.
+    """Convert a parsed line to its event; texts that `find_text` lacks are left out.
 
-    Raises: ValueError if the line is not an event of this version.
+    Raises ValueError if it is not an event of this version.
     """
     event = build_event(body)
     names = TEXT_FIELDS.get(type(event), ())

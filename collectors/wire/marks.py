@@ -1,6 +1,6 @@
-"""Marks: the lines of a stream that are no events, as dataclasses; what counts up is told whole each time.
+"""Lines of a stream that are not events.
 
-Whole counts, of which the largest holds, so that a mark that comes again under another stream adds nothing.
+Counts are totals, of which the largest is kept, so that repeated marks add nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ MARKS: dict[str, type[Mark]] = {}
 
 @dataclass(frozen=True)
 class Mark:
-    """A line that is no event."""
-
     MARK: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
@@ -30,7 +28,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Beat(Mark):
-    """The recorder is alive: the first line of a stream, then one whenever nothing else was sent for 5 seconds."""
+    """A heartbeat: first line of a stream, then after 5 idle seconds."""
 
     MARK = "beat"
     version: str | None = None  # of the collector
@@ -39,8 +37,6 @@ class Beat(Mark):
 
 @dataclass(frozen=True)
 class LogRead(Mark):
-    """How far a process's own trace log is read: once before its first events, and behind those of each batch."""
-
     MARK = "batch"
     process_id: str
     name: str  # the log's file
@@ -51,9 +47,13 @@ class LogRead(Mark):
     rejects: Rejects = field(default_factory=Rejects)
 
     def advance(
-        self, end_bytes: int, line_count: int, record_count: int, last_us: int | None, rejects: Rejects
+        self,
+        end_bytes: int,
+        line_count: int,
+        record_count: int,
+        last_us: int | None,
+        rejects: Rejects,
     ) -> LogRead:
-        """Return it behind one more batch, which has `record_count` and `rejects` of its own."""
         counted = self.rejects.copy()
         for kind in OF_LAST_READING:
             counted.by_kind.pop(kind, None)
@@ -70,16 +70,12 @@ class LogRead(Mark):
 
 @dataclass(frozen=True)
 class SourceRead(Mark):
-    """Lines of the user's files."""
-
     MARK = "source"
     excerpts: Sequence[tuple[str, int, Sequence[str]]]  # file, number of the first line, lines
 
 
 @dataclass(frozen=True)
 class SpoolRejects(Mark):
-    """What of one file of the run's spool could not be recorded."""
-
     MARK = "rejects"
     file_name: str
     rejects: Rejects
@@ -87,7 +83,7 @@ class SpoolRejects(Mark):
 
 @dataclass(frozen=True)
 class TracePieces(Mark):
-    """Some pieces of a trace log that is kept whole, at most 8 in a mark: each of 1 MiB, sent before as a text."""
+    """Up to 8 pieces of a trace log, 1 MiB each, sent before as texts."""
 
     MARK = "trace_file"
     name: str
@@ -98,7 +94,7 @@ class TracePieces(Mark):
 
 @dataclass(frozen=True)
 class StreamEnd(Mark):
-    """The last line of a stream. Size and CRC-32 are of all lines before it."""
+    """The last line of a stream, with size and CRC-32 of all lines before it."""
 
     MARK = "end"
     size_bytes: int
@@ -107,21 +103,27 @@ class StreamEnd(Mark):
 
 
 def dump_mark(mark: Mark) -> bytes:
-    """Write a mark as one line."""
     values = {name: _dump(value) for name, value in vars(mark).items()}
-    return json.dumps({"v": SCHEMA_VERSION, "mark": mark.MARK, **values}, separators=(",", ":")).encode() + b"\n"
+    return (
+        json.dumps(
+            {"v": SCHEMA_VERSION, "mark": mark.MARK, **values}, separators=(",", ":")
+        ).encode()
+        + b"\n"
+    )
 
 
 def _dump(value: Any) -> Json:
     if isinstance(value, Rejects):
-        return {kind: [reject.count, reject.first_line, reject.example] for kind, reject in value.by_kind.items()}
+        return {
+            kind: [reject.count, reject.first_line, reject.example]
+            for kind, reject in value.by_kind.items()
+        }
     return value
 
 
 def load_mark(body: Mapping[str, Json]) -> Mark:
-    """Read a mark of a line that `read_line` has read. Fields that are not known are passed over.
-
-    Raises: UnknownLine; WireError if one of its values is not what it has to be.
+    """Convert a parsed line to its mark, ignoring unknown fields. Raises UnknownLine or
+    WireError.
     """
     cls = MARKS.get(str(body.get("mark")))
     if cls is None:
@@ -132,7 +134,10 @@ def load_mark(body: Mapping[str, Json]) -> Mark:
             continue
         value = _LOADERS[str(of_mark.type)](body[of_mark.name])
         if value is _WRONG:
-            raise WireError(f"{cls.MARK}: {of_mark.name} is {str(body[of_mark.name])[:80]!r}, not {of_mark.type}")
+            raise WireError(
+                f"{cls.MARK}: {of_mark.name} is {str(body[of_mark.name])[:80]!r}, not "
+                f"{of_mark.type}"
+            )
         values[of_mark.name] = value
     try:
         return cls(**values)
@@ -159,7 +164,11 @@ def _load_rejects(value: Json) -> Any:
         if not isinstance(row, list) or len(row) != 3 or kind not in KINDS:
             return _WRONG
         count, line, example = row
-        if _WRONG in (_load_count(count), _or_none(_load_count)(line), _or_none(_load_text)(example)):
+        if _WRONG in (
+            _load_count(count),
+            _or_none(_load_count)(line),
+            _or_none(_load_text)(example),
+        ):
             return _WRONG
         rejects.by_kind[kind] = Reject(count, line, _or_none(_load_text)(example))
     return rejects
@@ -177,7 +186,9 @@ def _load_excerpts(value: Json) -> Any:
 
 
 def _load_pieces(value: Json) -> Any:
-    is_list = isinstance(value, list) and all(isinstance(piece, str) and DIGEST.fullmatch(piece) for piece in value)
+    is_list = isinstance(value, list) and all(
+        isinstance(piece, str) and DIGEST.fullmatch(piece) for piece in value
+    )
     return value if is_list else _WRONG
 
 

@@ -1,4 +1,4 @@
-"""Several texts in one body: each behind a line with its digest, its number of bytes and whether these are packed."""
+"""Several texts in one body, each after a line with digest, size and whether it is packed."""
 
 from __future__ import annotations
 
@@ -14,32 +14,28 @@ _HEAD = re.compile(rb"([0-9a-f]{32}) (\d{1,8}) (plain|gzip)\n")
 
 @dataclass(frozen=True)
 class SentText:
-    """A text as it travels."""
-
     digest: str
     body: bytes
     is_packed: bool  # by gzip
 
 
 def dump_texts(texts: Iterable[SentText]) -> bytes:
-    """Write texts as one body."""
     return b"".join(
-        b"%s %d %s\n%s" % (text.digest.encode(), len(text.body), b"gzip" if text.is_packed else b"plain", text.body)
+        b"%s %d %s\n%s"
+        % (text.digest.encode(), len(text.body), b"gzip" if text.is_packed else b"plain", text.body)
         for text in texts
     )
 
 
 def split_texts(body: bytes) -> Iterator[SentText]:
-    """Yield the texts of a body.
-
-    Raises: WireError where it is none.
-    """
     begin = count = 0
     while begin < len(body):
         head = _HEAD.match(body, begin)
         end = head.end() + int(head[2]) if head else 0
         if head is None or end > len(body):
-            raise WireError(f"byte {begin:,} of the body: expected DIGEST BYTES plain|gzip and so many bytes")
+            raise WireError(
+                f"byte {begin:,} of the body: expected DIGEST BYTES plain|gzip and so many bytes"
+            )
         count += 1
         if count > MOST_TEXTS:
             raise WireError(f"more than {MOST_TEXTS:,} texts")

@@ -1,4 +1,6 @@
-"""`python -m examples.demo_history`: measure the demo's history, beside a server that shows it, if one is named."""
+"""`python -m examples.demo_history`: measure the demo's history, beside a server that shows it, if
+one is named.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,16 @@ from examples.demo_history.repository import NoRepository
 
 
 def describe_pages(address: str | None) -> list[str]:
-    """Describe which page to open, and what is to be seen there; the versions' own edits put it there."""
+    """Describe which page to open, and what is to be seen there; the versions' own edits put it
+    there.
+    """
     where = f"{address}/" if address else "the dashboard (compileboard serve)"
     return [
         f"open {where} and look for",
-        "  encoder: 3 graph breaks since it prints in forward, until a later version takes the print out",
+        (
+            "  encoder: 3 graph breaks since it prints in forward, until a later version takes the "
+            "print out"
+        ),
         "  ranker: graph breaks and a recompile since it scores a random half of the candidates",
         "  ranker: a version that fails to compile, with its commit and line",
     ]
@@ -35,11 +42,28 @@ def print_message(text: str) -> None:
 
 @click.command(cls=Command, context_settings={**SETTINGS, "allow_interspersed_args": False})
 @click.option("--db", default=command_hints.DEFAULT_DATABASE, metavar="FILE", help="Database file.")
-@click.option("--backend", metavar="NAME", help="Backend of torch._dynamo. Default: inductor on a GPU, eager on a CPU.")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="Backend of torch._dynamo. Default: inductor on a GPU, eager on a CPU.",
+)
 @click.option("--again", is_flag=True, help="Measure versions again that the database has.")
-@click.option("--port", default=8000, metavar="N", help="Port of the server, for the addresses that are printed.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND]", help="Server to start first.")
-def demo_history(db: str, backend: str | None, again: bool, port: int, command: tuple[str, ...]) -> int:
+@click.option(
+    "--port",
+    default=8000,
+    metavar="N",
+    help="Port of the server, for the addresses that are printed.",
+)
+@click.argument(
+    "command",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[-- COMMAND]",
+    help="Server to start first.",
+)
+def demo_history(
+    db: str, backend: str | None, again: bool, port: int, command: tuple[str, ...]
+) -> int:
     """Measure a small project's history, version by version, on this machine.
 
     With a command after --, a server of the same database, start that first and end with it.
@@ -50,7 +74,13 @@ def demo_history(db: str, backend: str | None, again: bool, port: int, command: 
     try:
         server = subprocess.Popen(command) if command else None
         address = f"http://127.0.0.1:{port}" if command else None
-        measure(db, backend, lambda: server is None or server.poll() is None, again=again, address=address)
+        measure(
+            db,
+            backend,
+            lambda: server is None or server.poll() is None,
+            again=again,
+            address=address,
+        )
         return server.wait() if server else 0
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -65,13 +95,21 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure(
-    database: str, backend: str | None, go_on: Callable[[], bool], *, again: bool, address: str | None = None
+    database: str,
+    backend: str | None,
+    go_on: Callable[[], bool],
+    *,
+    again: bool,
+    address: str | None = None,
 ) -> None:
-    """Measure the history unless the server ends; whatever stops it is a sentence, and the server goes on."""
+    """Measure the history unless the server ends; whatever stops it is a sentence, and the server
+    goes on.
+    """
     try:
         setup = find_setup(database, backend)
         print_message(
-            f"measuring the versions of a small project that {database} does not have yet, on {setup.device} with "
+            f"measuring the versions of a small project that {database} does not have yet, on "
+            f"{setup.device} with "
             f"backend {setup.backend}; the first one tells how long the others take"
         )
         count = measure_history(setup, print_message, again=again, go_on=go_on)
@@ -84,7 +122,9 @@ def measure(
     except (HistoryStopped, NoRepository, StoreError, OSError, subprocess.TimeoutExpired) as error:
         print_message(f"it stops here: {error}")
     except KeyboardInterrupt:
-        print_message("stopped; what is measured is kept, and the same command goes on with the rest")
+        print_message(
+            "stopped; what is measured is kept, and the same command goes on with the rest"
+        )
         raise
 
 

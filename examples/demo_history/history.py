@@ -55,7 +55,8 @@ def describe_run(database: str, commit: str, name: str) -> str:
             select model, status, reason, speedup, graph_breaks, recompiles
             from results join series on series.id = results.series_id
             where run_id = (
-              select max(id) from runs where suite = :suite and git_commit = :commit_hash and name = :name
+              select max(id) from runs where suite = :suite and git_commit = :commit_hash
+                and name = :name
             )
             order by model
             limit 100
@@ -82,8 +83,9 @@ STEP_S = 0.2
 END_PATIENCE_S = 20.0
 TAIL_CHARACTERS = 2000
 ASK_DEVICE = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
-# A second of timing at most for each model: importing torch takes longer. One thread on a CPU: models this small run no
-# faster on more, and on a busy machine threads that wait for each other are most of the noise.
+# A second of timing at most for each model: importing torch takes longer. One thread on a CPU:
+# models this small run no faster on more, and on a busy machine threads that wait for each other
+# are most of the noise.
 TIMING = ("--repeat", "15", "--iterations-per-run", "10", "--timeout", "300")
 ON_A_CPU = ("--threads", "1")
 
@@ -106,25 +108,52 @@ class Setup:
 
     def command(self, flags: Sequence[str]) -> list[str]:
         """Write the benchmark's command, to be run in the repository; the path follows."""
-        words = ["bench", "--db", self.database, "--suite", SUITE, "--name", self.name(flags), "--quiet"]
+        words = [
+            "bench",
+            "--db",
+            self.database,
+            "--suite",
+            SUITE,
+            "--name",
+            self.name(flags),
+            "--quiet",
+        ]
         threads = ON_A_CPU if self.device == "cpu" else ()
-        return [*words, "--device", self.device, "--backend", self.backend, *threads, *TIMING, *flags]
+        return [
+            *words,
+            "--device",
+            self.device,
+            "--backend",
+            self.backend,
+            *threads,
+            *TIMING,
+            *flags,
+        ]
 
 
 def find_setup(database: str, backend: str | None) -> Setup:
     """Ask this torch for its device; choose a backend that works there at once.
 
-    On a CPU that is dynamo alone (`eager`): inductor needs a C++ compiler there, and 20 to 30 s a model.
+    On a CPU that is dynamo alone (`eager`): inductor needs a C++ compiler there, and 20 to 30 s a
+    model.
 
     Raises: HistoryStopped without a torch.
     """
     answer = subprocess.run(
-        [sys.executable, "-c", ASK_DEVICE], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+        [sys.executable, "-c", ASK_DEVICE],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
     )
     if answer.returncode:
-        raise HistoryStopped(f"torch cannot be imported: {answer.stderr.strip()[-TAIL_CHARACTERS:]}")
+        raise HistoryStopped(
+            f"torch cannot be imported: {answer.stderr.strip()[-TAIL_CHARACTERS:]}"
+        )
     device = answer.stdout.split()[-1]
-    return Setup(os.path.abspath(database), device, backend or ("inductor" if device == "cuda" else "eager"))
+    return Setup(
+        os.path.abspath(database), device, backend or ("inductor" if device == "cuda" else "eager")
+    )
 
 
 def measure_history(
@@ -135,7 +164,8 @@ def measure_history(
     go_on: Callable[[], bool] = lambda: True,
     versions: Sequence[Version] = VERSIONS,
 ) -> int:
-    """Measure what the database does not have yet, the oldest version first; return how many runs that were.
+    """Measure what the database does not have yet, the oldest version first; return how many runs
+    that were.
 
     Raises: HistoryStopped, NoRepository, StoreError.
     """
@@ -166,15 +196,20 @@ def measure_history(
 def _left(left_s: float) -> str:
     if left_s < 1:
         return ""
-    return f" (about {left_s / 60:.0f} min left)" if left_s > 90 else f" (about {left_s:.0f} s left)"
+    return (
+        f" (about {left_s / 60:.0f} min left)" if left_s > 90 else f" (about {left_s:.0f} s left)"
+    )
 
 
 def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[], bool]) -> None:
-    """Run the benchmark in the repository; whatever ends us ends it, and what it has measured is kept.
+    """Run the benchmark in the repository; whatever ends us ends it, and what it has measured is
+    kept.
 
     Raises: HistoryStopped in the benchmark's words.
     """
-    command = own_command("compileboard.collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py")
+    command = own_command(
+        "compileboard.collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py"
+    )
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         bench = subprocess.Popen(

@@ -10,11 +10,16 @@ from compileboard.collectors.runs.git import ask_git
 from examples.demo_history.versions import Version, apply, read_project
 
 BRANCH = "main"
-# The day on which this history was written. The same versions thereby make the same commits on every machine, so that
-# a history that was interrupted goes on, and one that is measured again adds points to the commits it has.
+# The day on which this history was written. The same versions thereby make the same commits on
+# every machine, so that a history that was interrupted goes on, and one that is measured again adds
+# points to the commits it has.
 WRITTEN_S = 1795280400
 AUTHOR = {"NAME": "CompileBoard demo", "EMAIL": "demo@compileboard.invalid"}
-OURS_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DEFAULT_HASH": "sha1"}
+OURS_ALONE = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_DEFAULT_HASH": "sha1",
+}
 
 
 class NoRepository(Exception):
@@ -22,7 +27,8 @@ class NoRepository(Exception):
 
 
 class Repository:
-    """The repository, in a folder of its own, which is gone at the end; nobody's git settings are read or changed.
+    """The repository, in a folder of its own, which is gone at the end; nobody's git settings are
+    read or changed.
 
     Raises: NoRepository in words, without git most of all.
     """
@@ -47,7 +53,9 @@ class Repository:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def commit(self, version: Version) -> str:
-        """Make a version the newest commit of the branch, and what is checked out; return its hash."""
+        """Make a version the newest commit of the branch, and what is checked out; return its
+        hash.
+        """
         self._files = apply(version, self._files)
         for name, text in self._files.items():
             (self.folder / name).write_text(text, encoding="utf-8")
@@ -57,7 +65,11 @@ class Repository:
         return self._git("rev-parse", "HEAD")
 
     def _git(self, *words: str) -> str:
-        people = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in AUTHOR.items()}
+        people = {
+            f"GIT_{role}_{key}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for key, value in AUTHOR.items()
+        }
         date = f"{WRITTEN_S + 60 * self._count} +0000"
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
         try:

@@ -1,6 +1,8 @@
-"""The history of the demo's project: what each commit changes in which file, and what it is measured with.
+"""The history of the demo's project: what each commit changes in which file, and what it is
+measured with.
 
-Each edit replaces a text that its file has exactly once. None of the numbers that come of it is written down here.
+Each edit replaces a text that its file has exactly once. None of the numbers that come of it is
+written down here.
 """
 
 from __future__ import annotations
@@ -53,11 +55,23 @@ VERSIONS = (
     Version("models: a query encoder and a ranker"),
     Version(
         "encoder: say what the axes are",
-        (Edit(ENCODER, "\nAXES = {", "\n# words of a query, heads, width of a head; b is the batch\nAXES = {"),),
+        (
+            Edit(
+                ENCODER,
+                "\nAXES = {",
+                "\n# words of a query, heads, width of a head; b is the batch\nAXES = {",
+            ),
+        ),
     ),
     Version(
         "ranker: name the scales in the docstring",
-        (Edit(RANKER, "Bring a feature to its scale.", "Bring a feature to its scale: log, sqrt or square."),),
+        (
+            Edit(
+                RANKER,
+                "Bring a feature to its scale.",
+                "Bring a feature to its scale: log, sqrt or square.",
+            ),
+        ),
     ),
     Version(
         "encoder: call the halves of a layer's feed-forward expand and contract",
@@ -65,7 +79,10 @@ VERSIONS = (
             Edit(
                 ENCODER,
                 "self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)",
-                "self.expand, self.contract = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)",
+                (
+                    "self.expand, self.contract = nn.Linear(width, 2 * width), nn.Linear(2 * "
+                    "width, width)"
+                ),
             ),
             Edit(
                 ENCODER,
@@ -81,14 +98,26 @@ VERSIONS = (
             Edit(
                 RANKER,
                 "def forward(self, features, text):\n",
-                'def forward(self, features, text):\n        """Return a score for each candidate."""\n',
+                (
+                    'def forward(self, features, text):\n        """Return a score for each '
+                    'candidate."""\n'
+                ),
             ),
         ),
     ),
-    Version("encoder: print the largest value while we look for NaNs", (Edit(ENCODER, NORM, PRINTED + NORM),)),
+    Version(
+        "encoder: print the largest value while we look for NaNs",
+        (Edit(ENCODER, NORM, PRINTED + NORM),),
+    ),
     Version(
         "ranker: say what the weights are",
-        (Edit(RANKER, "\nSCALES = {", "\n# name, scale and weight of each; weights were tuned by hand\nSCALES = {"),),
+        (
+            Edit(
+                RANKER,
+                "\nSCALES = {",
+                "\n# name, scale and weight of each; weights were tuned by hand\nSCALES = {",
+            ),
+        ),
     ),
     Version(
         "encoder: describe a layer",
@@ -96,7 +125,10 @@ VERSIONS = (
             Edit(
                 ENCODER,
                 "class Layer(nn.Module):\n",
-                'class Layer(nn.Module):\n    """Attention and a feed-forward part, each added to what came in."""\n\n',
+                (
+                    'class Layer(nn.Module):\n    """Attention and a feed-forward part, each added '
+                    'to what came in."""\n\n'
+                ),
             ),
         ),
     ),
@@ -118,7 +150,10 @@ VERSIONS = (
             Edit(
                 ENCODER,
                 "class Attention(nn.Module):\n",
-                'class Attention(nn.Module):\n    """Every word looks at every other, with four heads."""\n\n',
+                (
+                    'class Attention(nn.Module):\n    """Every word looks at every other, with '
+                    'four heads."""\n\n'
+                ),
             ),
         ),
     ),
@@ -134,7 +169,8 @@ VERSIONS = (
         (Edit(RANKER, "weight.shape[0])", "weight.shape[1])"),),
     ),
     Version(
-        "ranker: explore with two fifths of the candidates", (Edit(RANKER, "self.share = 0.5", "self.share = 0.4"),)
+        "ranker: explore with two fifths of the candidates",
+        (Edit(RANKER, "self.share = 0.5", "self.share = 0.4"),),
     ),
 )
 
@@ -155,6 +191,9 @@ def apply(version: Version, files: dict[str, str]) -> dict[str, str]:
     for edit in version.edits:
         count = files[edit.file].count(edit.old)
         if count != 1:
-            raise ValueError(f"{version.subject!r}: expected {edit.old!r} once in {edit.file}; found it {count} times")
+            raise ValueError(
+                f"{version.subject!r}: expected {edit.old!r} once in {edit.file}; found it "
+                f"{count} times"
+            )
         files[edit.file] = files[edit.file].replace(edit.old, edit.new)
     return files

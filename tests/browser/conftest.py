@@ -1,4 +1,6 @@
-"""A real server over a recorded database, and a real Chromium whose pages forgive nothing: of each worker of xdist."""
+"""A real server over a recorded database, and a real Chromium whose pages forgive nothing: of each
+worker of xdist.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,20 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(path)) as store:
         record_run(store)
         for day, state in enumerate(("finished", "failed", "killed", "interrupted")):
-            totals = {"compile_count": 10 + day, "recompile_count": day, "compile_us": 1000 * (day + 1)}
-            more: dict[str, Any] = {"tags": {"lr": str(day)}, "totals": totals, "name": f"seed-{day}", "suite": "seeds"}
-            add_run(store, f"SEED{day}", state=state, started_us=START_US - (9 - day) * DAY_US, **more)
+            totals = {
+                "compile_count": 10 + day,
+                "recompile_count": day,
+                "compile_us": 1000 * (day + 1),
+            }
+            more: dict[str, Any] = {
+                "tags": {"lr": str(day)},
+                "totals": totals,
+                "name": f"seed-{day}",
+                "suite": "seeds",
+            }
+            add_run(
+                store, f"SEED{day}", state=state, started_us=START_US - (9 - day) * DAY_US, **more
+            )
         checkpoint(store)
     index_runs(str(path), [], print_line=lambda _line: None)
     return path
@@ -74,7 +87,9 @@ def browser() -> Iterator[Browser]:
     if path is None:
         reason = "needs Debian's chromium"
         if os.environ.get("COMPILEBOARD_REQUIRE_ALL") == "1":
-            pytest.fail(f"{reason}, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped", pytrace=False)
+            pytest.fail(
+                f"{reason}, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped", pytrace=False
+            )
         pytest.skip(reason)
     from playwright.sync_api import sync_playwright
 
@@ -97,7 +112,9 @@ class _EmptyPage(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def empty_page() -> Iterator[str]:
-    """Serve an empty page of this machine and return its address: a tab that waits there keeps its renderer."""
+    """Serve an empty page of this machine and return its address: a tab that waits there keeps its
+    renderer.
+    """
     with ThreadingHTTPServer(("127.0.0.1", 0), _EmptyPage) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -125,21 +142,29 @@ class SharedTab:
             self.page = self.context.new_page()
             self._session = self.context.new_cdp_session(self.page)
         self.page.set_viewport_size({**VIEWPORT, "width": width})
-        self.page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null", forced_colors="null")
+        self.page.emulate_media(
+            media="null", color_scheme=color_scheme, reduced_motion="null", forced_colors="null"
+        )
         return self.page
 
     def leave(self, origins: set[str]) -> None:
-        """Close what the test opened from the tab, and forget what it stored, visited and was permitted."""
+        """Close what the test opened from the tab, and forget what it stored, visited and was
+        permitted.
+        """
         assert self.page is not None
         for page in self.context.pages:
             if page != self.page:
                 page.close()
         if not self.page.is_closed():
-            self.page.evaluate("try { sessionStorage.clear() } catch { /* about:blank has none */ }")
+            self.page.evaluate(
+                "try { sessionStorage.clear() } catch { /* about:blank has none */ }"
+            )
             self.page.goto(self.empty_page)
             self._session.send("Page.resetNavigationHistory")
             for origin in origins:
-                self._session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+                self._session.send(
+                    "Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"}
+                )
         self.context.clear_cookies()
         self.context.clear_permissions()
         self.is_taken = False
@@ -158,10 +183,11 @@ def shared_tabs(browser: Browser, empty_page: str) -> dict[bool, SharedTab]:
 
 @pytest.fixture
 def open_tab(browser: Browser, shared_tabs: dict[bool, SharedTab]) -> Iterator[Callable[..., Page]]:
-    """Open tabs of their own that fail the test on what a person would find in the console, or on the network.
+    """Open tabs of their own that fail the test on what a person would find in the console, or on
+    the network.
 
-    That is an error or a warning (a CSP violation is one), an exception, a request that failed or that left this
-    machine. `allow` is a pattern of what this test expects.
+    That is an error or a warning (a CSP violation is one), an exception, a request that failed or
+    that left this machine. `allow` is a pattern of what this test expects.
     """
     lines: list[str] = []
     contexts = []
@@ -171,7 +197,10 @@ def open_tab(browser: Browser, shared_tabs: dict[bool, SharedTab]) -> Iterator[C
 
     def make_page(width: int, options: dict[str, Any]) -> Page:
         shared = shared_tabs[options.get("java_script_enabled", True)]
-        if shared.is_taken or not options.keys() <= {"java_script_enabled", "color_scheme"}:  # of two tabs, one shares
+        if shared.is_taken or not options.keys() <= {
+            "java_script_enabled",
+            "color_scheme",
+        }:  # of two tabs, one shares
             context = browser.new_context(viewport={**VIEWPORT, "width": width}, **options)
             context.set_default_timeout(TIMEOUT_MS)
             contexts.append(context)
@@ -196,17 +225,27 @@ def open_tab(browser: Browser, shared_tabs: dict[bool, SharedTab]) -> Iterator[C
         page = make_page(width, options)
         listen(
             "console",
-            lambda message: note(message.type, message.text) if message.type in ("error", "warning") else None,
+            lambda message: (
+                note(message.type, message.text) if message.type in ("error", "warning") else None
+            ),
         )
         listen("pageerror", lambda error: note("exception", str(error)))
         listen("request", lambda request: note_request(request.url))
         listen(
             "requestfailed",
-            lambda request: None if _is_left(request.failure) else note("failed", f"{request.url} {request.failure}"),
+            lambda request: (
+                None
+                if _is_left(request.failure)
+                else note("failed", f"{request.url} {request.failure}")
+            ),
         )
         listen(
             "response",
-            lambda response: note("status", f"{response.status} {response.url}") if response.status >= 400 else None,
+            lambda response: (
+                note("status", f"{response.status} {response.url}")
+                if response.status >= 400
+                else None
+            ),
         )
         return page
 

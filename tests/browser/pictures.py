@@ -1,4 +1,6 @@
-"""Take README's pictures, the overview over the demo's history: `python -m tests.browser.pictures`."""
+"""Take README's pictures, the overview over the demo's history: `python -m
+tests.browser.pictures`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def draw_pictures(folder: Path) -> None:
     with TemporaryDirectory() as temporary, sync_playwright() as playwright:
         database = Path(temporary) / "compileboard.db"
         record_history(database)
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         with serving(database, COMPILEBOARD_FOLLOW="no") as server:
             for scheme in SCHEMES:
                 page = chromium.new_page(viewport=SIZE, color_scheme=scheme)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 # What a theme changes; the rest of a page is the same in both.
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-VIOLATIONS = {"resultTypes": ["violations"], "selectors": False}  # the rest of its answer is not read, and takes long
+VIOLATIONS = {
+    "resultTypes": ["violations"],
+    "selectors": False,
+}  # the rest of its answer is not read, and takes long
 AT_400_PERCENT = 320  # what is left of 1280 CSS px
 EXPLORED = [*list_pages.values(), *list_explored.values()]
 BENCHED = list(list_benched.values())
@@ -70,7 +73,9 @@ def _pick_kinds(addresses: Iterable[str]) -> list[str]:
 
 
 @contextmanager
-def _serve(path: Path, lists: Iterable[Callable[[sqlite3.Connection], list[str]]]) -> Iterator[list[str]]:
+def _serve(
+    path: Path, lists: Iterable[Callable[[sqlite3.Connection], list[str]]]
+) -> Iterator[list[str]]:
     """Serve a database; give an address of each kind of page that it has."""
     with closing(sqlite3.connect(path)) as reader:
         reader.row_factory = sqlite3.Row
@@ -80,7 +85,9 @@ def _serve(path: Path, lists: Iterable[Callable[[sqlite3.Connection], list[str]]
 
 
 @pytest.fixture(scope="module", params=["explored", "benched", "empty"])
-def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+def addresses(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[str]]:
     path = tmp_path_factory.mktemp("axe") / "compileboard.db"
     if request.param == "explored":
         explore(path)
@@ -92,16 +99,26 @@ def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             keep_one_of_each(store)
             capture_repros(store)
             checkpoint(store)
-    lists = {"explored": EXPLORED, "benched": BENCHED, "empty": [lambda _reader: EMPTY]}[request.param]
+    lists = {"explored": EXPLORED, "benched": BENCHED, "empty": [lambda _reader: EMPTY]}[
+        request.param
+    ]
     with _serve(path, lists) as served:
         yield served
 
 
 def _list_violations(page: Page, options: dict[str, object]) -> list[str]:
-    if page.evaluate("typeof axe") == "undefined":  # loading it takes as long as its rules of colours
+    if (
+        page.evaluate("typeof axe") == "undefined"
+    ):  # loading it takes as long as its rules of colours
         page.evaluate(Axe().axe_script)
-    violations = page.evaluate("async options => (await axe.run(document, options)).violations", VIOLATIONS | options)
-    return [f"{page.url} {broken['id']}: {node['html'][:160]}" for broken in violations for node in broken["nodes"][:2]]
+    violations = page.evaluate(
+        "async options => (await axe.run(document, options)).violations", VIOLATIONS | options
+    )
+    return [
+        f"{page.url} {broken['id']}: {node['html'][:160]}"
+        for broken in violations
+        for node in broken["nodes"][:2]
+    ]
 
 
 def test_no_kind_of_page_breaks_a_rule_of_axe_or_scrolls_sideways_at_400_percent(
@@ -126,9 +143,16 @@ def test_no_kind_of_page_breaks_a_rule_of_axe_or_scrolls_sideways_at_400_percent
     assert lines == []
 
 
-def test_open_menus_break_no_rule_either(open_tab: Callable[..., Page], addresses: list[str]) -> None:
+def test_open_menus_break_no_rule_either(
+    open_tab: Callable[..., Page], addresses: list[str]
+) -> None:
     page = open_tab(400, allow="404")
-    page.goto(next((address for address in addresses if re.search(r"/runs/[0-9A-Z]{26}$", address)), addresses[0]))
+    page.goto(
+        next(
+            (address for address in addresses if re.search(r"/runs/[0-9A-Z]{26}$", address)),
+            addresses[0],
+        )
+    )
     page.get_by_role("button", name="Menu").click()
     page.evaluate("for (const menu of document.querySelectorAll('details.menu')) menu.open = true")
     assert _list_violations(page, {}) == []

@@ -1,4 +1,6 @@
-"""The Compare page in a real browser: by keyboard alone, on a phone, in the dark, without JavaScript, as a file."""
+"""The Compare page in a real browser: by keyboard alone, on a phone, in the dark, without
+JavaScript, as a file.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def test_the_page_reads_without_javascript(open_tab: Callable[..., Page], suite:
     assert page.locator("#unchanged tbody tr").first.is_visible()
 
 
-def test_the_file_opens_from_disk(open_tab: Callable[..., Page], suite: str, tmp_path: Path) -> None:
+def test_the_file_opens_from_disk(
+    open_tab: Callable[..., Page], suite: str, tmp_path: Path
+) -> None:
     page = open_tab()
     page.goto(f"{suite}/compare?new={NEW}")
     with page.expect_download() as saved:

@@ -1,4 +1,6 @@
-"""The dashboard as a person uses it: every page, filters, charts, themes, keyboard, a phone, no JavaScript."""
+"""The dashboard as a person uses it: every page, filters, charts, themes, keyboard, a phone, no
+JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,18 @@ def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: 
         for number, label in enumerate(pages):
             tab.get_by_role("navigation", name="Main").get_by_role("link", name=entry).click()
             if number:
-                tab.get_by_role("navigation", name=entry, exact=True).get_by_role("link", name=label).click()
+                tab.get_by_role("navigation", name=entry, exact=True).get_by_role(
+                    "link", name=label
+                ).click()
                 assert tab.locator(".subnav [aria-current=page]").inner_text() == label
             tab.wait_for_load_state()
             assert tab.locator(".nav__link[aria-current]").inner_text() == entry
             assert tab.title().endswith(" · CompileBoard")
 
 
-def test_on_a_phone_the_bar_is_one_row_and_a_menu(open_tab: Callable[..., Page], address: str) -> None:
+def test_on_a_phone_the_bar_is_one_row_and_a_menu(
+    open_tab: Callable[..., Page], address: str
+) -> None:
     for javascript in (True, False):
         page = open_tab(400, java_script_enabled=javascript)
         page.goto(f"{address}/graph_breaks")
@@ -93,10 +99,15 @@ def test_nothing_in_the_bar_overlaps_whatever_its_width(tab: Page, address: str)
         ]
         edges = [(box["x"], box["x"] + box["width"]) for box in parts if box]
         assert len(edges) == 4 and edges[-1][1] <= width
-        assert all(right <= left for (_, right), (left, _) in itertools.pairwise(edges)), (width, edges)
+        assert all(right <= left for (_, right), (left, _) in itertools.pairwise(edges)), (
+            width,
+            edges,
+        )
 
 
-def test_a_slash_searches_from_every_page_and_in_the_run_that_is_open(tab: Page, address: str) -> None:
+def test_a_slash_searches_from_every_page_and_in_the_run_that_is_open(
+    tab: Page, address: str
+) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.keyboard.press("/")
     assert tab.evaluate("document.activeElement.placeholder") == "Search this run"
@@ -132,7 +143,9 @@ def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
         ("suite=seeds&until=2026-11-10", ["seed-1", "seed-0"]),
     ],
 )
-def test_runs_filters_are_in_the_address(tab: Page, address: str, query: str, names: list[str]) -> None:
+def test_runs_filters_are_in_the_address(
+    tab: Page, address: str, query: str, names: list[str]
+) -> None:
     tab.goto(f"{address}/runs?{query}")
     assert _names(tab) == names
     assert tab.get_by_text(f"{len(names)} run").first.is_visible()
@@ -206,7 +219,9 @@ def test_charts_are_drawn_where_they_are_promised(tab: Page, address: str) -> No
         assert marks >= plots, page
 
 
-def test_a_chart_moves_nothing_when_it_is_drawn(open_tab: Callable[..., Page], address: str) -> None:
+def test_a_chart_moves_nothing_when_it_is_drawn(
+    open_tab: Callable[..., Page], address: str
+) -> None:
     measure = """[...document.querySelectorAll('.chart__plot')].map((plot) => {
       const empty = plot.cloneNode(false);
       empty.removeAttribute("style");
@@ -222,10 +237,14 @@ def test_a_chart_moves_nothing_when_it_is_drawn(open_tab: Callable[..., Page], a
     assert heights and all(drawn == empty > 100 for drawn, empty in heights)
 
 
-def test_without_scripts_a_chart_leaves_no_blank(open_tab: Callable[..., Page], address: str) -> None:
+def test_without_scripts_a_chart_leaves_no_blank(
+    open_tab: Callable[..., Page], address: str
+) -> None:
     page = open_tab(java_script_enabled=False)
     page.goto(f"{address}/graph_breaks")
-    heights = page.evaluate("[...document.querySelectorAll('.chart__plot')].map((it) => it.offsetHeight)")
+    heights = page.evaluate(
+        "[...document.querySelectorAll('.chart__plot')].map((it) => it.offsetHeight)"
+    )
     assert heights and max(heights) < 60
 
 
@@ -233,7 +252,9 @@ def _ground(tab: Page) -> str:
     return str(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
-def test_theme_follows_the_system_until_a_person_chooses(open_tab: Callable[..., Page], address: str) -> None:
+def test_theme_follows_the_system_until_a_person_chooses(
+    open_tab: Callable[..., Page], address: str
+) -> None:
     light, dark = open_tab(color_scheme="light"), open_tab(color_scheme="dark")
     for tab in (light, dark):
         tab.goto(f"{address}/graph_breaks")
@@ -256,7 +277,9 @@ def test_keyboard_skips_to_the_content_and_goes_in_order(tab: Page, address: str
     order = []
     for _step in range(14):
         tab.keyboard.press("Tab")
-        order.append(tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
+        order.append(
+            tab.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')")
+        )
     # "": the box to search in, and the theme button
     assert order == ["Skip to the content", "CompileBoard", *ENTRIES, "", "", *ENTRIES["Runs"]]
     tab.goto(f"{address}/runs")
@@ -284,7 +307,9 @@ def test_pages_read_well_without_javascript(open_tab: Callable[..., Page], addre
         assert page.locator("main :is(tbody tr, dt)").count() > 0, path
         assert not page.locator(".theme").is_visible()
     page.goto(f"{address}/graph_breaks")
-    assert "The table below has the same numbers" in (page.locator("[data-chart] noscript").first.text_content() or "")
+    assert "The table below has the same numbers" in (
+        page.locator("[data-chart] noscript").first.text_content() or ""
+    )
     page.get_by_text("Show table").first.click()
     assert page.locator("details.twin[open] tbody tr").count() > 0
     page.goto(f"{address}/runs")
@@ -299,7 +324,9 @@ def test_no_page_scrolls_sideways_on_a_phone(open_tab: Callable[..., Page], addr
     for path in _detail_pages(page, address):
         page.goto(f"{address}{path}")
         page.locator("[data-chart]:not([data-drawn]):visible").first.wait_for(state="detached")
-        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        over = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
         assert over <= 0, path
 
 
@@ -336,7 +363,9 @@ def test_a_person_renames_notes_and_pins_a_run(tab: Page, address: str, own_run:
     assert _names(tab)[0] != "My baseline"
 
 
-def test_menus_work_by_keyboard_and_close_with_escape_and_a_press_beside(tab: Page, address: str) -> None:
+def test_menus_work_by_keyboard_and_close_with_escape_and_a_press_beside(
+    tab: Page, address: str
+) -> None:
     tab.goto(f"{address}/runs/{RUN}")
     boxes = tab.locator(".menu__box:visible")
     tab.locator("#export > summary").focus()
@@ -366,7 +395,9 @@ def test_menus_open_without_javascript(open_tab: Callable[..., Page], address: s
         page.locator(f"#{menu} > summary").click()
 
 
-def test_a_person_deletes_a_run_after_being_asked(open_tab: Callable[..., Page], address: str, own_run: str) -> None:
+def test_a_person_deletes_a_run_after_being_asked(
+    open_tab: Callable[..., Page], address: str, own_run: str
+) -> None:
     tab = open_tab(allow="404")
     tab.goto(f"{address}/runs/{own_run}")
     _open_actions(tab)
@@ -388,7 +419,9 @@ def test_a_deleted_run_comes_back_from_the_activity_page(
     tab.goto(f"{address}/runs/{own_run}/delete")
     tab.get_by_role("button", name="Delete").click()
     tab.get_by_role("link", name="Restore it within 7 days").click()
-    tab.get_by_role("row").filter(has_text=own_run).get_by_role("button", name="Restore own").click()
+    tab.get_by_role("row").filter(has_text=own_run).get_by_role(
+        "button", name="Restore own"
+    ).click()
     tab.goto(f"{address}/runs/{own_run}")
     assert tab.locator("h1").inner_text() == "own"
 
@@ -425,12 +458,22 @@ def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> Non
         tab.close()
 
 
-def test_the_list_of_runs_fits_a_laptop_whatever_failed_or_was_not_recorded(tab: Page, tmp_path: Path) -> None:
+def test_the_list_of_runs_fits_a_laptop_whatever_failed_or_was_not_recorded(
+    tab: Page, tmp_path: Path
+) -> None:
     database = tmp_path / "runs.db"
     migrate(database)
     with closing(open_writer(database)) as store:
-        add_run(store, "R1", totals={"failure_count": 3, "result_count": 2, "failed_result_count": 1})
-        bare = {"torch_version": None, "git_commit": None, "gpu_name": None, "gpu_count": 0, "source": "import"}
+        add_run(
+            store, "R1", totals={"failure_count": 3, "result_count": 2, "failed_result_count": 1}
+        )
+        bare = {
+            "torch_version": None,
+            "git_commit": None,
+            "gpu_name": None,
+            "gpu_count": 0,
+            "source": "import",
+        }
         add_run(store, "R2", **bare, totals={"result_count": 2, "failed_result_count": 2})
     with serving(database) as server:
         tab.goto(f"{server.address}/runs")
@@ -438,7 +481,9 @@ def test_the_list_of_runs_fits_a_laptop_whatever_failed_or_was_not_recorded(tab:
         tab.close()
 
 
-def test_an_unknown_run_is_one_sentence_with_a_way_on(open_tab: Callable[..., Page], address: str) -> None:
+def test_an_unknown_run_is_one_sentence_with_a_way_on(
+    open_tab: Callable[..., Page], address: str
+) -> None:
     tab = open_tab(allow="404")
     answer = tab.goto(f"{address}/runs/nope")
     assert answer is not None

@@ -41,7 +41,9 @@ DROP = """
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("imports") / "team.db", COMPILEBOARD_UPLOAD_MIB="4") as server:
+    with serving(
+        tmp_path_factory.mktemp("imports") / "team.db", COMPILEBOARD_UPLOAD_MIB="4"
+    ) as server:
         yield server.address
 
 
@@ -76,7 +78,9 @@ def test_what_is_no_log_or_too_large_is_said_in_words(tab: Page, base: str) -> N
     assert tab.get_by_role("progressbar").count() == 0
 
 
-def test_a_bundle_becomes_its_runs_and_one_that_is_cut_off_says_so(tab: Page, base: str, tmp_path: Path) -> None:
+def test_a_bundle_becomes_its_runs_and_one_that_is_cut_off_says_so(
+    tab: Page, base: str, tmp_path: Path
+) -> None:
     made = tmp_path / "team.db"
     make_db([str(made)])
     with closing(sqlite3.connect(made)) as team:
@@ -88,7 +92,9 @@ def test_a_bundle_becomes_its_runs_and_one_that_is_cut_off_says_so(tab: Page, ba
         tab.locator("input[name=files]").first.set_input_files(file)
         tab.get_by_role("button", name="Import").click()
         if name == "cut.db":
-            tab.locator(".import__said", has_text="cut.db is damaged or cut off; send it again").wait_for()
+            tab.locator(
+                ".import__said", has_text="cut.db is damaged or cut off; send it again"
+            ).wait_for()
             continue
         row = tab.locator("[data-import][data-state=done]", has_text=name)
         row.get_by_role("link", name="Open the run").click()
@@ -116,5 +122,7 @@ def test_the_form_works_without_javascript(open_tab: Callable[..., Page], base: 
     tab.get_by_text("Options", exact=True).click()
     tab.get_by_label("Suite").fill("by hand")
     tab.get_by_role("button", name="Import").click()
-    tab.get_by_role("link", name="Open the run").click()  # the page loads itself again until it is there
+    tab.get_by_role(
+        "link", name="Open the run"
+    ).click()  # the page loads itself again until it is there
     assert tab.get_by_role("link", name="Environment").is_visible()

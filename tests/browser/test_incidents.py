@@ -1,4 +1,6 @@
-"""Incidents in a real browser: opened and acknowledged by keyboard; on a phone; without JavaScript."""
+"""Incidents in a real browser: opened and acknowledged by keyboard; on a phone; without
+JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(open_writer(path)) as store:
         bench_suite(store)
         keep_one_of_each(store)
-        keep(store, *[make_change(id=f"m{n:02}", suite=f"suite_{n}", relative=-n / 100) for n in range(20)])
+        keep(
+            store,
+            *[make_change(id=f"m{n:02}", suite=f"suite_{n}", relative=-n / 100) for n in range(20)],
+        )
         checkpoint(store)
     return path
 
@@ -93,10 +98,16 @@ def test_a_name_is_typed_once_a_browser(open_tab: Callable[..., Page], own_board
     tab.goto(f"{own_board}/incidents/gone")
     tab.get_by_role("link", name="Ignore…").click()
     assert tab.locator("#ignore").get_by_label("Your name").input_value() == "Ada"
-    assert tab.locator("#ignore").get_by_label("Reason").evaluate("field => field === document.activeElement")
+    assert (
+        tab.locator("#ignore")
+        .get_by_label("Reason")
+        .evaluate("field => field === document.activeElement")
+    )
 
 
-def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..., Page], own_board: str) -> None:
+def test_to_ignore_needs_a_reason_and_what_was_typed_stays(
+    open_tab: Callable[..., Page], own_board: str
+) -> None:
     tab = open_tab(allow="400", java_script_enabled=False)
     tab.goto(f"{own_board}{ONE}")
     tab.locator("#ignore summary").click()
@@ -117,7 +128,12 @@ def test_to_ignore_needs_a_reason_and_what_was_typed_stays(open_tab: Callable[..
 def test_the_chart_shows_the_series_with_its_levels(tab: Page, board: str) -> None:
     tab.goto(f"{board}{ONE}")
     tab.locator("[data-chart=series-data][data-drawn]").wait_for()
-    assert tab.locator("#series .legend").inner_text().split("\n") == ["commit range", "before", "after", "Breaky"]
+    assert tab.locator("#series .legend").inner_text().split("\n") == [
+        "commit range",
+        "before",
+        "after",
+        "Breaky",
+    ]
     assert tab.locator("#series .scatterlayer .trace").count() == 4
     assert "0.572×" in tab.locator("#series-table").text_content()  # type: ignore[operator]
 
@@ -136,6 +152,14 @@ def test_a_mark_on_a_trend_opens_its_incident(tab: Page, board: str) -> None:
 
 def test_incidents_fit_a_phone(open_tab: Callable[..., Page], board: str) -> None:
     page = open_tab(400)
-    for address in ("/incidents", ONE, "/incidents/runs", "/incidents/gone", "/alerts", "/", "/models/Breaky"):
+    for address in (
+        "/incidents",
+        ONE,
+        "/incidents/runs",
+        "/incidents/gone",
+        "/alerts",
+        "/",
+        "/models/Breaky",
+    ):
         page.goto(f"{board}{address}")
         assert_fits_in_both_themes(page)

@@ -101,6 +101,8 @@ def test_a_table_of_results_fits_1280_and_a_chosen_row_is_marked_whole(
     page.goto(f"{suite}/models/Breaky")
     row = page.locator(".point--chosen")
     assert (
-        row.evaluate("row => [row, ...row.children].map(cell => getComputedStyle(cell).backgroundColor)")[1:]
+        row.evaluate(
+            "row => [row, ...row.children].map(cell => getComputedStyle(cell).backgroundColor)"
+        )[1:]
         == ["rgba(0, 0, 0, 0)"] * row.locator("> *").count()
     )

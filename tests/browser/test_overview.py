@@ -1,4 +1,6 @@
-"""The overview in a real browser: a healthy suite is one screen, and a regression needs no scrolling."""
+"""The overview in a real browser: a healthy suite is one screen, and a regression needs no
+scrolling.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ HEALTHY_COUNT = 6  # runs of the demo's history before its first regression
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["healthy", "regressed"])
-def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[bool, str]]:
+def board(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[bool, str]]:
     """Serve the demo's history, its healthy beginning or the whole; give which, and the address."""
     path = tmp_path_factory.mktemp("overview") / "compileboard.db"
     record_history(path)

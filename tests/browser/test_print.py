@@ -1,4 +1,6 @@
-"""Pages on paper: light, without what only a screen can use, charts as wide as the page and whole."""
+"""Pages on paper: light, without what only a screen can use, charts as wide as the page and
+whole.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,21 @@ import pytest
 from tests.browser.test_report import read_pages
 from tests.unit.app.recorded import RUN
 
-PAGES = ("/", f"/runs/{RUN}", "/runs", "/graph_breaks", "/models", "/trends?category=tensor_size", "/compare")
+PAGES = (
+    "/",
+    f"/runs/{RUN}",
+    "/runs",
+    "/graph_breaks",
+    "/models",
+    "/trends?category=tensor_size",
+    "/compare",
+)
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_prints_light_and_without_navigation(open_tab: Callable[..., Any], address: str, path: str) -> None:
+def test_page_prints_light_and_without_navigation(
+    open_tab: Callable[..., Any], address: str, path: str
+) -> None:
     tab = open_tab(color_scheme="dark")
     tab.goto(f"{address}{path}")
     pdf = tab.pdf()
@@ -26,7 +38,9 @@ def test_page_prints_light_and_without_navigation(open_tab: Callable[..., Any], 
     assert tab.locator("h1").is_visible()
 
 
-def test_charts_are_drawn_for_the_paper_and_back(open_tab: Callable[..., Any], address: str) -> None:
+def test_charts_are_drawn_for_the_paper_and_back(
+    open_tab: Callable[..., Any], address: str
+) -> None:
     tab = open_tab(color_scheme="dark")
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.locator(".bars__row a").first.click()

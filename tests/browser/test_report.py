@@ -1,4 +1,6 @@
-"""The HTML report opened from disk in a real browser: it draws, asks nobody and runs nothing of other people's."""
+"""The HTML report opened from disk in a real browser: it draws, asks nobody and runs nothing of
+other people's.
+"""
 
 from __future__ import annotations
 
@@ -50,19 +52,28 @@ def read_pages(pdf: bytes) -> list[bytes]:
 
 @pytest.fixture
 def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
-    """Open a report offline in a tab that forgives nothing: no console message, no error, no dialog, no request."""
+    """Open a report offline in a tab that forgives nothing: no console message, no error, no
+    dialog, no request.
+    """
     wrong: list[str] = []
     contexts = []
 
     def show(run: str, **options: Any) -> Any:
-        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}, "offline": True} | options))
+        context = browser.new_context(
+            **({"viewport": {"width": 1280, "height": 900}, "offline": True} | options)
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
         address = (reports / f"{run}.html").as_uri()
-        page.on("request", lambda request: None if request.url in (address, "data:,") else wrong.append(request.url))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url in (address, "data:,") else wrong.append(request.url)
+            ),
+        )
         page.goto(address)
         return page
 
@@ -78,7 +89,10 @@ def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
 def test_report_draws_its_bars_and_fits(from_disk: Open, run: str, scheme: str, width: int) -> None:
     page = from_disk(run, color_scheme=scheme, viewport={"width": width, "height": 900})
     page.locator(".bars .split rect").first.wait_for(state="attached")
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
 
 
 def test_report_shows_hostile_text_as_text(from_disk: Open) -> None:
@@ -113,7 +127,9 @@ def test_report_as_pdf_has_pages_and_no_cut_chart(from_disk: Open, report: str) 
     widths = page.eval_on_selector_all(
         ".js-plotly-plot", "all => all.map((it) => [it.clientWidth, it.layout.font.color])"
     )
-    drawn = page.eval_on_selector_all(".main-svg:first-child", "all => all.map((it) => it.clientWidth)")
+    drawn = page.eval_on_selector_all(
+        ".main-svg:first-child", "all => all.map((it) => it.clientWidth)"
+    )
     assert all(abs(width - 650) < 40 and color == "rgb(86, 97, 115)" for width, color in widths)
     assert bool(widths) == (report != RUN)
     assert drawn == [width for width, _color in widths]
@@ -136,20 +152,37 @@ def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, repo
     page.locator("details.text[open] pre:target").wait_for()
     assert "async_compile" in page.locator("pre:target").inner_text()
     assert page.locator("#timeline svg rect").first.is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_suite_report_draws_every_chart_and_zooms_them_together(from_disk: Open, scheme: str, width: int) -> None:
+def test_suite_report_draws_every_chart_and_zooms_them_together(
+    from_disk: Open, scheme: str, width: int
+) -> None:
     page = from_disk("suite", color_scheme=scheme, viewport={"width": width, "height": 900})
     count = page.locator("[data-chart]").count()
-    page.wait_for_function("count => document.querySelectorAll('[data-drawn]').length === count", arg=count)
+    page.wait_for_function(
+        "count => document.querySelectorAll('[data-drawn]').length === count", arg=count
+    )
     assert count >= 6
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-    ranges = "[...document.querySelectorAll('[data-drawn]')].map((it) => String(it.layout.xaxis.range))"
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
+    ranges = (
+        "[...document.querySelectorAll('[data-drawn]')].map((it) => String(it.layout.xaxis.range))"
+    )
     before = page.evaluate(ranges)
     page.get_by_role("button", name="Zoom in").click()
-    page.wait_for_function(f"before => new Set({ranges}).size === 1 && {ranges}[0] !== before", arg=before[0])
-    leads = "[...document.querySelectorAll('[data-drawn]')].some((it) => it.data.some((trace) => trace.customdata))"
+    page.wait_for_function(
+        f"before => new Set({ranges}).size === 1 && {ranges}[0] !== before", arg=before[0]
+    )
+    leads = (
+        "[...document.querySelectorAll('[data-drawn]')].some((it) => it.data.some((trace) => "
+        "trace.customdata))"
+    )
     assert page.evaluate(leads) is False  # there is no run's page beside a file

@@ -35,7 +35,9 @@ def test_a_slash_leads_from_any_page_to_the_line(tab: Page, explored_address: st
     assert "torch.ops.aten.addmm" in tab.locator(".ln:target").inner_text()
 
 
-def test_search_fits_a_phone_and_works_without_javascript(open_tab: Callable[..., Page], explored_address: str) -> None:
+def test_search_fits_a_phone_and_works_without_javascript(
+    open_tab: Callable[..., Page], explored_address: str
+) -> None:
     page = open_tab(400, color_scheme="dark", java_script_enabled=False)
     page.goto(f"{explored_address}/search")
     page.locator("#seek").fill('"size mismatch"')

@@ -32,7 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Path:
     migrate(explored)
     explore(explored)
     for name, path, runs in (("project", database, "2"), ("explored", explored, "4")):
-        assert main(["export", "--site", str(host / "some" / name), "--db", str(path), "--runs", runs]) == 0
+        assert (
+            main(["export", "--site", str(host / "some" / name), "--db", str(path), "--runs", runs])
+            == 0
+        )
     return host
 
 
@@ -48,12 +51,18 @@ def host(folder: Path) -> Iterator[str]:
 
 
 def _fits(page: Any) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+    return bool(
+        page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_overview_leads_to_a_run_and_its_tabs(open_tab: Open, host: str, width: int, scheme: str) -> None:
+def test_overview_leads_to_a_run_and_its_tabs(
+    open_tab: Open, host: str, width: int, scheme: str
+) -> None:
     page = open_tab(width, color_scheme=scheme)
     page.goto(f"{host}/project/")
     assert _fits(page) and page.locator("form, .find").count() == 0
@@ -61,7 +70,10 @@ def test_overview_leads_to_a_run_and_its_tabs(open_tab: Open, host: str, width: 
     run = page.locator("h1").inner_text()
     for tab in ("Compiles", "Graph breaks", "Recompiles", "Environment", "Processes"):
         page.locator(".tabs__row a, .switch a", has_text=re.compile(f"^{tab}")).click()
-        assert page.locator("h1").inner_text() == run and tab.split()[-1].lower() in page.title().lower()
+        assert (
+            page.locator("h1").inner_text() == run
+            and tab.split()[-1].lower() in page.title().lower()
+        )
         assert _fits(page)
     assert f"{host}/project/runs/" in page.url
 
@@ -97,7 +109,9 @@ def test_copy_says_what_is_in_it(open_tab: Open, host: str) -> None:
     assert '"data":' in page.locator("body").inner_text()
 
 
-def test_timeline_zooms_and_opens_a_compile_without_a_server(open_tab: Open, host: str, folder: Path) -> None:
+def test_timeline_zooms_and_opens_a_compile_without_a_server(
+    open_tab: Open, host: str, folder: Path
+) -> None:
     page = open_tab()
     timeline = next((folder / "some" / "explored" / "runs").glob("*/timeline/index.html"))
     page.goto(f"{host}/{timeline.relative_to(folder / 'some')}")
@@ -105,7 +119,9 @@ def test_timeline_zooms_and_opens_a_compile_without_a_server(open_tab: Open, hos
     canvas.wait_for()
     before = canvas.get_attribute("data-drawn")
     page.get_by_role("button", name="Zoom in").click()
-    page.wait_for_function("before => document.querySelector('#flame canvas').dataset.drawn !== before", arg=before)
+    page.wait_for_function(
+        "before => document.querySelector('#flame canvas').dataset.drawn !== before", arg=before
+    )
     page.get_by_role("button", name="Show all", exact=True).click()
     canvas.focus()
     page.keyboard.press("Shift+ArrowRight")
@@ -118,7 +134,12 @@ def test_copy_works_from_a_disk(browser: Any, folder: Path) -> None:
     wrong: list[str] = []
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            wrong.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("requestfailed", lambda request: wrong.append(request.url))
     page.goto((folder / "some" / "project" / "index.html").as_uri())

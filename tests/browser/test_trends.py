@@ -1,4 +1,6 @@
-"""The overview's chips and the trend page in a real browser: by keyboard, by mouse, on a phone, no JavaScript."""
+"""The overview's chips and the trend page in a real browser: by keyboard, by mouse, on a phone, no
+JavaScript.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ import pytest
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
-from tests.tools.waiting import assert_fits_in_both_themes, expect_count, show_theme, wait_for_visible_charts
+from tests.tools.waiting import (
+    assert_fits_in_both_themes,
+    expect_count,
+    show_theme,
+    wait_for_visible_charts,
+)
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS, bench_suite
 
 if TYPE_CHECKING:
@@ -45,7 +52,9 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def wait_for_charts(page: Page, count: int) -> None:
-    page.wait_for_function(f"() => document.querySelectorAll('[data-chart][data-drawn]').length >= {count}")
+    page.wait_for_function(
+        f"() => document.querySelectorAll('[data-chart][data-drawn]').length >= {count}"
+    )
 
 
 def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suite: str) -> None:
@@ -100,7 +109,9 @@ def test_a_link_shows_what_was_zoomed_to(tab: Page, suite: str) -> None:
     assert "zoom" not in tab.url
 
 
-def test_an_address_has_no_zoom_until_a_reader_zooms_and_a_theme_keeps_it(tab: Page, suite: str) -> None:
+def test_an_address_has_no_zoom_until_a_reader_zooms_and_a_theme_keeps_it(
+    tab: Page, suite: str
+) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
     wait_for_charts(tab, 3)
     tab.wait_for_timeout(500)
@@ -156,7 +167,9 @@ def test_dragging_over_one_chart_zooms_all(tab: Page, suite: str) -> None:
     tab.wait_for_function(f"() => ({SPAN})() < {before} * 0.6")
 
 
-def test_models_are_chosen_and_a_change_of_torch_is_marked_with_words(tab: Page, suite: str) -> None:
+def test_models_are_chosen_and_a_change_of_torch_is_marked_with_words(
+    tab: Page, suite: str
+) -> None:
     tab.goto(f"{suite}/trends")
     tab.locator(".narrow summary").first.click()
     tab.locator("summary", has_text="Metrics, models").press("Enter")
@@ -180,10 +193,15 @@ def test_a_point_opens_its_run(tab: Page, suite: str) -> None:
     tab.wait_for_url(re.compile(f"/runs/{RUNS[0]}"))
 
 
-def test_a_chart_counts_as_drawn_once_it_has_the_colours_of_the_theme(tab: Page, suite: str) -> None:
+def test_a_chart_counts_as_drawn_once_it_has_the_colours_of_the_theme(
+    tab: Page, suite: str
+) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
     wait_for_visible_charts(tab)
-    colours = "[...document.querySelectorAll('[data-linked] [data-chart]')].map((it) => it.layout.font.color)"
+    colours = (
+        "[...document.querySelectorAll('[data-linked] [data-chart]')].map((it) => "
+        "it.layout.font.color)"
+    )
     light = tab.evaluate(colours)
     show_theme(tab, "dark")
     dark = tab.evaluate(colours)
@@ -219,7 +237,9 @@ def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: st
     assert page.get_by_role("button", name="Zoom in").count() == 0
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+)
 def test_words_of_a_point_at_the_edge_are_whole_and_inside_the_window(
     open_tab: Callable[..., Page], suite: str, width: int, scheme: str
 ) -> None:
@@ -236,7 +256,10 @@ def test_words_of_a_point_at_the_edge_are_whole_and_inside_the_window(
         at: Any = tip.bounding_box()
         assert at["x"] >= 0 and at["x"] + at["width"] <= width
         assert at["y"] >= 0 and at["y"] + at["height"] <= 900
-        assert tip.evaluate("(it) => it.scrollWidth <= it.clientWidth && getComputedStyle(it).overflow === 'visible'")
+        assert tip.evaluate(
+            "(it) => it.scrollWidth <= it.clientWidth && getComputedStyle(it).overflow === "
+            "'visible'"
+        )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -249,5 +272,7 @@ def test_a_row_of_tiles_that_is_not_full_has_no_cell_of_another_colour(
         "(it) => [it, it.firstElementChild].map((one) => getComputedStyle(one).backgroundColor)"
     )
     assert colors[0] == colors[1]
-    places = tab.locator(".tile").evaluate_all("(all) => all.map((it) => it.getBoundingClientRect().right)")
+    places = tab.locator(".tile").evaluate_all(
+        "(all) => all.map((it) => it.getBoundingClientRect().right)"
+    )
     assert len(places) % (places.index(max(places)) + 1) != 0, "the last row is not full"

@@ -1,4 +1,6 @@
-"""The files in deploy/: each as its own tool reads it where that is installed, and their settings as ours."""
+"""The files in deploy/: each as its own tool reads it where that is installed, and their settings
+as ours.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def find_tool(name: str) -> str:
 
 
 def run_tool(*command: str, **environ: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environ)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=os.environ | environ
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -42,41 +46,70 @@ def read_yaml(name: str) -> list[Any]:
 def test_nginx_takes_its_file(tmp_path: Path) -> None:
     nginx, openssl = find_tool("nginx"), find_tool("openssl")
     key, certificate = tmp_path / "board.key", tmp_path / "board.pem"
-    request = (openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=board.example.com")
+    request = (
+        openssl,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=board.example.com",
+    )
     run_tool(*request, "-days", "1", "-keyout", str(key), "-out", str(certificate))
     text = FILES["nginx.conf"].replace("/etc/ssl/certs/board.pem", str(certificate))
     text = text.replace("/etc/ssl/private/board.key", str(key))
-    text = re.sub(r"listen \d+", lambda match: match[0].replace(" ", " 127.0.0.1:4"), text)  # as anyone may
+    text = re.sub(
+        r"listen \d+", lambda match: match[0].replace(" ", " 127.0.0.1:4"), text
+    )  # as anyone may
     (tmp_path / "board.conf").write_text(text)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     paths = "".join(f"{kind}_temp_path {tmp_path}/{kind};\n" for kind in kinds)
     (tmp_path / "nginx.conf").write_text(
-        f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}include {tmp_path}/board.conf;\n}}\n"
+        f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}include "
+        f"{tmp_path}/board.conf;\n}}\n"
     )
-    reported = run_tool(nginx, "-t", "-q", "-e", "stderr", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"))
+    reported = run_tool(
+        nginx, "-t", "-q", "-e", "stderr", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")
+    )
     assert "warn" not in reported
 
 
 def test_caddy_takes_its_file(tmp_path: Path) -> None:
     caddy = find_tool("caddy")
     command = (caddy, "validate", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile"))
-    assert "Valid configuration" in run_tool(*command, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path))
+    assert "Valid configuration" in run_tool(
+        *command, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path)
+    )
 
 
 def test_systemd_takes_its_units(tmp_path: Path) -> None:
     analyze = find_tool("systemd-analyze")
     units = [name for name in FILES if name.startswith("compileboard")]
     for name in units:
-        text = FILES[name].replace("/opt/compileboard/venv/bin/compileboard", shutil.which("true") or "/bin/true")
+        text = FILES[name].replace(
+            "/opt/compileboard/venv/bin/compileboard", shutil.which("true") or "/bin/true"
+        )
         (tmp_path / name).write_text(text)
     assert run_tool(analyze, "verify", *(str(tmp_path / name) for name in units)).strip() == ""
 
 
 def test_docker_compose_takes_its_file() -> None:
     docker = find_tool("docker")
-    if subprocess.run([docker, "compose", "version"], capture_output=True, timeout=60).returncode != 0:
+    if (
+        subprocess.run([docker, "compose", "version"], capture_output=True, timeout=60).returncode
+        != 0
+    ):
         pytest.skip("docker compose is not installed")
-    run_tool(docker, "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "-q", BOARD_HOST="board.example.com")
+    run_tool(
+        docker,
+        "compose",
+        "-f",
+        str(DEPLOY / "compose.yaml"),
+        "config",
+        "-q",
+        BOARD_HOST="board.example.com",
+    )
 
 
 def test_compose_has_what_its_specification_knows() -> None:
@@ -85,7 +118,9 @@ def test_compose_has_what_its_specification_knows() -> None:
 
 
 def test_kubernetes_knows_every_field() -> None:
-    checker = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    checker = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate is not installed"
+    )
     for document in read_yaml("kubernetes.yaml"):
         checker.validate(document, checker.latest_version(), strict=True)
 
@@ -98,7 +133,9 @@ def test_every_variable_is_a_setting() -> None:
 
 def test_commands_are_ours_and_stops_are_long_enough() -> None:
     (compose,), manifests = read_yaml("compose.yaml"), read_yaml("kubernetes.yaml")
-    pod = next(document for document in manifests if document["kind"] == "Deployment")["spec"]["template"]["spec"]
+    pod = next(document for document in manifests if document["kind"] == "Deployment")["spec"][
+        "template"
+    ]["spec"]
     for words in (compose["services"]["board"]["command"], pod["containers"][0]["args"]):
         context = click.Context(dashboard, info_name="compileboard")
         name, command, arguments = dashboard.resolve_command(context, list(words))
@@ -106,7 +143,9 @@ def test_commands_are_ours_and_stops_are_long_enough() -> None:
         assert command.make_context("serve", arguments).params["host"] == "0.0.0.0"
     assert int(compose["services"]["board"]["stop_grace_period"].rstrip("s")) > Settings.stop_s
     assert pod["terminationGracePeriodSeconds"] > Settings.stop_s
-    assert int(re.findall(r"TimeoutStopSec=(\d+)", FILES["compileboard.service"])[0]) > Settings.stop_s
+    assert (
+        int(re.findall(r"TimeoutStopSec=(\d+)", FILES["compileboard.service"])[0]) > Settings.stop_s
+    )
 
 
 def test_proxies_send_what_the_dashboard_needs() -> None:

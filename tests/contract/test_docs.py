@@ -1,4 +1,6 @@
-"""The documents keep up with the program: commands, options, settings, pages, dependencies, links."""
+"""The documents keep up with the program: commands, options, settings, pages, dependencies,
+links.
+"""
 
 import re
 from pathlib import Path
@@ -13,7 +15,10 @@ from compileboard.app.settings import SETTINGS, variable_name
 from compileboard.collectors.cli.main import collect
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = {path.name: path.read_text(encoding="utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
+DOCS = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+}
 
 
 def list_commands(group, name=None):
@@ -29,11 +34,30 @@ def list_commands(group, name=None):
 @pytest.mark.parametrize(
     ("group", "pages"),
     [
-        (collect, ("collector.md", "push.md", "bench.md", "experiments.md", "try.md", "repro.md", "github-action.md")),
+        (
+            collect,
+            (
+                "collector.md",
+                "push.md",
+                "bench.md",
+                "experiments.md",
+                "try.md",
+                "repro.md",
+                "github-action.md",
+            ),
+        ),
         (
             dashboard,
             (
-                *("dashboard.md", "check.md", "reports.md", "site.md", "incidents.md", "alerts.md", "access.md"),
+                *(
+                    "dashboard.md",
+                    "check.md",
+                    "reports.md",
+                    "site.md",
+                    "incidents.md",
+                    "alerts.md",
+                    "access.md",
+                ),
                 "operate.md",
             ),
         ),
@@ -53,7 +77,10 @@ def test_every_command_and_option_is_documented_and_has_help(group, pages):
 def test_help_is_made_of_sentences(group):
     texts = [entry.help for entry in group.entries.values()]
     for _name, command in list_commands(group):
-        texts += [command.help, *(param.help for param in command.params if not getattr(param, "hidden", False))]
+        texts += [
+            command.help,
+            *(param.help for param in command.params if not getattr(param, "hidden", False)),
+        ]
     assert len(texts) > 50
     assert [text for text in texts if not re.fullmatch(r"[A-Z].*\.", text.strip(), re.S)] == []
 
@@ -64,7 +91,9 @@ def test_every_setting_is_documented():
 
 def test_every_page_and_address_is_documented():
     text = DOCS["dashboard.md"] + DOCS["api.md"]
-    rules = {re.sub(r"<(?:\w+:)?\w+>", "<>", rule.rule) for rule in create_app().url_map.iter_rules()}
+    rules = {
+        re.sub(r"<(?:\w+:)?\w+>", "<>", rule.rule) for rule in create_app().url_map.iter_rules()
+    }
     named = re.sub(r"[<{][\w:]+[>}]", "<>", text)
     known = set(re.findall(r"[`\"](?:(?:GET|HEAD|PATCH|POST|PUT) )?(/[^`\"\s?]*)", named))
     assert sorted(rule for rule in rules - known if not rule.startswith("/static/")) == []
@@ -72,8 +101,16 @@ def test_every_page_and_address_is_documented():
 
 def test_every_direct_dependency_is_justified_and_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {re.split(r"[<>=]", d)[0] for extra in project["optional-dependencies"].values() for d in extra}
-    pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    names = {
+        re.split(r"[<>=]", d)[0]
+        for extra in project["optional-dependencies"].values()
+        for d in extra
+    }
+    pins = {
+        line.split("==")[0].lower()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
     assert {name for name in names if name not in DOCS["dependencies.md"]} == set()
     assert {name for name in names if name.lower() not in pins} == set()
 
@@ -82,14 +119,23 @@ def test_every_direct_dependency_is_justified_and_pinned():
 def test_links_between_documents_lead_somewhere(page):
     folder = ROOT if page == "README.md" else ROOT / "docs"
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", DOCS[page])]
-    assert [link for link in links if link and "://" not in link and not (folder / link).exists()] == []
+    assert [
+        link for link in links if link and "://" not in link and not (folder / link).exists()
+    ] == []
 
 
 def list_anchors(text: str) -> set[str]:
-    """Return the addresses of a page's headings, as GitHub makes them, and those it gives itself."""
+    """Return the addresses of a page's headings, as GitHub makes them, and those it gives
+    itself.
+    """
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    headings = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)]
-    return {heading.replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+    headings = [
+        re.sub(r"[^\w\- ]", "", heading.lower())
+        for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    ]
+    return {heading.replace(" ", "-") for heading in headings} | set(
+        re.findall(r'<a id="([^"]+)"', text)
+    )
 
 
 @pytest.mark.parametrize("page", sorted(DOCS))
@@ -101,11 +147,17 @@ def test_links_to_headings_lead_somewhere(page):
 @pytest.mark.parametrize("page", sorted(DOCS))
 def test_files_that_a_page_names_exist(page):
     text = DOCS[page].partition("\n## What is left\n")[0]  # what follows there speaks of what was
-    named = re.findall(r"`((?:app|benchmarks|collectors|compileboard|static|templates|tests)/[\w./-]+)`", text)
+    named = re.findall(
+        r"`((?:app|benchmarks|collectors|compileboard|static|templates|tests)/[\w./-]+)`", text
+    )
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_benchmark_the_documents_name_exists():
     named = set(re.findall(r"python -m benchmarks\.([\w.]+\w)", "\n".join(DOCS.values())))
-    assert {name for name in named if not (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()} == set()
+    assert {
+        name
+        for name in named
+        if not (ROOT / "benchmarks" / f"{name.replace('.', '/')}.py").exists()
+    } == set()
     assert named, "docs/benchmarks.md names the commands that make its figures"

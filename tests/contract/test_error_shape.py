@@ -74,12 +74,22 @@ def test_what_is_not_there_is_404(client: FlaskClient, address: str, sentence: s
 
 @pytest.mark.parametrize(
     "operation",
-    [operation for operation in OPERATIONS if "<run_id>" in operation.path and "<stream_id>" not in operation.path],
+    [
+        operation
+        for operation in OPERATIONS
+        if "<run_id>" in operation.path and "<stream_id>" not in operation.path
+    ],
     ids=lambda operation: operation.path,
 )
 def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) -> None:
-    address = operation.path.replace("<run_id>", "nope").replace("<key>", "1").replace("<config_hash>", "x")
-    assert_failed(client.open(f"/api/v1{address}", method=operation.method), 404, "There is no run nope")
+    address = (
+        operation.path.replace("<run_id>", "nope")
+        .replace("<key>", "1")
+        .replace("<config_hash>", "x")
+    )
+    assert_failed(
+        client.open(f"/api/v1{address}", method=operation.method), 404, "There is no run nope"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,19 +114,26 @@ def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) 
         ("/api/v1/overview?limit=5", "limit: there is no such parameter"),
         (f"/api/v1/runs/{RUN}?limit=5", "this address has none"),
         (f"/api/v1/runs/{RUN}/compiles?outcome=great", "outcome: 'great' is not one of"),
-        (f"/api/v1/runs/{RUN}/compiles?recompiled=maybe", "recompiled: 'maybe' is neither yes nor no"),
+        (
+            f"/api/v1/runs/{RUN}/compiles?recompiled=maybe",
+            "recompiled: 'maybe' is neither yes nor no",
+        ),
         (f"/api/v1/runs/{RUN}/graph_breaks?distinct=x", "distinct: 'x' is no id"),
         ("/api/v1/graph_breaks?sort=color", "sort: "),
         ("/api/v1/recompiles?category=great", "category: 'great' is not one of"),
         ("/api/v1/openapi.json?x=1", "x: there is no such parameter"),
     ],
 )
-def test_a_parameter_that_cannot_be_used_is_400(client: FlaskClient, address: str, sentence: str) -> None:
+def test_a_parameter_that_cannot_be_used_is_400(
+    client: FlaskClient, address: str, sentence: str
+) -> None:
     assert_failed(client.get(address), 400, sentence)
 
 
 @pytest.mark.parametrize(
-    "operation", [operation for operation in OPERATIONS if operation.is_list], ids=lambda operation: operation.path
+    "operation",
+    [operation for operation in OPERATIONS if operation.is_list],
+    ids=lambda operation: operation.path,
 )
 @pytest.mark.parametrize(
     "cursor",
@@ -137,7 +154,9 @@ def test_a_cursor_of_another_make_is_400(client: FlaskClient, operation, cursor:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/runs", f"/runs/{RUN}", f"/runs/{RUN}/compilations", "/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/runs", f"/runs/{RUN}", f"/runs/{RUN}/compilations", "/openapi.json"]
+)
 def test_the_api_only_reads(client: FlaskClient, method: str, path: str) -> None:
     answer = client.open(f"/api/v1{path}", method=method)
     assert_failed(answer, 405)
@@ -165,10 +184,14 @@ def test_a_newer_database_is_503(client: FlaskClient, database: Path) -> None:
 def test_a_file_that_is_no_database_is_500(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all" * 100)
-    assert_failed(create_app(Settings(db=str(path))).test_client().get("/api/v1/runs"), 500, "notes.txt")
+    assert_failed(
+        create_app(Settings(db=str(path))).test_client().get("/api/v1/runs"), 500, "notes.txt"
+    )
 
 
-def test_a_mistake_of_ours_is_500_and_says_nothing_of_itself(client: FlaskClient, database: Path) -> None:
+def test_a_mistake_of_ours_is_500_and_says_nothing_of_itself(
+    client: FlaskClient, database: Path
+) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("drop table run_tags")
     answer = client.get("/api/v1/runs")

@@ -1,4 +1,5 @@
-"""The whole OpenAPI document with made-up values: no answer is 500, and without a token's scope nothing answers.
+"""The whole OpenAPI document with made-up values: no answer is 500, and without a token's scope
+nothing answers.
 
 `make fuzz` sends more of them.
 """
@@ -34,7 +35,9 @@ EXAMPLES = int(os.environ.get("COMPILEBOARD_FUZZ_EXAMPLES", "8"))
 SENDERS = ("admin", "admin", "admin", *SCOPES, "", "none")  # without a token, with a forged one
 FORGED = "cb_0123456789_" + "0" * 48
 NEEDED = {
-    (operation.method, write_path(PREFIX + operation.path)): list_scopes(operation.view, operation.method)
+    (operation.method, write_path(PREFIX + operation.path)): list_scopes(
+        operation.view, operation.method
+    )
     for operation in OPERATIONS
 }
 
@@ -47,7 +50,9 @@ class App:
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Serve a database with one of everything as schemathesis asks for it; return a token of each scope."""
+    """Serve a database with one of everything as schemathesis asks for it; return a token of each
+    scope.
+    """
     path = tmp_path_factory.mktemp("store") / "runs.db"
     migrate(path)
     with closing(open_writer(path)) as writer:
@@ -64,7 +69,9 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 
 def list_operations() -> list[Any]:
-    document = schemathesis.openapi.from_dict(create_app().test_client().get(f"{PREFIX}/openapi.json").json)
+    document = schemathesis.openapi.from_dict(
+        create_app().test_client().get(f"{PREFIX}/openapi.json").json
+    )
     return [result.ok() for result in document.get_all_operations()]
 
 
@@ -90,7 +97,9 @@ def test_made_up_values_are_answered_in_words(operation: Any, tokens: dict[str, 
         answer = case.call(app=App.app)
         statuses[answer.status_code] += 1
         may = not expand_scopes([scope]).isdisjoint(needed)
-        expected = {401} if scope not in SCOPES else {403} if not may else {*range(200, 500)} - {401}
+        expected = (
+            {401} if scope not in SCOPES else {403} if not may else {*range(200, 500)} - {401}
+        )
         assert answer.status_code in expected, (answer.status_code, answer.text[:300])
 
     ask()

@@ -23,22 +23,32 @@ def import_with_blocked(statement: str, *blocked: str) -> subprocess.CompletedPr
     ],
 )
 def test_observed_process_needs_the_standard_library_alone(module):
-    done = import_with_blocked(f"import {module}", *SERVER, "click", "torch", "compileboard.app", "sqlite3")
+    done = import_with_blocked(
+        f"import {module}", *SERVER, "click", "torch", "compileboard.app", "sqlite3"
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_collector_command_line_needs_no_server_package():
-    statement = "from compileboard.collectors.cli import main; from compileboard.collectors.pipeline import live"
+    statement = (
+        "from compileboard.collectors.cli import main; from compileboard.collectors.pipeline "
+        "import live"
+    )
     done = import_with_blocked(statement, *SERVER, "torch", "compileboard.app")
     assert done.returncode == 0, done.stderr
 
 
-def test_a_command_loads_neither_recorder_nor_http_client_that_it_has_no_use_for(tmp_path, monkeypatch):
+def test_a_command_loads_neither_recorder_nor_http_client_that_it_has_no_use_for(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
     unused = ("http.client", "ssl", "compileboard.collectors.push.sender")
     recorder = "compileboard.collectors.pipeline.recorder"
     db = ["--db", str(tmp_path / "a.db")]
-    for words, blocked in ((["run", *db, "--", "true"], unused), (["list", *db], (*unused, recorder))):
+    for words, blocked in (
+        (["run", *db, "--", "true"], unused),
+        (["list", *db], (*unused, recorder)),
+    ):
         statement = f"from compileboard.collectors.cli.main import main; sys.exit(main({words}))"
         done = import_with_blocked(statement, *blocked)
         assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
@@ -57,7 +67,8 @@ def test_app_needs_no_torch_and_no_hooks():
 def test_importing_collectors_loads_nothing_else():
     done = import_with_blocked(
         "before = set(sys.modules)\nimport compileboard\n"
-        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('compileboard', 'torch', 'sqlite'))))"
+        "print(sorted(n for n in set(sys.modules) - before if n.startswith(('compileboard', "
+        "'torch', 'sqlite'))))"
     )
     assert done.stdout.strip() == "['compileboard', 'compileboard.version']"
 
@@ -84,7 +95,8 @@ def test_without_click_the_command_line_names_the_extra(room):
 def test_what_is_not_installed_is_named_in_one_sentence(tmp_path):
     words = ["import", "--db", str(tmp_path / "t.db"), "-"]
     done = import_with_blocked(
-        f"from compileboard.collectors.cli.main import main; sys.exit(main({words!r}))", "sqlite_utils"
+        f"from compileboard.collectors.cli.main import main; sys.exit(main({words!r}))",
+        "sqlite_utils",
     )
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "sqlite-utils is not installed; pip install 'compileboard[collector]'" in done.stderr

@@ -10,7 +10,11 @@ TREES = ("app", "collectors")
 
 
 def list_modules(top: str) -> list[Path]:
-    return [path.relative_to(ROOT) for path in sorted((ROOT / top).rglob("*.py")) if "project" not in path.parts]
+    return [
+        path.relative_to(ROOT)
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if "project" not in path.parts
+    ]
 
 
 @cache
@@ -30,7 +34,9 @@ def read_imports() -> dict[str, set[str]]:
                 base = ".".join([*package[: len(package) - node.level + 1]] if node.level else [])
                 source = ".".join(filter(None, [base, node.module]))
                 for alias in node.names:
-                    target = f"{source}.{alias.name}" if f"{source}.{alias.name}" in names else source
+                    target = (
+                        f"{source}.{alias.name}" if f"{source}.{alias.name}" in names else source
+                    )
                     imports[name] |= {target} & (names.keys() - {name})
     return imports
 

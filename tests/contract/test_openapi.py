@@ -43,7 +43,10 @@ ARTIFACTS = "select run_id, id from artifacts where id % 4 = 0"
 LOOKUPS = "select run_id, id from cache_lookups"
 GUARDS = "select run_id, artifact_id from guard_sets"
 COMPARED = {"a": "1", "b": "2"}  # the two artifacts that are compared where an address compares two
-CONFIGS = "select distinct p.run_id, c.config_hash from process_configs as c join processes as p on p.id = c.process_id"
+CONFIGS = (
+    "select distinct p.run_id, c.config_hash from process_configs as c join processes as p on "
+    "p.id = c.process_id"
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +92,14 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     """Write every address that a path has in the recorded database."""
     if "<import_id>" in path:
         database = reader.execute("pragma database_list").fetchone()[2]
-        return [path.replace("<import_id>", upload.id) for upload in ImportQueue(database).list_newest(9)]
+        return [
+            path.replace("<import_id>", upload.id)
+            for upload in ImportQueue(database).list_newest(9)
+        ]
     if "<distinct_id>" in path or "<cause_id>" in path:
-        name, table = ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
+        name, table = (
+            ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
+        )
         keys = reader.execute(f"select distinct {name} from {table}")
         return [path.replace(f"<{name}>", format_id(key)) for (key,) in keys]
     if "<path:name>" in path:
@@ -100,10 +108,18 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
     if "<repro_id>" in path:
         return [path.replace("<repro_id>", key) for key in (COMPILE_REPRO, ACCURACY_REPRO)]
     if "<incident_id>" in path:
-        return [path.replace("<incident_id>", key) for (key,) in reader.execute("select id from incidents")]
+        return [
+            path.replace("<incident_id>", key)
+            for (key,) in reader.execute("select id from incidents")
+        ]
     if "<run_id>" not in path:
         return [path.replace("<path:baseline_name>", "main")]
-    own = {"<key>": COMPILES, "<config_hash>": CONFIGS, "<artifact_id>": ARTIFACTS, "<guards_id>": GUARDS}
+    own = {
+        "<key>": COMPILES,
+        "<config_hash>": CONFIGS,
+        "<artifact_id>": ARTIFACTS,
+        "<guards_id>": GUARDS,
+    }
     own["<lookup_id>"] = LOOKUPS
     mark = next((mark for mark in own if mark in path), "<run_id>")
     pairs = reader.execute(own.get(mark, "select id, id from runs")).fetchall()
@@ -119,7 +135,12 @@ def needed(operation, reader: sqlite3.Connection) -> dict[str, str]:
     if operation.path == "/check":
         return {"run": BENCHED[1], "baseline": "main"}
     if "/guards/" in operation.path:
-        sets = [str(number) for (number,) in reader.execute("select artifact_id from guard_sets order by id limit 2")]
+        sets = [
+            str(number)
+            for (number,) in reader.execute(
+                "select artifact_id from guard_sets order by id limit 2"
+            )
+        ]
         return dict(zip(("a", "b"), sets)) if "a" in name_parameters(operation) else {}
     return {key: value for key, value in COMPARED.items() if key in name_parameters(operation)}
 
@@ -136,7 +157,11 @@ def test_every_reference_leads_somewhere_and_every_part_is_used() -> None:
 
 
 def test_every_operation_has_its_own_name_and_few_write() -> None:
-    names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
+    names = [
+        operation["operationId"]
+        for path in DOCUMENT["paths"].values()
+        for operation in path.values()
+    ]
     assert len(names) == len(set(names))
     incident = "/api/v1/incidents/{incident_id}"
     writing = [path for path, methods in DOCUMENT["paths"].items() if set(methods) != {"get"}]
@@ -157,17 +182,26 @@ def test_every_operation_has_its_own_name_and_few_write() -> None:
 def test_path_parameters_are_those_of_the_path() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for operation in methods.values():
-            described = [parameter["name"] for parameter in operation["parameters"] if parameter.get("in") == "path"]
+            described = [
+                parameter["name"]
+                for parameter in operation["parameters"]
+                if parameter.get("in") == "path"
+            ]
             assert described == re.findall(r"{(\w+)}", path)
 
 
 @pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
-def test_real_answers_are_as_the_document_says(client: FlaskClient, reader: sqlite3.Connection, operation) -> None:
+def test_real_answers_are_as_the_document_says(
+    client: FlaskClient, reader: sqlite3.Connection, operation
+) -> None:
     described = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
     schema = described["content"]["application/json"]["schema"]
     addresses, seen = list_addresses(reader, "/api/v1" + operation.path), 0
     for address in addresses:
-        answer = client.get(address, query_string={"limit": "1000"} if operation.is_list else needed(operation, reader))
+        answer = client.get(
+            address,
+            query_string={"limit": "1000"} if operation.is_list else needed(operation, reader),
+        )
         assert answer.status_code == 200, address
         assert list_faults(answer.json, schema, SCHEMAS) == [], address
         seen += len(answer.json["data"])
@@ -175,7 +209,9 @@ def test_real_answers_are_as_the_document_says(client: FlaskClient, reader: sqli
 
 
 @pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
-def test_every_described_parameter_is_taken(client: FlaskClient, reader: sqlite3.Connection, operation) -> None:
+def test_every_described_parameter_is_taken(
+    client: FlaskClient, reader: sqlite3.Connection, operation
+) -> None:
     address = list_addresses(reader, "/api/v1" + operation.path)[0]
     described = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["parameters"]
     for parameter in [entry for entry in described if entry["in"] == "query"]:
@@ -193,7 +229,9 @@ def test_every_described_parameter_is_taken(client: FlaskClient, reader: sqlite3
 
 def test_the_index_is_as_the_document_says_and_has_every_address(client: FlaskClient) -> None:
     answer = client.get("/api/v1/").json
-    described = DOCUMENT["paths"]["/api/v1/"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    described = DOCUMENT["paths"]["/api/v1/"]["get"]["responses"]["200"]["content"][
+        "application/json"
+    ]["schema"]
     assert list_faults(answer, described, SCHEMAS) == []
     assert {row["path"] for row in answer["data"]} == set(DOCUMENT["paths"])
 
@@ -212,21 +250,32 @@ SECTIONS = re.findall(
 
 
 def test_docs_have_every_address_in_order_with_its_parameters() -> None:
-    documented = [(re.sub(r"<[\w:]+>", "<>", address), sentence) for address, sentence, _curl, _answer in SECTIONS]
+    documented = [
+        (re.sub(r"<[\w:]+>", "<>", address), sentence)
+        for address, sentence, _curl, _answer in SECTIONS
+    ]
     assert [address for address, _said in documented] == [
         re.sub(r"<[\w:]+>", "<>", f"/api/v1{operation.path}") for operation in READS
     ]
     for operation, (_address, sentence) in zip(READS, documented):
         names = [f"`{name}`" for name in name_parameters(operation)]
-        assert " ".join(sentence.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), operation.path
+        assert " ".join(sentence.split()).endswith(f"Parameters: {', '.join(names) or 'none'}."), (
+            operation.path
+        )
 
 
 @pytest.mark.parametrize(
-    ("operation", "section"), list(zip(READS, SECTIONS)), ids=lambda operation: getattr(operation, "path", "")
+    ("operation", "section"),
+    list(zip(READS, SECTIONS)),
+    ids=lambda operation: getattr(operation, "path", ""),
 )
 def test_answers_in_the_docs_are_as_the_document_says(operation, section: tuple[str, ...]) -> None:
     schema = DOCUMENT["paths"][write_path("/api/v1" + operation.path)]["get"]["responses"]["200"]
-    faults = list_faults(json.loads(section[3]), schema["content"]["application/json"]["schema"], SCHEMAS)
-    assert [fault for fault in faults if not fault.endswith("is missing")] == []  # they are shortened
+    faults = list_faults(
+        json.loads(section[3]), schema["content"]["application/json"]["schema"], SCHEMAS
+    )
+    assert [
+        fault for fault in faults if not fault.endswith("is missing")
+    ] == []  # they are shortened
     address = re.sub(r"<[\w:]+>", r"[^/?]+", section[0])
     assert re.fullmatch(rf'curl -s "\$BOARD{address}(\?.*)?"', section[2])

@@ -21,29 +21,53 @@ def test_every_package_of_the_tree_is_in_the_distribution():
 
 
 def test_images_are_built_from_all_that_is_installed():
-    needed = {"pyproject.toml", "compileboard", "app", "collectors", *SETUPTOOLS["package-dir"].values()}
+    needed = {
+        "pyproject.toml",
+        "compileboard",
+        "app",
+        "collectors",
+        *SETUPTOOLS["package-dir"].values(),
+    }
     stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
     for stage in stages:
-        copied = {name for line in re.findall(r"^COPY (.+) \S+$", stage, re.MULTILINE) for name in line.split()}
+        copied = {
+            name
+            for line in re.findall(r"^COPY (.+) \S+$", stage, re.MULTILINE)
+            for name in line.split()
+        }
         assert needed <= copied
 
 
 def test_workflows_of_the_documents_give_the_action_inputs_that_it_has():
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     page = (ROOT / "docs" / "github-action.md").read_text()
-    blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)]
-    jobs = [job for block in blocks if isinstance(block, dict) for job in block.get("jobs", {}).values()]
+    blocks = [
+        yaml.safe_load(block)
+        for block in re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    ]
+    jobs = [
+        job for block in blocks if isinstance(block, dict) for job in block.get("jobs", {}).values()
+    ]
     steps = [step for job in jobs for step in job["steps"]]
     steps += [step for block in blocks if isinstance(block, list) for step in block]
-    given = [set(step["with"]) for step in steps if step.get("uses", "").startswith("OWNER/compileboard")]
+    given = [
+        set(step["with"]) for step in steps if step.get("uses", "").startswith("OWNER/compileboard")
+    ]
     assert len(given) == 2 and all(names <= set(inputs) for names in given)
     assert {name for name in inputs if f"`{name}`" not in page} == set()
-    assert all("${{" not in step["run"] for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"])
+    assert all(
+        "${{" not in step["run"]
+        for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    )
 
 
 def test_no_tracked_file_names_a_machine_or_is_build_output():
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert [name for name in tracked if re.search(r"\.(db|db-wal|pyc|whl)$|egg-info|^\.venv", name)] == []
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert [
+        name for name in tracked if re.search(r"\.(db|db-wal|pyc|whl)$|egg-info|^\.venv", name)
+    ] == []
 
 
 def test_front_end_bundles_match_their_hashes():
@@ -52,7 +76,8 @@ def test_front_end_bundles_match_their_hashes():
     readmes = list((ROOT / "static" / "vendor").rglob("README.md"))
     text = "\n".join(path.read_text() for path in readmes)
     for bundle in (ROOT / "static" / "vendor").rglob("*.js"):
-        # As npm has it: without the parentheses that let a browser compile it beside the main thread.
+        # As npm has it: without the parentheses that let a browser compile it beside the main
+        # thread.
         opened = bundle.read_bytes().replace(b": this, (() => {\n", b": this, () => {\n")
         original = opened.removesuffix(b")));") + b"));"
         assert hashlib.sha256(original).hexdigest() in text, bundle.name

@@ -17,7 +17,11 @@ from tests.tools.history import record_history
 from tests.unit.app.explored import explore
 
 NOTE = re.compile(
-    r'<(p|dd|span)[^>]* class="[^"]*\b(?:panel__note|chart__note|tile__note|empty__note)\b[^"]*"[^>]*>(.*?)</\1>', re.S
+    (
+        r"<(p|dd|span)[^>]* "
+        r'class="[^"]*\b(?:panel__note|chart__note|tile__note|empty__note)\b[^"]*"[^>]*>(.*?)</\1>'
+    ),
+    re.S,
 )
 BADGE = re.compile(r'<span class="[^"]*\bbadge\b[^"]*"[^>]* title="([^"]*)"', re.S)
 MOST_PAGES = 150
@@ -33,7 +37,9 @@ def list_links(page: str, address: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Serve one page of each kind, tab and view, from the overview on, of the demo's history and of whole logs."""
+    """Serve one page of each kind, tab and view, from the overview on, of the demo's history and of
+    whole logs.
+    """
     database: Path = tmp_path_factory.mktemp("language") / "team.db"
     record_history(database)
     explore(database)
@@ -68,9 +74,19 @@ def strip_tags(text: str) -> str:
 
 
 def test_notes_are_short(pages: dict[str, str]) -> None:
-    notes = {strip_tags(match[1]): address for address, page in pages.items() for match in NOTE.findall(page)}
-    notes |= {html.unescape(title): address for address, page in pages.items() for title in BADGE.findall(page)}
+    notes = {
+        strip_tags(match[1]): address
+        for address, page in pages.items()
+        for match in NOTE.findall(page)
+    }
+    notes |= {
+        html.unescape(title): address
+        for address, page in pages.items()
+        for title in BADGE.findall(page)
+    }
     assert len(notes) > 100
     assert {
-        note: at for note, at in notes.items() if len(note.replace("·", "").split()) > MAX_HELP_WORDS or ";" in note
+        note: at
+        for note, at in notes.items()
+        if len(note.replace("·", "").split()) > MAX_HELP_WORDS or ";" in note
     } == {}

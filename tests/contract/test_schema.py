@@ -1,4 +1,6 @@
-"""The store's schema keeps the house rules: strict tables, units in names, and nothing left of a deleted run."""
+"""The store's schema keeps the house rules: strict tables, units in names, and nothing left of a
+deleted run.
+"""
 
 import re
 
@@ -20,14 +22,20 @@ def schema(tmp_path_factory):
 
 
 def tables(connection):
-    rows = connection.execute("select name, sql from sqlite_schema where type = 'table' and sql not null").fetchall()
+    rows = connection.execute(
+        "select name, sql from sqlite_schema where type = 'table' and sql not null"
+    ).fetchall()
     # SQLite makes the search index's tables itself.
     inner = ("sqlite_", "_sqlite", "search_words")
     return {row["name"]: row["sql"] for row in rows if not row["name"].startswith(inner)}
 
 
 def test_every_table_is_strict(schema):
-    assert [name for name, sql in tables(schema).items() if "strict" not in sql.lower().rsplit(")", 1)[1]] == []
+    assert [
+        name
+        for name, sql in tables(schema).items()
+        if "strict" not in sql.lower().rsplit(")", 1)[1]
+    ] == []
 
 
 def test_numbers_carry_their_unit(schema):
@@ -43,16 +51,55 @@ def test_numbers_carry_their_unit(schema):
         "local_rank",
         "world_size",
     }
-    plain |= {"exit_code", "git_dirty", "keep_source", "pinned", "snapshot_final", "frame_id", "frame_compile_id"}
-    plain |= {"last_sequence", "cache_size", "compile_key", "depth", "instant", "thread", "redacted", "first_line"}
-    plain |= {"attempt", "dynamic", "batch_size", "ended_program", "stack_room", "is_on_stack_cliff"}
+    plain |= {
+        "exit_code",
+        "git_dirty",
+        "keep_source",
+        "pinned",
+        "snapshot_final",
+        "frame_id",
+        "frame_compile_id",
+    }
+    plain |= {
+        "last_sequence",
+        "cache_size",
+        "compile_key",
+        "depth",
+        "instant",
+        "thread",
+        "redacted",
+        "first_line",
+    }
+    plain |= {
+        "attempt",
+        "dynamic",
+        "batch_size",
+        "ended_program",
+        "stack_room",
+        "is_on_stack_cliff",
+    }
     # A benchmark's numbers have upstream's names.
-    plain |= {"speedup", "speedup_low", "speedup_high", "value", "recompiles", "fallbacks_to_eager", "cudagraph_skips"}
+    plain |= {
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "value",
+        "recompiles",
+        "fallbacks_to_eager",
+        "cudagraph_skips",
+    }
     plain |= {"calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"}
     plain |= {"autograd_captures", "autograd_compiles"}
     plain |= {"geomean_speedup", "graph_breaks_per_model", "recompiles_per_model"}
     plain |= {"scaling_efficiency", "output_error", "quantized_error", "quantized_eager_error"}
-    plain |= {"pub", "removed_pub", "run_pub", "rows_pub", "rows_run_pub", "month"}  # numbers of commits and of months
+    plain |= {
+        "pub",
+        "removed_pub",
+        "run_pub",
+        "rows_pub",
+        "rows_run_pub",
+        "month",
+    }  # numbers of commits and of months
     plain |= {"failure_position", "seconds", "checksum"}
     # A finding's levels are in its metric's unit.
     plain |= {"before_value", "after_value", "relative", "p_value", "version", "severity"}
@@ -68,7 +115,9 @@ def test_numbers_carry_their_unit(schema):
 
 def test_schema_file_is_written_in_lower_case():
     keywords = re.compile(r"\b(CREATE|TABLE|INDEX|PRIMARY|REFERENCES|INTEGER|TEXT NOT)\b")
-    assert [text for path in FOLDER.glob("schema*.sql") for text in keywords.findall(path.read_text())] == []
+    assert [
+        text for path in FOLDER.glob("schema*.sql") for text in keywords.findall(path.read_text())
+    ] == []
 
 
 def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
@@ -77,9 +126,15 @@ def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
     runs = [row["id"] for row in connection.execute("select id from runs").fetchall()]
     assert all(index_run(connection, run_id).document_count for run_id in runs)
     assert all(delete_run(connection, run_id) for run_id in runs)
-    matches = connection.execute("select rowid from search_words where search_words match 'forward OR run*'").fetchall()
-    assert (matches, connection.execute("select count(*) from search_words").fetchone()[0]) == ([], 0)
-    # Texts wait for a week, with nothing that leads to them; where a query begins at any other table, it finds nothing.
+    matches = connection.execute(
+        "select rowid from search_words where search_words match 'forward OR run*'"
+    ).fetchall()
+    assert (matches, connection.execute("select count(*) from search_words").fetchone()[0]) == (
+        [],
+        0,
+    )
+    # Texts wait for a week, with nothing that leads to them; where a query begins at any other
+    # table, it finds nothing.
     assert count_rows(connection).keys() == {"removed_runs", "payloads", "publications"}
     assert len(prune_trash(connection, age_us=0)) == len(runs)
     left = count_rows(connection)
@@ -88,5 +143,8 @@ def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):
 
 
 def count_rows(connection):
-    counts = {name: connection.execute(f"select count(*) from {name}").fetchone()[0] for name in tables(connection)}
+    counts = {
+        name: connection.execute(f"select count(*) from {name}").fetchone()[0]
+        for name in tables(connection)
+    }
     return {name: count for name, count in counts.items() if count}

@@ -1,4 +1,6 @@
-"""Render what a program writes to a terminal on a small screen: enough of a VT100 to see what is where."""
+"""Render what a program writes to a terminal on a small screen: enough of a VT100 to see what is
+where.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ _TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b([78DM])|(.)", re.DOTALL)
 
 
 class Screen:
-    """Rows of text, a cursor and a scroll region. An escape sequence it does not know is an error."""
+    """Rows of text, a cursor and a scroll region. An escape sequence it does not know is an
+    error.
+    """
 
     def __init__(self, rows: int, columns: int) -> None:
         self.rows, self.columns = rows, columns
@@ -59,7 +63,9 @@ class Screen:
 
     def _control(self, final: str, numbers: list[int]) -> None:
         if final == "r":
-            self.top, self.bottom = (numbers[0] - 1, numbers[1] - 1) if numbers else (0, self.rows - 1)
+            self.top, self.bottom = (
+                (numbers[0] - 1, numbers[1] - 1) if numbers else (0, self.rows - 1)
+            )
             self.row = self.column = 0
             self.region_count += bool(numbers)
         elif final == "H":

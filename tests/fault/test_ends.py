@@ -1,4 +1,6 @@
-"""A program ends under observation as it ends without: its output, exit code, signal and messages are its own."""
+"""A program ends under observation as it ends without: its output, exit code, signal and messages
+are its own.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,23 @@ ENDS = {
     "argv": "print(sys.argv[1:], sys.flags, __file__ == sys.argv[0])",
     "path": "print(sys.path, 'sitecustomize' in sys.modules, 'collectors' in sys.modules)",
     "descriptors": "print(sorted(os.listdir('/proc/self/fd')))",
-    "signals": "print(signal.pthread_sigmask(0, []), [signal.getsignal(s) for s in signal.valid_signals()])",
+    "signals": (
+        "print(signal.pthread_sigmask(0, []), [signal.getsignal(s) for s in "
+        "signal.valid_signals()])"
+    ),
     "threads": "import threading; print(threading.active_count(), sys.gettrace(), sys.getprofile())",
     "meta path": "print(len([f for f in sys.meta_path if f.__class__.__name__ != '_Finder']))",
 }
-STATES = {"SIGTERM": "killed", "SIGKILL": "killed", "SIGSEGV": "killed", "SIGABRT": "killed", "SIGINT": "killed"}
-PREFIX = "import os, resource, signal, sys, time\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+STATES = {
+    "SIGTERM": "killed",
+    "SIGKILL": "killed",
+    "SIGSEGV": "killed",
+    "SIGABRT": "killed",
+    "SIGINT": "killed",
+}
+PREFIX = (
+    "import os, resource, signal, sys, time\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+)
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -44,7 +57,11 @@ def test_a_program_ends_as_without_us(workplace: Workplace, how: str) -> None:
     rest: dict[str, Any] = {"input": "typed in"}
     plain = workplace.plain(path, "--lr", "3", **rest)
     observed = workplace.run(path, "--lr", "3", options=("--quiet",), **rest)
-    assert (observed.returncode, observed.stdout, observed.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert (observed.returncode, observed.stdout, observed.stderr) == (
+        plain.returncode,
+        plain.stdout,
+        plain.stderr,
+    )
     run = workplace.only_run()
     expected = STATES.get(how) or ("finished" if plain.returncode == 0 else "failed")
     assert (run["state"], run["ended_us"] is not None) == (expected, True)
@@ -99,7 +116,9 @@ def test_an_interrupt_to_the_group_ends_both_as_it_ends_the_program(workplace: W
 
 
 def test_a_program_in_the_background_goes_on_after_its_parent(workplace: Workplace) -> None:
-    waits = "for _ in range(3000):\n    if os.path.exists('go'):\n        break\n    time.sleep(0.02)\n"
+    waits = (
+        "for _ in range(3000):\n    if os.path.exists('go'):\n        break\n    time.sleep(0.02)\n"
+    )
     text = f"import os, time\n{waits}open('done', 'w').close()\n"
     child = workplace.write(text, "child.py")
     done = workplace.run("sh", "-c", f"{sys.executable} {child} >child.log 2>&1 & echo started")
@@ -125,9 +144,12 @@ def test_a_closed_stdout_is_the_programs_own_matter(workplace: Workplace) -> Non
 
 @pytest.mark.parametrize("stderr", ["2>&-", "2>&1 >/dev/null | true"])
 def test_a_stderr_that_nobody_reads_is_no_reason_to_stop(workplace: Workplace, stderr: str) -> None:
-    path = workplace.write("import time\ntime.sleep(0.5)\nopen('done', 'w').close()\nprint('out')\n")
+    path = workplace.write(
+        "import time\ntime.sleep(0.5)\nopen('done', 'w').close()\nprint('out')\n"
+    )
     command = (
-        f"{sys.executable} -m compileboard.collectors run --db {workplace.database} -- {sys.executable} {path} {stderr}"
+        f"{sys.executable} -m compileboard.collectors run --db {workplace.database} -- "
+        f"{sys.executable} {path} {stderr}"
     )
     done = workplace.plain("bash", "-c", command)
     assert (done.returncode, done.stdout) == (0, "out\n" if "|" not in stderr else "")
@@ -147,17 +169,24 @@ def test_a_run_inside_a_run_is_a_run_of_its_own(workplace: Workplace) -> None:
         "inner",
         "--",
     ]
-    done = workplace.run(*inner, sys.executable, "-c", "import sys; print(sys.path[1:])", options=("--name", "outer"))
+    done = workplace.run(
+        *inner, sys.executable, "-c", "import sys; print(sys.path[1:])", options=("--name", "outer")
+    )
     plain = workplace.plain(sys.executable, "-c", "import sys; print(sys.path[1:])")
     assert (done.returncode, done.stdout) == (0, plain.stdout)
-    assert [row["name"] for row in workplace.rows("select name from runs order by name")] == ["inner", "outer"]
+    assert [row["name"] for row in workplace.rows("select name from runs order by name")] == [
+        "inner",
+        "outer",
+    ]
     assert workplace.spools == []
 
 
 def test_two_nodes_that_share_an_id_are_one_run(workplace: Workplace) -> None:
     shared = {"COMPILEBOARD_RUN_ID": "01SHAREDBYTWONODES00000000"}
     workplace.run(sys.executable, "-c", "pass", options=("--name", "first"), env=shared)
-    workplace.run(sys.executable, "-c", "raise SystemExit(5)", options=("--name", "second"), env=shared)
+    workplace.run(
+        sys.executable, "-c", "raise SystemExit(5)", options=("--name", "second"), env=shared
+    )
     run = workplace.only_run()
     assert (run["id"], run["name"], run["state"], run["exit_code"]) == (
         shared["COMPILEBOARD_RUN_ID"], "first", "failed", 5,

@@ -39,10 +39,16 @@ def run_command(workplace: Workplace) -> list[Any]:
 
 
 def same(workplace: Workplace, *command: Any, shell: Sequence[str] = (), **rest: Any) -> Any:
-    """Run a command with and without us, each as arguments of `shell`, and compare what it gives."""
+    """Run a command with and without us, each as arguments of `shell`, and compare what it
+    gives.
+    """
     plain = workplace.plain(*shell, *program(command), **rest)
     done = workplace.plain(*shell, *run_command(workplace), *program(command), **rest)
-    assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        plain.returncode,
+        plain.stdout,
+        plain.stderr,
+    )
     return plain
 
 
@@ -61,7 +67,10 @@ def test_their_own_pythonpath_is_kept_in_its_order(workplace: Workplace) -> None
     workplace.write("print('their module')", "own/mine.py")
     path = os.pathsep.join([str(workplace.folder / "own"), str(ROOT), "relative"])
     text = "import sys, mine; print(sys.path[1:])"
-    assert "their module" in same(workplace, sys.executable, "-c", text, env={"PYTHONPATH": path}).stdout
+    assert (
+        "their module"
+        in same(workplace, sys.executable, "-c", text, env={"PYTHONPATH": path}).stdout
+    )
 
 
 def test_their_modules_may_be_called_as_ours(workplace: Workplace) -> None:
@@ -84,9 +93,14 @@ def test_their_modules_may_be_called_as_ours(workplace: Workplace) -> None:
 
 
 @pytest.mark.parametrize("switch", ["-I", "-S", "-E"])
-def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(workplace: Workplace, switch: str) -> None:
+def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(
+    workplace: Workplace, switch: str
+) -> None:
     # With -S Python reads PYTHONPATH and runs nothing that could take our folder out of it again.
-    text = "import sys; print(sys.flags, [entry for entry in sys.path if not entry.endswith('observe/inject')])"
+    text = (
+        "import sys; print(sys.flags, [entry for entry in sys.path if not "
+        "entry.endswith('observe/inject')])"
+    )
     plain = workplace.plain(sys.executable, switch, "-c", text)
     done = workplace.run(sys.executable, switch, "-c", text)
     assert (done.returncode, done.stdout) == (0, plain.stdout)
@@ -96,9 +110,14 @@ def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(workplace: Workp
 def test_a_torch_that_cannot_be_imported_fails_with_its_own_error(workplace: Workplace) -> None:
     workplace.write("", "fake/torch/__init__.py")
     workplace.write("raise RuntimeError('a broken build')", "fake/torch/_dynamo/__init__.py")
-    text = "import torch\ntry:\n    import torch._dynamo\nexcept RuntimeError as error:\n    print(error)\n"
+    text = (
+        "import torch\ntry:\n    import torch._dynamo\nexcept RuntimeError as error:\n    "
+        "print(error)\n"
+    )
     done = same(
-        workplace, workplace.write(text), env={"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
+        workplace,
+        workplace.write(text),
+        env={"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)},
     )
     assert done.stdout == "a broken build\n"
 
@@ -106,23 +125,35 @@ def test_a_torch_that_cannot_be_imported_fails_with_its_own_error(workplace: Wor
 def test_a_torch_without_our_names_is_left_alone(workplace: Workplace) -> None:
     workplace.write("__version__ = '9.9'", "fake/torch/__init__.py")
     workplace.write("print('loaded')", "fake/torch/_dynamo/__init__.py")
-    look = "import torch._dynamo as d; print(type(d.__spec__.loader).__name__, type(d.__loader__).__name__)"
+    look = (
+        "import torch._dynamo as d; print(type(d.__spec__.loader).__name__, "
+        "type(d.__loader__).__name__)"
+    )
     env = {"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
-    assert same(workplace, sys.executable, "-c", look, env=env).stdout == "loaded\nSourceFileLoader SourceFileLoader\n"
+    assert (
+        same(workplace, sys.executable, "-c", look, env=env).stdout
+        == "loaded\nSourceFileLoader SourceFileLoader\n"
+    )
 
 
 def test_a_spool_that_cannot_be_written_is_no_matter_of_the_program(workplace: Workplace) -> None:
     workplace.write("__version__ = '9.9'", "fake/torch/__init__.py")
     workplace.write("", "fake/torch/_dynamo/__init__.py")
     env = {"PYTHONPATH": str(workplace.folder / "fake") + os.pathsep + str(ROOT)}
-    text = "import os; os.environ['COMPILEBOARD_SPOOL'] = '/proc/nothing'; import torch._dynamo; print('went on')"
+    text = (
+        "import os; os.environ['COMPILEBOARD_SPOOL'] = '/proc/nothing'; import torch._dynamo; "
+        "print('went on')"
+    )
     done = workplace.run(sys.executable, "-c", text, env=env, options=("--quiet",))
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_stay_closed(workplace: Workplace, closed: str) -> None:
-    text = "import os; os.environ['OUT'] = ' '.join(os.listdir('/proc/self/fd')); os.mkdir(os.environ['OUT'])"
+    text = (
+        "import os; os.environ['OUT'] = ' '.join(os.listdir('/proc/self/fd')); "
+        "os.mkdir(os.environ['OUT'])"
+    )
     path = workplace.write(text)
     shell = ["bash", "-c", f'"$@" {closed}', "bash"]
     workplace.plain(*shell, *program((path,)))
@@ -143,9 +174,12 @@ def test_a_deleted_folder_adds_no_line(workplace: Workplace) -> None:
 @pytest.mark.torch
 def test_a_spool_takes_no_number_of_a_closed_stream(workplace: Workplace) -> None:
     path = workplace.write(
-        "import os, torch, torch._dynamo\ntorch.compile(torch.sin, backend='eager')(torch.ones(2))\n"
+        "import os, torch, torch._dynamo\ntorch.compile(torch.sin, "
+        "backend='eager')(torch.ones(2))\n"
         "os.mkdir(str(os.open(os.devnull, os.O_RDONLY)))"
     )
-    done = workplace.plain("bash", "-c", '"$@" <&-', "bash", *run_command(workplace), *program((path,)))
+    done = workplace.plain(
+        "bash", "-c", '"$@" <&-', "bash", *run_command(workplace), *program((path,))
+    )
     assert done.returncode == 0 and (workplace.folder / "0").exists(), done.stderr
     assert workplace.only_run()["compile_count"] == 1

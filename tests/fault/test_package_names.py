@@ -1,4 +1,6 @@
-"""The wheel in an environment of its own, beside a project with packages called `app` and `collectors`."""
+"""The wheel in an environment of its own, beside a project with packages called `app` and
+`collectors`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ import app, collectors, collectors.observe, app.settings
 assert (app.NAME, app.settings.NAME) == ("app", "settings")
 assert (collectors.NAME, collectors.observe.NAME) == ("collectors", "observe")
 """
-WORK = "\nimport torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\nprint('worked')\n"
+WORK = (
+    "\nimport torch\ntorch.compile(lambda x: x + 1, "
+    "backend='eager')(torch.ones(2))\nprint('worked')\n"
+)
 MODELS = """
 import compileboard, torch
 {theirs}
@@ -41,7 +46,9 @@ class Model(torch.nn.Linear):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and install it alone; what it depends on comes from this interpreter's environment."""
+    """Build the wheel and install it alone; what it depends on comes from this interpreter's
+    environment.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     tree = folder / "tree"
@@ -51,7 +58,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder / "env", with_pip=False)
     (wheel,) = folder.glob("*.whl")
     python = str(folder / "env" / "bin" / "python")
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run(
+        [*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True
+    )
     (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
     used = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "dependencies.pth").write_text("\n".join(used))
@@ -60,7 +69,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(workplace: Workplace, environment: Path) -> Workplace:
-    for path, name in (("app/__init__", "app"), ("app/settings", "settings"), ("collectors/observe", "observe")):
+    for path, name in (
+        ("app/__init__", "app"),
+        ("app/settings", "settings"),
+        ("collectors/observe", "observe"),
+    ):
         workplace.write(f"NAME = {name!r}", f"{path}.py")
     workplace.write("NAME = 'collectors'", "collectors/__init__.py")
     workplace.environment["PYTHONPATH"] = str(workplace.folder)  # all of theirs comes before ours
@@ -77,9 +90,14 @@ def python(project: Workplace, *arguments: Any, **rest: Any) -> Any:
 
 
 def test_the_wheel_has_one_name_at_the_top(project: Workplace) -> None:
-    code = "import importlib.metadata as m; print(*{str(path).split('/')[0] for path in m.files('compileboard')})"
+    code = (
+        "import importlib.metadata as m; print(*{str(path).split('/')[0] for path in "
+        "m.files('compileboard')})"
+    )
     names = python(project, "-P", "-c", code).stdout.split()
-    assert {name for name in names if not name.endswith(".dist-info") and name != ".."} == {"compileboard"}
+    assert {name for name in names if not name.endswith(".dist-info") and name != ".."} == {
+        "compileboard"
+    }
 
 
 @pytest.mark.parametrize("script", ["compileboard", "compileboard-collect"])
@@ -104,7 +122,13 @@ def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
         done = ours(project, collect, *words, *database)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     export = ("export", "--run", run, "--format", "html", "--output", "r.html")
-    for words in (export, ("check", "--rule", "speedup"), ("incidents",), ("baseline", "list"), ("activity",)):
+    for words in (
+        export,
+        ("check", "--rule", "speedup"),
+        ("incidents",),
+        ("baseline", "list"),
+        ("activity",),
+    ):
         assert "Traceback" not in ours(project, "compileboard", *words, *database).stderr
     assert (project.folder / "r.html").stat().st_size > 1000
 
@@ -123,11 +147,16 @@ def test_code_reads_a_database_among_theirs(project: Workplace) -> None:
     code = THEIRS + "import compileboard, sys\nboard = compileboard.open(sys.argv[1])\n"
     code += "print(len(board.compiles()), board.run().compiles_figure().layout.title.text)"
     done = python(project, project.write(code), project.database)
-    assert (done.stdout, done.stderr) == (f"{project.only_run()['compile_count']} Compile time\n", "")
+    assert (done.stdout, done.stderr) == (
+        f"{project.only_run()['compile_count']} Compile time\n",
+        "",
+    )
 
 
 def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
-    log = lzma.decompress((ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes())
+    log = lzma.decompress(
+        (ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes()
+    )
     script = f"{project.environment['BIN']}/compileboard"
     with serving(project.database, front=(script,), PYTHONPATH=str(project.folder)) as server:
         with urllib.request.urlopen(f"{server.address}/runs", timeout=10) as answer:
@@ -137,10 +166,17 @@ def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
     assert project.only_run()["compile_count"] > 0
 
 
-@pytest.mark.parametrize("switch", ["-P", "-B"])  # as `pytest` starts, without the folder; as `python -m pytest` does
+@pytest.mark.parametrize(
+    "switch", ["-P", "-B"]
+)  # as `pytest` starts, without the folder; as `python -m pytest` does
 def test_pytest_gives_tests_their_packages_and_our_fixture(project: Workplace, switch: str) -> None:
-    project.write(THEIRS + "\ndef test_theirs(compileboard):\n    assert compileboard.observe\n", "test_theirs.py")
-    done = python(project, switch, "-m", "pytest", "-q", "-p", "no:cacheprovider", env={"PYTHONPATH": ""})
+    project.write(
+        THEIRS + "\ndef test_theirs(compileboard):\n    assert compileboard.observe\n",
+        "test_theirs.py",
+    )
+    done = python(
+        project, switch, "-m", "pytest", "-q", "-p", "no:cacheprovider", env={"PYTHONPATH": ""}
+    )
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
@@ -158,13 +194,18 @@ def closure(start: Path) -> set[Path]:
                 base = path.parents[node.level - 1].joinpath(
                     *(node.module or "").split(".")[: bool(node.module) and None]
                 )
-                names = [base.with_suffix(".py"), *(base / f"{alias.name}.py" for alias in node.names)]
+                names = [
+                    base.with_suffix(".py"),
+                    *(base / f"{alias.name}.py" for alias in node.names),
+                ]
                 todo += [name for name in names if name.is_file()]
     return seen
 
 
 def test_the_hooks_import_nothing_by_the_name_of_our_package() -> None:
-    modules = closure(ROOT / "collectors" / "observe" / "hooks.py") | {ROOT / "collectors" / "__init__.py"}
+    modules = closure(ROOT / "collectors" / "observe" / "hooks.py") | {
+        ROOT / "collectors" / "__init__.py"
+    }
     assert len(modules) >= 10
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -176,7 +217,15 @@ def test_the_hooks_import_nothing_by_the_name_of_our_package() -> None:
 @pytest.mark.torch
 def test_observed_and_observing_programs_keep_their_own(project: Workplace) -> None:
     program = project.write(THEIRS + WORK)
-    words = ("run", "--quiet", "--db", project.database, "--", f"{project.environment['BIN']}/python", program)
+    words = (
+        "run",
+        "--quiet",
+        "--db",
+        project.database,
+        "--",
+        f"{project.environment['BIN']}/python",
+        program,
+    )
     done = ours(project, "compileboard-collect", *words)
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
     assert project.only_run()["compile_count"] == 1
@@ -199,7 +248,9 @@ def test_the_plugin_sees_what_observe_records(project: Workplace) -> None:
     project.write(text, "test_both.py")
     done = python(project, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout + done.stderr
-    listed = ours(project, "compileboard-collect", "list", "--db", project.folder / "two.db").stdout.splitlines()[1]
+    listed = ours(
+        project, "compileboard-collect", "list", "--db", project.folder / "two.db"
+    ).stdout.splitlines()[1]
     assert "finished" in listed and " 1 " in listed
 
 
@@ -208,6 +259,8 @@ def test_the_plugin_sees_what_observe_records(project: Workplace) -> None:
 def test_bench_measures_a_model_whose_file_imports_theirs(project: Workplace, only: str) -> None:
     path = project.write(MODELS.format(theirs=THEIRS), "models.py")
     words = ["--only", f"path:{path}{only}", "--backend", "eager", "--quick", "--device", "cpu"]
-    done = ours(project, "compileboard-collect", "bench", "--db", project.database, *words, cwd=project.home)
+    done = ours(
+        project, "compileboard-collect", "bench", "--db", project.database, *words, cwd=project.home
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     assert project.value("select status from results") == "measured"

@@ -1,4 +1,6 @@
-"""A spool that was left behind holds something odd: its good lines are recorded, and no command is stopped."""
+"""A spool that was left behind holds something odd: its good lines are recorded, and no command is
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from compileboard.collectors.observe.spool_writer import Spool
 from compileboard.collectors.pipeline.recover_spools import RecoveryReport, pick_up_spools
 from compileboard.collectors.spool.manifest import Manifest
 from tests.tools.observed import Workplace
-from tests.tools.poison import BAD_LINES, FREE, HOPELESS, ODD_FILES, ODD_RECORDS, envelope, insert_line
+from tests.tools.poison import (
+    BAD_LINES,
+    FREE,
+    HOPELESS,
+    ODD_FILES,
+    ODD_RECORDS,
+    envelope,
+    insert_line,
+)
 
 GOOD = 10  # records of a clean spool, with the process's own start and end
 
@@ -22,10 +32,16 @@ def leave_spool(workplace: Workplace, name: str = "LEFT") -> Path:
     folder = workplace.home / "spool" / name
     folder.mkdir(parents=True)
     manifest = Manifest(
-        run_id=name, database=str(workplace.database), name="left", started_us=5, recorder_process_id=f"r{name}"
+        run_id=name,
+        database=str(workplace.database),
+        name="left",
+        started_us=5,
+        recorder_process_id=f"r{name}",
     )
     manifest.end("finished", 9).write(folder)
-    spool = Spool(str(folder), name, str(workplace.database), lambda: {"run_id": name, "pid": os.getpid()})
+    spool = Spool(
+        str(folder), name, str(workplace.database), lambda: {"run_id": name, "pid": os.getpid()}
+    )
     for number in range(GOOD - 2):
         spool.write("dynamo_start", {"stack": []}, None, [None, number, 0, 0, None])
     spool.write("snapshot", {"final": True, "losses": {}})
@@ -39,12 +55,17 @@ def pick_up(workplace: Workplace) -> RecoveryReport:
 
 
 def good_lines(workplace: Workplace) -> int:
-    sql = "select count(*) from events where run_id in ('LEFT', 'NEXT') and sequence between 0 and :most"
+    sql = (
+        "select count(*) from events where run_id in ('LEFT', 'NEXT') and sequence between 0 "
+        "and :most"
+    )
     return int(workplace.value(sql + " and length(process_id) = 32", most=FREE - 1))
 
 
 @pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
-def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(workplace: Workplace, line: bytes) -> None:
+def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(
+    workplace: Workplace, line: bytes
+) -> None:
     insert_line(leave_spool(workplace), line)
     report = pick_up(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
@@ -61,12 +82,17 @@ def test_a_record_with_an_odd_value_costs_no_other(workplace: Workplace, line: b
     report = pick_up(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
     assert good_lines(workplace) == GOOD
-    assert (workplace.only_run()["state"], workplace.only_run()["compile_count"] >= GOOD - 2) == ("finished", True)
+    assert (workplace.only_run()["state"], workplace.only_run()["compile_count"] >= GOOD - 2) == (
+        "finished",
+        True,
+    )
     workplace.check_integrity()
 
 
 @pytest.mark.parametrize("spoil", ODD_FILES.values(), ids=ODD_FILES)
-def test_an_odd_file_or_fact_costs_no_record(workplace: Workplace, spoil: Callable[[Path], None]) -> None:
+def test_an_odd_file_or_fact_costs_no_record(
+    workplace: Workplace, spoil: Callable[[Path], None]
+) -> None:
     spoil(leave_spool(workplace))
     report = pick_up(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
@@ -87,7 +113,9 @@ def test_a_run_that_cannot_be_recorded_is_named_once_and_set_aside(
     assert (set_aside / "reason.txt").read_text().strip() == first.set_aside[0].partition(": ")[2]
 
 
-def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(workplace: Workplace) -> None:
+def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(
+    workplace: Workplace,
+) -> None:
     ODD_FILES["run.json: name is a number"](leave_spool(workplace))
     HOPELESS["run.json: the database is a folder"](workplace.home / "spool" / "LEFT")
     workplace.lossy = True
@@ -95,7 +123,8 @@ def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(wo
     listed = workplace.collect("list", "--db", workplace.database)
     assert "set aside: LEFT: / is a folder; --db expects a file" in listed.stderr
     assert (
-        "retry LEFT" in listed.stderr and "retry LEFT" in workplace.collect("doctor", "--db", workplace.database).stdout
+        "retry LEFT" in listed.stderr
+        and "retry LEFT" in workplace.collect("doctor", "--db", workplace.database).stdout
     )
     assert workplace.collect("retry").returncode == 1, "nothing has changed"
     done = workplace.collect("retry", "LEFT", "--db", workplace.database)
@@ -121,13 +150,17 @@ def test_a_run_that_waits_is_reported_once_and_by_who_is_asked(workplace: Workpl
     assert (good_lines(workplace), workplace.spools) == (GOOD, [])
 
 
-def test_a_line_that_is_too_long_is_passed_over(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_passed_over(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("compileboard.collectors.spool.reader.LARGEST_LINE_BYTES", 1000)
     monkeypatch.setattr("compileboard.collectors.spool.reader.BATCH_BYTES", 300)
     insert_line(leave_spool(workplace), b"x" * 5000)
     pick_up(workplace)
     assert good_lines(workplace) == GOOD
-    assert workplace.rows("select kind, first_line from run_rejects") == [{"kind": "too_large", "first_line": 6}]
+    assert workplace.rows("select kind, first_line from run_rejects") == [
+        {"kind": "too_large", "first_line": 6}
+    ]
 
 
 def test_a_record_with_the_number_of_another_is_one_reject(workplace: Workplace) -> None:
@@ -137,7 +170,11 @@ def test_a_record_with_the_number_of_another_is_one_reject(workplace: Workplace)
     for _ in range(2):
         pick_up(workplace)
         (reject,) = workplace.rows("select kind, reject_count, example from run_rejects")
-        assert reject == {"kind": "number_taken", "reject_count": 1, "example": "record 2: compile_started"}
+        assert reject == {
+            "kind": "number_taken",
+            "reject_count": 1,
+            "example": "record 2: compile_started",
+        }
         assert (good_lines(workplace), workplace.only_run()["loss_count"]) == (GOOD, 1)
         shutil.copytree(workplace.folder / "again", folder)
     shutil.rmtree(folder)

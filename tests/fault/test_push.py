@@ -41,12 +41,16 @@ def rows_of(server: Server, sql: str) -> list[Any]:
         return [tuple(row) for row in reader.execute(sql)]
 
 
-def test_runs_of_a_database_and_a_folder_are_pushed_once(workplace: Workplace, server: Server) -> None:
+def test_runs_of_a_database_and_a_folder_are_pushed_once(
+    workplace: Workplace, server: Server
+) -> None:
     workplace.run(PROGRAMS / "spooling.py", 3)
     run_id = workplace.only_run()["id"]
     done = workplace.collect("push", workplace.database, "--server", server.address)
     assert done.stderr.splitlines()[-1] == f"compileboard: pushed to {server.address}/runs/{run_id}"
-    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(3,)]
+    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [
+        (3,)
+    ]
     again = workplace.collect("push", workplace.database, "--server", server.address)
     assert f"run {run_id} is at {server.address}/runs/{run_id} already" in again.stderr
     imported = workplace.collect("import", "--server", server.address, LOGS["zoo_graph_breaks"])
@@ -59,19 +63,35 @@ def test_a_program_is_pushed_while_it_runs_and_ends_as_it_would_in_a_database(
     workplace: Workplace, server: Server
 ) -> None:
     command = program((PROGRAMS / "spooling.py", 60, 0.05))
-    started = workplace.start_command("run", "--name", "pushed", "--server", server.address, "--", *command)
-    select = "select state, compile_count from runs join run_totals on run_id = id where name = 'pushed'"
-    wait_for(lambda: [state for state, count in rows_of(server, select) if state == "running" and count > 5])
+    started = workplace.start_command(
+        "run", "--name", "pushed", "--server", server.address, "--", *command
+    )
+    select = (
+        "select state, compile_count from runs join run_totals on run_id = id where name = 'pushed'"
+    )
+    wait_for(
+        lambda: [
+            state for state, count in rows_of(server, select) if state == "running" and count > 5
+        ]
+    )
     assert started.wait(60) == 0
-    assert wait_for(lambda: [row for row in rows_of(server, select) if row[0] != "running"]) == [("finished", 60)]
+    assert wait_for(lambda: [row for row in rows_of(server, select) if row[0] != "running"]) == [
+        ("finished", 60)
+    ]
     wait_for(lambda: not workplace.outbox)
-    assert rows_of(server, "select count(*) from streams where ended_us is not null and lost_count = 0") == [(1,)]
+    assert rows_of(
+        server, "select count(*) from streams where ended_us is not null and lost_count = 0"
+    ) == [(1,)]
 
 
 @pytest.mark.torch
-def test_the_texts_of_a_program_that_becomes_another_are_pushed(workplace: Workplace, server: Server) -> None:
+def test_the_texts_of_a_program_that_becomes_another_are_pushed(
+    workplace: Workplace, server: Server
+) -> None:
     options = ("--level", "full", "--name", "replaced", "--server", server.address)
-    done = workplace.collect("run", *options, "--", *program((PROGRAMS / "scenarios.py", "replaced")))
+    done = workplace.collect(
+        "run", *options, "--", *program((PROGRAMS / "scenarios.py", "replaced"))
+    )
     assert (done.returncode, workplace.outbox) == (0, []), done.stderr
     graphs = """
         select count(artifacts.id) from processes join runs on runs.id = processes.run_id
@@ -91,20 +111,28 @@ def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Se
     assert rows_of(server, totals) == [(4,)]
 
 
-def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(workplace: Workplace, server: Server) -> None:
+def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(
+    workplace: Workplace, server: Server
+) -> None:
     wrong = "http://127.0.0.1:9"
-    done = workplace.collect("run", "--server", wrong, "--", *program((PROGRAMS / "spooling.py", 2)))
+    done = workplace.collect(
+        "run", "--server", wrong, "--", *program((PROGRAMS / "spooling.py", 2))
+    )
     (run_id,) = (path.name for path in (workplace.home / "outbox").glob("01*"))
     assert f"of run {run_id} wait in" in done.stderr
     other = workplace.collect("push", "--server", server.address)  # chooses what waits for it
     assert (other.returncode, other.stderr) == (0, "compileboard: nothing waits to be pushed\n")
     unknown = workplace.collect("push", "--run", "01XYZ")
     assert (unknown.returncode, "no run 01XYZ waits" in unknown.stderr) == (2, True)
-    right = workplace.collect("push", "--run", run_id, "--server", server.address, "--token-file", "missing")
+    right = workplace.collect(
+        "push", "--run", run_id, "--server", server.address, "--token-file", "missing"
+    )
     assert (right.returncode, "--token-file" in right.stderr) == (2, True)
     right = workplace.collect("push", "--run", "latest", "--server", server.address)
     assert right.stderr == f"compileboard: pushed to {server.address}/runs/{run_id}\n"
-    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [(2,)]
+    assert rows_of(server, f"select compile_count from run_totals where run_id = '{run_id}'") == [
+        (2,)
+    ]
 
 
 def test_push_sends_what_a_killed_recorder_left(workplace: Workplace, server: Server) -> None:
@@ -116,7 +144,10 @@ def test_push_sends_what_a_killed_recorder_left(workplace: Workplace, server: Se
     totals = f"select compile_count from run_totals where run_id = '{spool.name}'"
     wait_for(lambda: any(b'"final"' in path.read_bytes() for path in spool.glob("*.jsonl")))
     done = workplace.collect("push")
-    assert done.stderr.splitlines()[-1] == f"compileboard: pushed to {server.address}/runs/{spool.name}"
+    assert (
+        done.stderr.splitlines()[-1]
+        == f"compileboard: pushed to {server.address}/runs/{spool.name}"
+    )
     assert rows_of(server, totals) == [(40,)]
 
 
@@ -131,7 +162,9 @@ def test_a_followed_log_is_pushed_when_its_following_ends(
     log.write_bytes(b"".join(lines[:200]))
     name = f"followed {stop.name}"
     workplace.environment = {"TMPDIR": str(workplace.folder)}
-    started = workplace.start_command("import", "--follow", "--name", name, "--again", "--server", server.address, log)
+    started = workplace.start_command(
+        "import", "--follow", "--name", name, "--again", "--server", server.address, log
+    )
     database = wait_for(lambda: next(workplace.folder.glob("compileboard-push-*/push.db"), None))
     wait_for(lambda: count_records(database) > 0)
     before = count_records(database)
@@ -141,14 +174,21 @@ def test_a_followed_log_is_pushed_when_its_following_ends(
     started.send_signal(stop)
     assert started.wait(60) == 0
     (state, record_count) = rows_of(
-        server, f"select state, record_count from runs join logs on logs.run_id = runs.id where runs.name = '{name}'"
+        server,
+        (
+            "select state, record_count from runs join logs on logs.run_id = runs.id where "
+            f"runs.name = '{name}'"
+        ),
     )[0]
     assert (state, record_count > before) == ("imported", True)
     assert not database.exists()
 
 
 def count_records(database: Path) -> int:
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as reader:
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as reader,
+    ):
         (count,) = reader.execute("select coalesce(sum(record_count), 0) from logs").fetchone()
         return int(count)
     return 0
@@ -162,11 +202,16 @@ def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server)
         log.write_bytes(body)
         done = workplace.collect("import", "--server", server.address, "--name", "grown", log)
         assert done.returncode == 0, done.stderr
-        counts += rows_of(server, "select count(*) from events join runs on id = run_id where name = 'grown'")
+        counts += rows_of(
+            server, "select count(*) from events join runs on id = run_id where name = 'grown'"
+        )
     assert counts[0] < counts[1] == counts[2]
     assert "already" in done.stderr and "pushed to" not in done.stderr
     workplace.collect("import", "--db", workplace.database, "--name", "grown", log)
-    sql = "select count(*), sum(sequence), max(time_us) from events join runs on id = run_id where name = 'grown'"
+    sql = (
+        "select count(*), sum(sequence), max(time_us) from events join runs on id = run_id "
+        "where name = 'grown'"
+    )
     with closing(open_reader(str(workplace.database))) as reader:
         assert rows_of(server, sql) == [tuple(reader.execute(sql).fetchone())]
 
@@ -175,19 +220,27 @@ def test_a_box_adds_to_no_run_that_another_one_pushed(workplace: Workplace, serv
     whole = lzma.decompress((DATA / "trace" / "torch2.13-breaks.log.xz").read_bytes())
     log, codes = workplace.folder / "owned.log", []
     with closing(open_writer(database_of(server))) as writer:
-        tokens = [create_token(writer, name, ("ingest",), created_by="me") for name in ("box-1", "box-2")]
+        tokens = [
+            create_token(writer, name, ("ingest",), created_by="me") for name in ("box-1", "box-2")
+        ]
     half = whole[: whole.index(b"\nV", len(whole) // 2) + 1]
     for body, token in ((half, tokens[0]), (whole, tokens[1]), (whole, tokens[0])):
         log.write_bytes(body)
-        done = workplace.collect("import", "--server", server.address, log, env={"COMPILEBOARD_TOKEN": token})
+        done = workplace.collect(
+            "import", "--server", server.address, log, env={"COMPILEBOARD_TOKEN": token}
+        )
         codes.append((done.returncode, "box-2 did not send it" in done.stderr))
         shutil.rmtree(workplace.home / "outbox", ignore_errors=True)  # else the sender tries again
         wait_for(lambda: not processes_of(workplace.home))
     assert codes == [(0, False), (1, True), (0, False)]
-    assert rows_of(server, "select end_offset_bytes from logs where name like 'owned%'") == [(len(whole),)]
+    assert rows_of(server, "select end_offset_bytes from logs where name like 'owned%'") == [
+        (len(whole),)
+    ]
 
 
-def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(workplace: Workplace, server: Server) -> None:
+def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(
+    workplace: Workplace, server: Server
+) -> None:
     workplace.run(PROGRAMS / "spooling.py", 2)
     words = ("push", workplace.database, "--server", server.address)
     assert workplace.collect(*words).returncode == 0
@@ -199,7 +252,9 @@ def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(workplace: Workpl
     assert f"run {run_id} is at {server.address}/runs/{run_id} already" in done.stderr
 
 
-def test_what_was_added_while_the_server_was_away_is_sent_later(workplace: Workplace, tmp_path: Path) -> None:
+def test_what_was_added_while_the_server_was_away_is_sent_later(
+    workplace: Workplace, tmp_path: Path
+) -> None:
     whole = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
     log, database = workplace.folder / "grown.log", tmp_path / "away" / "board.db"
     database.parent.mkdir()
@@ -211,19 +266,31 @@ def test_what_was_added_while_the_server_was_away_is_sent_later(workplace: Workp
     assert (away.returncode, "are sent when the server takes them" in away.stderr) == (1, True)
     with serving(database, "--port", server.address.rpartition(":")[2]) as server:
         assert workplace.collect("push").returncode == 0
-        assert rows_of(server, "select count(*), max(end_offset_bytes) from logs") == [(1, len(whole))]
+        assert rows_of(server, "select count(*), max(end_offset_bytes) from logs") == [
+            (1, len(whole))
+        ]
 
 
-def test_a_run_with_other_records_on_the_server_is_told(workplace: Workplace, server: Server) -> None:
+def test_a_run_with_other_records_on_the_server_is_told(
+    workplace: Workplace, server: Server
+) -> None:
     whole = log_bytes("torch2.13-aot-wrappers")
     log = workplace.folder / "apart.log"
     log.write_bytes(whole[: whole.index(b"\nV", len(whole) // 2) + 1])
     assert workplace.collect("import", "--server", server.address, log).returncode == 0
-    ((process_id, run_id),) = rows_of(server, "select process_id, run_id from logs where name like 'apart%'")
+    ((process_id, run_id),) = rows_of(
+        server, "select process_id, run_id from logs where name like 'apart%'"
+    )
     with closing(open_writer(database_of(server))) as writer:
-        writer.execute("insert into events values (?, 9999999999, ?, 'x', 0, x'00')", (process_id, run_id))
+        writer.execute(
+            "insert into events values (?, 9999999999, ?, 'x', 0, x'00')", (process_id, run_id)
+        )
     log.write_bytes(whole)
     done = workplace.collect("import", "--server", server.address, log)
-    assert (done.returncode, "with records that" in done.stderr, "Import the logs" in done.stderr) == (1, True, True)
+    assert (
+        done.returncode,
+        "with records that" in done.stderr,
+        "Import the logs" in done.stderr,
+    ) == (1, True, True)
     shutil.rmtree(workplace.home / "outbox" / run_id)  # else the sender tries again
     wait_for(lambda: not processes_of(workplace.home))

@@ -1,4 +1,6 @@
-"""Boxes push through a network that fails to a server that is killed: every event is stored exactly once."""
+"""Boxes push through a network that fails to a server that is killed: every event is stored exactly
+once.
+"""
 
 from __future__ import annotations
 

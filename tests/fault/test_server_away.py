@@ -1,4 +1,6 @@
-"""The server hangs, refuses, fails or dies: the program goes on as ever, and what was recorded arrives later."""
+"""The server hangs, refuses, fails or dies: the program goes on as ever, and what was recorded
+arrives later.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def server() -> Iterator[PushServer]:
 
 
 def push(workplace: Workplace, address: str, count: int = 20, pause_s: float = 0.01) -> Any:
-    return workplace.collect("run", "--server", address, "--", sys.executable, SPOOLING, count, pause_s)
+    return workplace.collect(
+        "run", "--server", address, "--", sys.executable, SPOOLING, count, pause_s
+    )
 
 
 def run_id_of(done: Any) -> str:
@@ -42,14 +46,20 @@ def is_empty(workplace: Workplace) -> bool:
 
 
 def count_compiles(server: PushServer, run_id: str) -> int:
-    return len({event.sequence for event in server.read(run_id)[0] if isinstance(event, CompileStarted)})
+    return len(
+        {event.sequence for event in server.read(run_id)[0] if isinstance(event, CompileStarted)}
+    )
 
 
-def test_a_run_is_pushed_and_its_last_line_says_where_to_look(workplace: Workplace, server: PushServer) -> None:
+def test_a_run_is_pushed_and_its_last_line_says_where_to_look(
+    workplace: Workplace, server: PushServer
+) -> None:
     done = push(workplace, server.address, pause_s=0.1)
     run_id = run_id_of(done)
     assert done.returncode == 0
-    assert f"run {run_id} is pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()[0], done.stderr
+    assert (
+        f"run {run_id} is pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()[0]
+    ), done.stderr
     assert f"pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()[-1], done.stderr
     assert count_compiles(server, run_id) == 20
     assert (workplace.spools, is_empty(workplace)) == ([], True)
@@ -73,7 +83,10 @@ def test_a_server_that_is_away_costs_the_program_nothing_and_gets_all_later(
         assert "Traceback" not in done.stderr
         assert " is pushed to " not in done.stderr
         first, last = done.stderr.splitlines()
-        reasons = {"refuses": "does not answer: Connection refused", "hangs": "gave no answer so far"}
+        reasons = {
+            "refuses": "does not answer: Connection refused",
+            "hangs": "gave no answer so far",
+        }
         assert f"run {run_id_of(done)} waits for the server: " in first
         assert reasons.get(how, "the server answers 500") in first
         assert f"of run {run_id_of(done)} wait in {workplace.home / 'outbox'}" in last
@@ -88,15 +101,38 @@ def test_a_server_that_is_away_costs_the_program_nothing_and_gets_all_later(
             assert count_compiles(other, run_id_of(done)) == 20
 
 
-def test_the_last_line_counts_what_a_full_outbox_lost(workplace: Workplace, server: PushServer) -> None:
-    command = ("run", "--outbox-size", "1KiB", "--server", server.address, "--", sys.executable, SPOOLING, 20)
+def test_the_last_line_counts_what_a_full_outbox_lost(
+    workplace: Workplace, server: PushServer
+) -> None:
+    command = (
+        "run",
+        "--outbox-size",
+        "1KiB",
+        "--server",
+        server.address,
+        "--",
+        sys.executable,
+        SPOOLING,
+        20,
+    )
     assert " events lost, as the outbox was full; " in workplace.collect(*command).stderr
 
 
-def test_a_server_that_dies_while_the_program_runs_gets_every_event_once(workplace: Workplace) -> None:
+def test_a_server_that_dies_while_the_program_runs_gets_every_event_once(
+    workplace: Workplace,
+) -> None:
     with push_server() as first:
         port = first.server_port
-        command = ("run", "--server", first.address, "--", sys.executable, str(SPOOLING), "100", "0.02")
+        command = (
+            "run",
+            "--server",
+            first.address,
+            "--",
+            sys.executable,
+            str(SPOOLING),
+            "100",
+            "0.02",
+        )
         started = workplace.start_command(*command)
         wait_for(lambda: first.streams and len(next(iter(first.streams.values()))) > 500)
         first.fault = lambda method, path: "cut"
@@ -129,7 +165,16 @@ def test_the_token_is_in_no_file_and_no_line(workplace: Workplace, server: PushS
     server.token = "cb_0123456789abcdef"
     workplace.environment = {"COMPILEBOARD_TOKEN": server.token}
     done = workplace.collect(
-        "run", "--capture-env", "COMPILEBOARD_TOKEN", "--server", server.address, "--", sys.executable, SPOOLING, 3, 0
+        "run",
+        "--capture-env",
+        "COMPILEBOARD_TOKEN",
+        "--server",
+        server.address,
+        "--",
+        sys.executable,
+        SPOOLING,
+        3,
+        0,
     )
     assert f"pushed to {server.address}" in done.stderr.splitlines()[-1], done.stderr
     assert server.token.encode() not in workplace.all_bytes()

@@ -1,4 +1,6 @@
-"""Each step before and beside the program fails in turn: the program runs, with its own output and exit code."""
+"""Each step before and beside the program fails in turn: the program runs, with its own output and
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,32 @@ import pytest
 from compileboard.collectors.cli.main import main
 from tests.tools.observed import ROOT, Workplace
 
-PROGRAM = [sys.executable, "-c", "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)"]
-SHORT = ["/bin/sh", "-c", "echo ran; echo theirs >&2; exit 7"]  # the same without an interpreter's start
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; sys.stdout.write('ran\\n'); sys.stderr.write('theirs\\n'); sys.exit(7)",
+]
+SHORT = [
+    "/bin/sh",
+    "-c",
+    "echo ran; echo theirs >&2; exit 7",
+]  # the same without an interpreter's start
 
 
-def ran(workplace: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any) -> list[str]:
+def ran(
+    workplace: Workplace, *options: Any, command: list[Any] = PROGRAM, **rest: Any
+) -> list[str]:
     """Observe the program and see that it ended as it does alone; return what we said."""
     alone = workplace.plain(*command, text=False)
     done = workplace.collect("run", *options, "--", *command, text=False, **rest)
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     lines = done.stderr.decode(errors="backslashreplace").splitlines()
-    assert [line for line in lines if not line.startswith("compileboard: ")] == alone.stderr.decode().splitlines()
-    return [line.removeprefix("compileboard: ") for line in lines if line.startswith("compileboard: ")]
+    assert [
+        line for line in lines if not line.startswith("compileboard: ")
+    ] == alone.stderr.decode().splitlines()
+    return [
+        line.removeprefix("compileboard: ") for line in lines if line.startswith("compileboard: ")
+    ]
 
 
 def limit(kind: int, most: int) -> Callable[[], None]:
@@ -105,7 +121,16 @@ def test_the_current_folder_is_gone(workplace: Workplace) -> None:
 
 @pytest.mark.parametrize("most", [*range(6, 15), 20])
 def test_there_are_no_more_descriptors(workplace: Workplace, most: int) -> None:
-    command = [sys.executable, "-m", "compileboard.collectors", "run", "--quiet", "--", "/bin/echo", "ran"]
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--quiet",
+        "--",
+        "/bin/echo",
+        "ran",
+    ]
     done = workplace.plain("bash", "-c", 'ulimit -n "$0"; exec "$@"', most, *command)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
     assert "Traceback" not in done.stderr
@@ -116,9 +141,13 @@ def test_no_file_may_grow(workplace: Workplace) -> None:
     assert "File too large" in lines[0]
 
 
-@pytest.mark.parametrize("text", ["exit 3", "printf 'caf\\351\\n'", "head -c 3000000 /dev/zero", "kill -9 $$"])
+@pytest.mark.parametrize(
+    "text", ["exit 3", "printf 'caf\\351\\n'", "head -c 3000000 /dev/zero", "kill -9 $$"]
+)
 def test_git_and_the_driver_answer_oddly(workplace: Workplace, text: str) -> None:
-    env = fake(workplace, "git", f"#!/bin/sh\n{text}\n") | fake(workplace, "nvidia-smi", f"#!/bin/sh\n{text}\n")
+    env = fake(workplace, "git", f"#!/bin/sh\n{text}\n") | fake(
+        workplace, "nvidia-smi", f"#!/bin/sh\n{text}\n"
+    )
     ran(workplace, "--quiet", "--db", workplace.database, env=env)
     assert workplace.only_run()["exit_code"] == 7
 
@@ -128,16 +157,36 @@ def test_bytes_that_are_no_text(workplace: Workplace) -> None:
     (workplace.folder / odd).mkdir()
     path = workplace.folder / odd / f"{odd}.py"
     path.write_text(
-        "import os, sys; print(os.fsencode(sys.argv[1]), os.fsencode(os.getcwd()), os.environb[b'TORCH_X'])"
+        "import os, sys; print(os.fsencode(sys.argv[1]), os.fsencode(os.getcwd()), "
+        "os.environb[b'TORCH_X'])"
     )
-    options = ["--db", workplace.database, "--name", odd, "--suite", odd, "--tag", f"{odd}={odd}", "--capture-env", odd]
+    options = [
+        "--db",
+        workplace.database,
+        "--name",
+        odd,
+        "--suite",
+        odd,
+        "--tag",
+        f"{odd}={odd}",
+        "--capture-env",
+        odd,
+    ]
     env = {"TORCH_X": odd, "COMPILEBOARD_HOME": str(workplace.folder / odd / "home")}
-    done = workplace.collect("run", *options, "--", sys.executable, path, odd, env=env, cwd=path.parent)
+    done = workplace.collect(
+        "run", *options, "--", sys.executable, path, odd, env=env, cwd=path.parent
+    )
     assert (done.returncode, done.stdout.count("caf\\xe9")) == (0, 3), done.stderr
     run = workplace.only_run()
-    assert (run["name"], run["suite"], run["cwd"]) == (r"caf\xe9", r"caf\xe9", rf"{workplace.folder}/caf\xe9")
+    assert (run["name"], run["suite"], run["cwd"]) == (
+        r"caf\xe9",
+        r"caf\xe9",
+        rf"{workplace.folder}/caf\xe9",
+    )
     assert run["command"].endswith(r"caf\xe9")
-    listed = workplace.collect("list", "--db", workplace.database, "--tag", f"{odd}={odd}", "--suite", odd, env=env)
+    listed = workplace.collect(
+        "list", "--db", workplace.database, "--tag", f"{odd}={odd}", "--suite", odd, env=env
+    )
     assert run["id"] in listed.stdout
 
 
@@ -174,7 +223,8 @@ STEPS = [
     "compileboard.collectors.terminal.run_summary.summarize",
     "compileboard.collectors.cli.run.progress_line",
 ]
-# A task beside the recording is a reject of the run; what is closed or looked at last has nothing more to lose.
+# A task beside the recording is a reject of the run; what is closed or looked at last has nothing
+# more to lose.
 SILENT = {
     "compileboard.collectors.pipeline.recorder.build_history_event",
     "compileboard.collectors.pipeline.sqlite_sink.index_run",
@@ -235,9 +285,11 @@ def test_no_further_process_can_be_started(workplace: Workplace, tmp_path: Path)
     text = (
         "import errno, subprocess, sys\n"
         "from compileboard.collectors.cli.main import main\n"
-        "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
+        "def fail(*a, **k): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily "
+        "unavailable')\n"
         "subprocess.Popen.__init__ = fail\n"
-        f"sys.exit(main(['run', '--quiet', '--db', {str(workplace.database)!r}, '--', *{PROGRAM!r}]))"
+        f"sys.exit(main(['run', '--quiet', '--db', {str(workplace.database)!r}, '--', "
+        f"*{PROGRAM!r}]))"
     )
     done = workplace.plain(sys.executable, "-W", "ignore", "-c", text)
     assert (done.returncode, done.stdout) == (7, "ran\n")

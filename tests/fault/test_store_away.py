@@ -1,4 +1,6 @@
-"""The database or the spool is locked, full, replaced or gone: the program goes on, and what can be kept is kept."""
+"""The database or the spool is locked, full, replaced or gone: the program goes on, and what can be
+kept is kept.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.tools.observed import PROGRAMS, Workplace, wait_for
 SPOOLING = PROGRAMS / "spooling.py"
 
 
-def begin(workplace: Workplace, count: int = 30, pause_s: float = 0.05, **rest: Any) -> subprocess.Popen[str]:
+def begin(
+    workplace: Workplace, count: int = 30, pause_s: float = 0.05, **rest: Any
+) -> subprocess.Popen[str]:
     started = workplace.start(SPOOLING, count, pause_s, **rest)
     assert started.stdout is not None
     started.stdout.readline()
@@ -37,14 +41,18 @@ def finish(started: subprocess.Popen[str]) -> str:
     return err
 
 
-def test_a_database_locked_for_the_whole_run_is_written_by_the_next_command(workplace: Workplace) -> None:
+def test_a_database_locked_for_the_whole_run_is_written_by_the_next_command(
+    workplace: Workplace,
+) -> None:
     migrate(workplace.database)
     with closing(sqlite3.connect(workplace.database, isolation_level=None)) as holder:
         holder.execute("begin immediate")
         output = finish(begin(workplace))
         holder.execute("rollback")
     (line,) = (line for line in output.splitlines() if "locked by another program" in line)
-    assert line.startswith(f"compileboard: not recorded yet; the next command records it from {workplace.home}")
+    assert line.startswith(
+        f"compileboard: not recorded yet; the next command records it from {workplace.home}"
+    )
     assert "picked up" in workplace.collect("list", "--db", workplace.database).stderr
     assert workplace.only_run()["compile_count"] == 30
     assert (workplace.only_run()["state"], workplace.spools) == ("finished", [])
@@ -65,7 +73,9 @@ def test_a_signal_is_passed_on_while_the_database_is_locked(workplace: Workplace
 
 
 @pytest.mark.parametrize("how", ["garbage over it", "another file in its place", "deleted"])
-def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(workplace: Workplace, how: str) -> None:
+def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(
+    workplace: Workplace, how: str
+) -> None:
     started = begin(workplace)
     wait_for(lambda: workplace.rows("select 1 from compiles"))
     if how == "deleted":
@@ -91,7 +101,9 @@ def small_disk(workplace: Workplace) -> Iterator[Path]:
     """Mount a disk of 300 KB; needs the right to do so."""
     path = workplace.folder / "disk"
     path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(path)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(path)], capture_output=True
+    )
     if mounted.returncode != 0:
         pytest.skip("mounting a small disk needs root")
     yield path
@@ -102,7 +114,9 @@ def resize(disk: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
 
 
-def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(workplace: Workplace, small_disk: Path) -> None:
+def test_a_full_database_disk_is_said_and_the_spool_keeps_the_run(
+    workplace: Workplace, small_disk: Path
+) -> None:
     database = small_disk / "t.db"
     resize(small_disk, "1m")
     command = [
@@ -136,7 +150,9 @@ def test_a_read_only_disk_is_said_and_the_run_waits(workplace: Workplace, small_
         if name == "there.db":
             migrate(small_disk / name)
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-        done = workplace.collect("run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')")
+        done = workplace.collect(
+            "run", "--db", small_disk / name, "--", sys.executable, "-c", "print('ran')"
+        )
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
         assert (done.returncode, done.stdout) == (0, "ran\n")
         assert "not recorded yet; the next command records it" in done.stderr
@@ -163,7 +179,9 @@ def test_a_deleted_spool_is_made_again_and_the_loss_is_counted(workplace: Workpl
     workplace.lossy = True
     started = begin(workplace)
     wait_for(lambda: workplace.rows("select 1 from compiles"))
-    shutil.rmtree(workplace.spools[0].rename(workplace.folder / "going"))  # at once, whatever is written meanwhile
+    shutil.rmtree(
+        workplace.spools[0].rename(workplace.folder / "going")
+    )  # at once, whatever is written meanwhile
     finish(started)
     workplace.collect("list", "--db", workplace.database)
     assert workplace.losses() == {"spool: its file was deleted": 1}
@@ -182,8 +200,12 @@ if os.fork() == 0:
 """
 
 
-def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(workplace: Workplace) -> None:
-    done = workplace.run(workplace.write(LATE), SPOOLING, 5, stdout=subprocess.DEVNULL, capture_output=False)
+def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(
+    workplace: Workplace,
+) -> None:
+    done = workplace.run(
+        workplace.write(LATE), SPOOLING, 5, stdout=subprocess.DEVNULL, capture_output=False
+    )
     assert done.returncode == 0
     assert workplace.only_run()["compile_count"] == 0
     wait_for(lambda: workplace.spools)
@@ -199,7 +221,10 @@ def test_a_child_that_outlives_the_program_goes_on_being_recorded(workplace: Wor
     assert started.returncode == 0
     assert "1 of the program's processes still run; they go on being recorded" in err
     wait_for(lambda: not workplace.spools)
-    assert (workplace.only_run()["compile_count"], workplace.only_run()["state"]) == (40, "finished")
+    assert (workplace.only_run()["compile_count"], workplace.only_run()["state"]) == (
+        40,
+        "finished",
+    )
 
 
 def test_a_run_that_was_deleted_while_it_ran_stays_deleted(workplace: Workplace) -> None:

@@ -1,4 +1,6 @@
-"""The count on a terminal keeps to its own row, and the program's screen is as it would be without it."""
+"""The count on a terminal keeps to its own row, and the program's screen is as it would be without
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,15 @@ print("over")
 )
 
 
-def watch(workplace: Workplace, command: list[str], do: Callable[[Any, Screen], None] | None = None, **env: str) -> Any:
-    """Run a command on a terminal of its own; return it, what it wrote and its screen, seen after each piece."""
+def watch(
+    workplace: Workplace,
+    command: list[str],
+    do: Callable[[Any, Screen], None] | None = None,
+    **env: str,
+) -> Any:
+    """Run a command on a terminal of its own; return it, what it wrote and its screen, seen after
+    each piece.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = workplace.environ(**{"TERM": "xterm-256color", **env})
@@ -79,7 +88,9 @@ def watch(workplace: Workplace, command: list[str], do: Callable[[Any, Screen], 
             for line in piece.splitlines(keepends=True):
                 screen.feed(line)
                 seen.append(screen.text())
-            (workplace.folder / "next").write_text("\n".join([f"{screen.region_count} regions", *screen.text()]))
+            (workplace.folder / "next").write_text(
+                "\n".join([f"{screen.region_count} regions", *screen.text()])
+            )
             (workplace.folder / "next").rename(workplace.folder / "seen")
             if do:
                 do(started, screen)
@@ -89,7 +100,15 @@ def watch(workplace: Workplace, command: list[str], do: Callable[[Any, Screen], 
 
 def collect(workplace: Workplace, text: str) -> list[str]:
     path = workplace.write(text)
-    start = [sys.executable, "-m", "compileboard.collectors", "run", "--db", str(workplace.database), "--"]
+    start = [
+        sys.executable,
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--db",
+        str(workplace.database),
+        "--",
+    ]
     return [*start, sys.executable, str(path)]
 
 
@@ -98,10 +117,16 @@ def test_partial_lines_and_progress_bars_stay_whole_above_the_count(workplace: W
     started, written, screen, seen = watch(workplace, collect(workplace, PROGRAM))
     assert started.returncode == 0
     text = screen.text()
-    assert any("Loading the model ... done" in shown for shown in seen), "the closing lines scroll it away at the end"
+    assert any("Loading the model ... done" in shown for shown in seen), (
+        "the closing lines scroll it away at the end"
+    )
     assert any("over" in shown for shown in seen)
-    assert not any("compileboard: 1 compile," in line for line in text), "the row is given back, empty"
-    counts = [shown for shown in seen if shown[-1].startswith("compileboard: 1 compile, 0 graph breaks")]
+    assert not any("compileboard: 1 compile," in line for line in text), (
+        "the row is given back, empty"
+    )
+    counts = [
+        shown for shown in seen if shown[-1].startswith("compileboard: 1 compile, 0 graph breaks")
+    ]
     assert any("Loading the model ..." in shown for shown in counts)
     assert any("2 compiles, 0 graph breaks, 1 recompile" in shown[-1] for shown in seen)
     for shown in seen:
@@ -130,7 +155,9 @@ def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, ho
 
     text = FILL + UNTIL + COMPILE + f"g(torch.ones(3)); until('1 compile,')\n{last}\n"
     started, written, screen, _ = watch(workplace, collect(workplace, text), do)
-    assert started.returncode == {"killed": -9, "raised": 1, "terminated": -15, "read by key": 0}[how]
+    assert (
+        started.returncode == {"killed": -9, "raised": 1, "terminated": -15, "read by key": 0}[how]
+    )
     assert "\x1b[1;11r" in written
     assert (screen.top, screen.bottom) == (0, ROWS - 1)
 
@@ -139,7 +166,10 @@ def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, ho
 @pytest.mark.parametrize("case", ["dumb", "no name", "raw", "nothing compiled"])
 def test_nothing_is_written_where_it_would_be_in_the_way(workplace: Workplace, case: str) -> None:
     raw = "import tty; tty.setcbreak(0)\n" if case == "raw" else ""
-    text = f"{raw}import time\n{COMPILE}{'' if case == 'nothing compiled' else 'g(torch.ones(3))'}\ntime.sleep(1)\n"
+    text = (
+        f"{raw}import "
+        f"time\n{COMPILE}{'' if case == 'nothing compiled' else 'g(torch.ones(3))'}\ntime.sleep(1)\n"
+    )
     terminal = {"dumb": "dumb", "no name": ""}.get(case, "xterm")
     started, written, _, _ = watch(workplace, collect(workplace, text), TERM=terminal)
     assert started.returncode == 0
@@ -153,7 +183,9 @@ def test_the_row_is_given_back_before_the_job_is_suspended(workplace: Workplace)
     def do(started: Any, screen: Screen) -> None:
         if screen.bottom == ROWS - 2 and not told:
             told.append(started.pid)
-            os.kill(started.pid, signal.SIGTSTP)  # nobody could continue a session's leader: the kernel lets it go on
+            os.kill(
+                started.pid, signal.SIGTSTP
+            )  # nobody could continue a session's leader: the kernel lets it go on
 
     text = FILL + UNTIL + COMPILE + "g(torch.ones(3)); until('2 regions')\n"
     started, written, screen, _ = watch(workplace, collect(workplace, text), do)
@@ -182,7 +214,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]]) -> str:
     return written.decode()
 
 
-def test_a_resized_terminal_gets_its_row_anew_and_an_unchanged_one_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resized_terminal_gets_its_row_anew_and_an_unchanged_one_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     once = drawn(monkeypatch, [(24, 80)])
     assert drawn(monkeypatch, [(24, 80), (24, 80)]) == once
     text = drawn(monkeypatch, [(24, 80), (30, 24)])

@@ -18,20 +18,36 @@ def same(workplace: Workplace, *words: str, **rest: Any) -> Any:
     """Run with and without us; output, messages and exit code must be equal."""
     plain = workplace.plain(SCENARIOS, *words, **rest)
     done = workplace.run(SCENARIOS, *words, options=("--quiet",), **rest)
-    assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        plain.returncode,
+        plain.stdout,
+        plain.stderr,
+    )
     return done
 
 
 def test_the_same_output_and_exceptions_with_and_without_us(workplace: Workplace) -> None:
-    workplace.lossy = True  # bad_functions: what torch is handed cannot be evaluated, and we count that
-    done = same(workplace, "failing", "fullgraph", "callbacks", "bad_functions", "fork_while_compiling", "daemon")
+    workplace.lossy = (
+        True  # bad_functions: what torch is handed cannot be evaluated, and we count that
+    )
+    done = same(
+        workplace,
+        "failing",
+        "fullgraph",
+        "callbacks",
+        "bad_functions",
+        "fork_while_compiling",
+        "daemon",
+    )
     assert "BackendCompilerFailed True" in done.stdout
     assert done.stdout.count("nothing raised") == 2
     assert (workplace.folder / "theirs.txt").read_text() == "mine alone"
     assert workplace.losses() == {"hook: ValueError: bad function": 2}
     assert workplace.only_run()["loss_count"] == 2
     last = workplace.rows("select outcome from compiles order by id desc limit 1")[0]
-    assert last["outcome"] == "compiled", "what was compiled after every descriptor was closed is there too"
+    assert last["outcome"] == "compiled", (
+        "what was compiled after every descriptor was closed is there too"
+    )
 
 
 def test_functions_that_raise_do_so_in_torchs_own_log_too(workplace: Workplace) -> None:
@@ -53,7 +69,9 @@ def test_a_silenced_trace_logger_is_said(workplace: Workplace) -> None:
     workplace.lossy = True
     env = {"TORCH_TRACE": str(workplace.folder / "trace")}
     assert workplace.run(SCENARIOS, "logging_config", env=env).returncode == 0
-    assert list(workplace.losses()) == ["torch's trace logger was disabled by the program's logging configuration"]
+    assert list(workplace.losses()) == [
+        "torch's trace logger was disabled by the program's logging configuration"
+    ]
     assert workplace.value("select count(*) from compilations") == 1, "the metrics come another way"
 
 
@@ -101,15 +119,30 @@ for one in (failing,):
 
 
 @pytest.fixture(scope="module")
-def with_and_without_source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, Workplace]:
+def with_and_without_source(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Workplace, Workplace]:
     places = []
     for options in ((), ("--no-source",)):
         workplace = Workplace(tmp_path_factory.mktemp("secret"))
         # The spool is kept, to be searched as well.
         folder = workplace.folder / "kept"
         keep = f'mkdir -p {folder}; {sys.executable} "$@"; cp -r $COMPILEBOARD_SPOOL/. {folder}'
-        command = ["bash", "-c", keep, "x", workplace.write(SECRETIVE), "--token", SECRET, f"--api-key={SECRET}"]
-        urls = [f"https://me:{SECRET}@host/x", f"HF_TOKEN={SECRET}", f"-HAuthorization: Bearer {SECRET}"]
+        command = [
+            "bash",
+            "-c",
+            keep,
+            "x",
+            workplace.write(SECRETIVE),
+            "--token",
+            SECRET,
+            f"--api-key={SECRET}",
+        ]
+        urls = [
+            f"https://me:{SECRET}@host/x",
+            f"HF_TOKEN={SECRET}",
+            f"-HAuthorization: Bearer {SECRET}",
+        ]
         env = {"TORCH_TOKEN": SECRET, "MY_URL": f"https://u:{SECRET}@h/", "MY_PASSWORD": SECRET}
         capture = ("--capture-env", "MY_URL", "--capture-env", "MY_PASSWORD")
         git = f"git init -q . && git remote add origin https://u:{SECRET}@host/x.git"
@@ -121,22 +154,32 @@ def with_and_without_source(tmp_path_factory: pytest.TempPathFactory) -> tuple[W
 
 
 def kept_bytes(workplace: Workplace) -> bytes:
-    spooled = [path.read_bytes() for path in (workplace.folder / "kept").rglob("*") if path.is_file()]
+    spooled = [
+        path.read_bytes() for path in (workplace.folder / "kept").rglob("*") if path.is_file()
+    ]
     assert any(b"process_started" in data for data in spooled)
     return b"\n".join([workplace.all_bytes(), *spooled])
 
 
-def test_no_secret_is_in_the_spool_or_the_database(with_and_without_source: tuple[Workplace, Workplace]) -> None:
+def test_no_secret_is_in_the_spool_or_the_database(
+    with_and_without_source: tuple[Workplace, Workplace],
+) -> None:
     for workplace in with_and_without_source:
         stored = kept_bytes(workplace)
         assert SECRET.encode() not in stored
         assert b"--token" in stored
         assert b"host/x.git" in stored
         facts = json.loads(workplace.only_run()["facts"])
-        assert facts["environment"]["TORCH_TOKEN"] == facts["environment"]["MY_PASSWORD"] == "<withheld>"
+        assert (
+            facts["environment"]["TORCH_TOKEN"]
+            == facts["environment"]["MY_PASSWORD"]
+            == "<withheld>"
+        )
 
 
-def test_without_source_no_line_of_the_program_is_kept(with_and_without_source: tuple[Workplace, Workplace]) -> None:
+def test_without_source_no_line_of_the_program_is_kept(
+    with_and_without_source: tuple[Workplace, Workplace],
+) -> None:
     stored, withheld = (kept_bytes(workplace) for workplace in with_and_without_source)
     assert SENTINEL.encode() in stored
     index = withheld.find(SENTINEL.encode())
@@ -145,7 +188,10 @@ def test_without_source_no_line_of_the_program_is_kept(with_and_without_source: 
 
 
 def test_without_source_a_program_on_the_command_line_is_not_kept(workplace: Workplace) -> None:
-    code = f"import torch; torch.compile(lambda {SENTINEL}: {SENTINEL} + 1, backend='eager')(torch.ones(2))"
+    code = (
+        f"import torch; torch.compile(lambda {SENTINEL}: {SENTINEL} + 1, "
+        "backend='eager')(torch.ones(2))"
+    )
     done = workplace.run(sys.executable, "-c", code, "argument", options=("--no-source", "--quiet"))
     assert (done.returncode, done.stdout) == (0, "")
     assert SENTINEL.encode() not in workplace.all_bytes()

@@ -1,4 +1,6 @@
-"""Every built-in model builds, runs, learns, repeats itself bit by bit, and takes every size it offers."""
+"""Every built-in model builds, runs, learns, repeats itself bit by bit, and takes every size it
+offers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def call(module: Any, inputs: Any) -> Any:
 
 
 def tensors(output: Any) -> list[Any]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    return [
+        leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)
+    ]
 
 
 def inputs_of(loaded: Any) -> list[Any]:
@@ -42,7 +46,9 @@ def inputs_of(loaded: Any) -> list[Any]:
 
 
 @every_model
-def test_two_builds_have_the_same_weights_and_inputs_and_leave_the_generator_alone(ref: ModelRef) -> None:
+def test_two_builds_have_the_same_weights_and_inputs_and_leave_the_generator_alone(
+    ref: ModelRef,
+) -> None:
     state = torch.get_rng_state()
     first, second = load(ref), load(ref)
     assert torch.equal(torch.get_rng_state(), state)
@@ -74,7 +80,9 @@ def test_the_answer_depends_on_the_input_so_that_a_wrong_one_shows(ref: ModelRef
     loaded = load(ref, 4)
     with torch.no_grad():
         answer = next(
-            tensor for tensor in tensors(call(loaded.module.eval(), loaded.inputs)) if tensor.is_floating_point()
+            tensor
+            for tensor in tensors(call(loaded.module.eval(), loaded.inputs))
+            if tensor.is_floating_point()
         )
     assert answer.std(dim=0).mean() > 0.01 * answer.abs().mean()
 
@@ -115,13 +123,19 @@ def test_every_weight_learns_from_the_loss(ref: ModelRef) -> None:
     loss = loaded.loss(call(loaded.module, loaded.inputs))
     assert loss.shape == () and loss.isfinite()
     loss.backward()
-    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in loaded.module.parameters())
+    assert all(
+        weight.grad is not None and weight.grad.isfinite().all()
+        for weight in loaded.module.parameters()
+    )
 
 
 @every_model
 def test_it_runs_in_double_precision_which_accuracy_is_checked_against(ref: ModelRef) -> None:
     loaded = load(ref)
-    wide = {tensor: tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs_of(loaded)}
+    wide = {
+        tensor: tensor.double() if tensor.is_floating_point() else tensor
+        for tensor in inputs_of(loaded)
+    }
     inputs = torch.utils._pytree.tree_map(lambda item: wide[item], loaded.inputs)
     with torch.no_grad():
         output = tensors(call(loaded.module.double().eval(), inputs))

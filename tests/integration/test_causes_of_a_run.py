@@ -1,4 +1,6 @@
-"""A small program's causes: its own source around them, and a module whose frame is torch's wrapper."""
+"""A small program's causes: its own source around them, and a module whose frame is torch's
+wrapper.
+"""
 
 from __future__ import annotations
 

@@ -24,9 +24,24 @@ PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs"
 BLOCK = re.compile(r"^```console\n(.+?)^```", re.DOTALL | re.MULTILINE)
 OURS = ("compileboard ", "compileboard-collect ", "python -m benchmarks.faults.frame_stack")
 NOT_RUN = {"cuda-run.md", "push.md"}  # a GPU, a server that is away
-COMPILES = {"README.md", "bench.md", "collector.md", "compatibility.md", "experiments.md", "stack-cliff.md", "try.md"}
-NUMBERS_VARY = {"benchmarks.md", "dashboard.md", "site.md"}  # a port, a machine's speed, how many pages there are
-EXIT_CODES = {"alerts.md": 1, "check.md": 1}  # of the last command: a variable is not set; a verdict fails
+COMPILES = {
+    "README.md",
+    "bench.md",
+    "collector.md",
+    "compatibility.md",
+    "experiments.md",
+    "stack-cliff.md",
+    "try.md",
+}
+NUMBERS_VARY = {
+    "benchmarks.md",
+    "dashboard.md",
+    "site.md",
+}  # a port, a machine's speed, how many pages there are
+EXIT_CODES = {
+    "alerts.md": 1,
+    "check.md": 1,
+}  # of the last command: a variable is not set; a verdict fails
 LAST_GOOD_RUN = "01M80KJPYGQRBY2A9CZEZ5B2HC"  # before the history's print
 # What of a line differs from run to run: an id, a number with its decimals, the unit of a time.
 VARYING = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b|\d[\d.,:]*(?: (?:µs|ms|s)\b)?")
@@ -54,7 +69,9 @@ sys.exit(main())
 
 
 def list_examples(page: str) -> list[list[tuple[str, list[str]]]]:
-    """Return a page's console blocks that run our commands alone, each as its commands with the lines shown."""
+    """Return a page's console blocks that run our commands alone, each as its commands with the
+    lines shown.
+    """
     examples = []
     for block in BLOCK.findall(PAGES[page].read_text(encoding="utf-8")):
         commands: list[tuple[str, list[str]]] = []
@@ -68,15 +85,24 @@ def list_examples(page: str) -> list[list[tuple[str, list[str]]]]:
     return examples
 
 
-EXAMPLES = {page: list_examples(page)[0] for page in PAGES if page not in NOT_RUN and list_examples(page)}
+EXAMPLES = {
+    page: list_examples(page)[0] for page in PAGES if page not in NOT_RUN and list_examples(page)
+}
 
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Record the demo's history as an H200 measured it, with a baseline from before its first regression."""
+    """Record the demo's history as an H200 measured it, with a baseline from before its first
+    regression.
+    """
     path = tmp_path_factory.mktemp("history") / "compileboard.db"
     record_history(path)
-    assert run_dashboard_command(["baseline", "save", "main", "--run", LAST_GOOD_RUN, "--db", str(path)]) == 0
+    assert (
+        run_dashboard_command(
+            ["baseline", "save", "main", "--run", LAST_GOOD_RUN, "--db", str(path)]
+        )
+        == 0
+    )
     return path
 
 
@@ -93,17 +119,25 @@ def shell(workplace: Workplace, history: Path) -> dict[str, str]:
     scripts = workplace.folder / "bin"
     scripts.mkdir()
     for name, module in (("compileboard", "app"), ("compileboard-collect", "collectors")):
-        script = SCRIPT.format(python=sys.executable, root=str(ROOT), module=f"compileboard.{module}.cli.main")
+        script = SCRIPT.format(
+            python=sys.executable, root=str(ROOT), module=f"compileboard.{module}.cli.main"
+        )
         (scripts / name).write_text(script, encoding="utf-8")
         (scripts / name).chmod(0o755)
     search = os.pathsep.join([str(scripts), os.path.dirname(sys.executable), os.environ["PATH"]])
     return workplace.environ(
-        PATH=search, COLUMNS="110", PYTHONUNBUFFERED="1", COMPILEBOARD_PORT="0", COMPILEBOARD_FOLLOW="no"
+        PATH=search,
+        COLUMNS="110",
+        PYTHONUNBUFFERED="1",
+        COMPILEBOARD_PORT="0",
+        COMPILEBOARD_FOLLOW="no",
     )
 
 
 def run_command(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, list[str]]:
-    """Run one command of an example; a server is stopped once it serves. Return exit status and lines."""
+    """Run one command of an example; a server is stopped once it serves. Return exit status and
+    lines.
+    """
     process = subprocess.Popen(
         ["bash", "-c", f"exec {command}" if " serve" in command else command],
         cwd=folder,
@@ -119,15 +153,20 @@ def run_command(command: str, folder: Path, environment: dict[str, str]) -> tupl
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
             if address := re.search(r"at (http://\S+) \(Ctrl\+C", line):
-                with urllib.request.urlopen(address[1], timeout=60):  # a worker that answers can be stopped
+                with urllib.request.urlopen(
+                    address[1], timeout=60
+                ):  # a worker that answers can be stopped
                     process.send_signal(signal.SIGINT)
     return process.returncode, lines
 
 
 def write_pattern(shown: list[str], clean: Callable[[str], str]) -> str:
-    """Return what the output must match: `…` alone on a line is any lines, inside a line any text."""
+    """Return what the output must match: `…` alone on a line is any lines, inside a line any
+    text.
+    """
     return "".join(
-        r"(?:.*\n)*?" if line == "…" else re.escape(clean(line)).replace("…", ".*") + r"\n" for line in shown
+        r"(?:.*\n)*?" if line == "…" else re.escape(clean(line)).replace("…", ".*") + r"\n"
+        for line in shown
     )
 
 
@@ -137,9 +176,15 @@ def strip_numbers(line: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.torch] if page in COMPILES else []) for page in EXAMPLES]
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.torch] if page in COMPILES else [])
+        for page in EXAMPLES
+    ],
 )
-def test_first_example_runs_as_its_page_shows(page: str, workplace: Workplace, shell: dict[str, str]) -> None:
+def test_first_example_runs_as_its_page_shows(
+    page: str, workplace: Workplace, shell: dict[str, str]
+) -> None:
     clean = strip_numbers if page in COMPILES | NUMBERS_VARY else str.rstrip
     expected = [0] * (len(EXAMPLES[page]) - 1) + [EXIT_CODES.get(page, 0)]
     for (command, shown), exit_code in zip(EXAMPLES[page], expected):

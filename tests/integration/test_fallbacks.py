@@ -14,7 +14,10 @@ def emitted(monkeypatch):
 
     torch._dynamo.reset()
     reader, events = ListReader((2, 4)), []
-    yield lambda: (reader.read(lambda name, meta, payload, context: events.append((name, payload)), None), events)[1]
+    yield lambda: (
+        reader.read(lambda name, meta, payload, context: events.append((name, payload)), None),
+        events,
+    )[1]
     torch._dynamo.reset()
 
 
@@ -22,7 +25,11 @@ def test_breaks_are_read_from_torchs_list(emitted):
     torch.compile(lambda x: (x + 1, print("here"))[0], backend="eager")(torch.ones(2))
     ((name, text),) = emitted()
     assert name == "artifact:dynamo_graph_break_reason"
-    assert text.startswith("Graph break in user code at ") and "test_fallbacks.py" in text and "print" in text
+    assert (
+        text.startswith("Graph break in user code at ")
+        and "test_fallbacks.py" in text
+        and "print" in text
+    )
 
 
 def test_recompiles_are_read_from_torchs_list_once(emitted):

@@ -127,7 +127,8 @@ print(compileboard.observe.__module__, compileboard.observe.__name__)
 
 
 @pytest.mark.parametrize(
-    "order", ["", "import torch, compileboard.collectors.observe.hooks", "from compileboard import observe"]
+    "order",
+    ["", "import torch, compileboard.collectors.observe.hooks", "from compileboard import observe"],
 )
 def test_observe_inside_install_joins_it_and_ends_nothing(workplace: Workplace, order: str) -> None:
     done = workplace.plain(workplace.write(NESTED.format(order=order)), workplace.database)
@@ -138,12 +139,16 @@ def test_observe_inside_install_joins_it_and_ends_nothing(workplace: Workplace, 
         "True True",
         f"True here {goes_on}, and the name 'inner' is not used",
         f"True there {goes_on}",
-        f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in {workplace.database}>",
+        (
+            f"<Run {run_id} 'outer', finished: 2 compiles, 0 graph breaks, 0 recompiles; in "
+            f"{workplace.database}>"
+        ),
         "True late",
         "compileboard.collectors.api observe",
     ]
     rows = workplace.rows(
-        "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id order by started_us"
+        "select name, compile_count from runs join run_totals on run_totals.run_id = runs.id "
+        "order by started_us"
     )
     assert [tuple(row.values()) for row in rows] == [("outer", 2), ("own", 1)]
     assert workplace.value("select value from run_tags where key = 'hf_token'") == "<withheld>"
@@ -159,7 +164,9 @@ print(run.id)
 
 
 @pytest.mark.parametrize("own_trace", [False, True])
-def test_install_inside_an_observed_program_says_so_and_records_once(workplace: Workplace, own_trace: bool) -> None:
+def test_install_inside_an_observed_program_says_so_and_records_once(
+    workplace: Workplace, own_trace: bool
+) -> None:
     env = {"TORCH_TRACE": str(workplace.folder / "trace")} if own_trace else {}
     finished = workplace.run(workplace.write(INSIDE), env=env)
     assert finished.returncode == 0, finished.stderr
@@ -179,8 +186,12 @@ raise ValueError("theirs")
 """
 
 
-@pytest.mark.parametrize(("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")])
-def test_an_installed_program_that_ends_badly(workplace: Workplace, how: str, code: int, state: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")]
+)
+def test_an_installed_program_that_ends_badly(
+    workplace: Workplace, how: str, code: int, state: str
+) -> None:
     assert workplace.plain(workplace.write(ENDING), workplace.database, how).returncode == code
     wait_for(lambda: workplace.database.exists() and workplace.spools == [])
     assert (workplace.only_run()["state"], workplace.only_run()["compile_count"]) == (state, 1)
@@ -196,14 +207,18 @@ print(len(said), said[0].message, repr(run)[:5])
 """
 
 
-def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_waits(workplace: Workplace) -> None:
+def test_a_database_or_home_that_cannot_be_written_is_a_warning_and_the_run_waits(
+    workplace: Workplace,
+) -> None:
     program = workplace.write(WITHOUT_PLACE)
     lost = workplace.plain(program, workplace.database, env={"COMPILEBOARD_HOME": "/proc/none"})
     assert (lost.returncode, lost.stderr) == (0, "")
     assert lost.stdout.startswith("1 CompileBoard does not record this process: the spool folder ")
     done = workplace.plain(program, workplace.folder / "no" / "t.db")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("1 CompileBoard does not record this run yet, it waits in its spool: ")
+    assert done.stdout.startswith(
+        "1 CompileBoard does not record this run yet, it waits in its spool: "
+    )
     (workplace.folder / "no").mkdir()
     # Its recorder may still be waiting for the database, and is then as quick as the command.
     wait_for(
@@ -233,5 +248,7 @@ def test_a_process_is_pushed_without_a_database(workplace: Workplace) -> None:
         assert done.stdout == f"run {run_id} (pushed): pushed to {server.address}/runs/{run_id}\n"
         wait_for(lambda: not workplace.outbox)
         kinds = [event.KIND for event in server.read(run_id)[0]]
-    assert {"run_started", "process_started", "compile_started", "compiled", "run_ended"} <= set(kinds)
+    assert {"run_started", "process_started", "compile_started", "compiled", "run_ended"} <= set(
+        kinds
+    )
     assert not list(workplace.folder.glob("*.db"))

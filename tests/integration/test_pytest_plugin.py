@@ -95,7 +95,9 @@ FAILING = {"test_recompiles", "test_after_a_break", "test_asserts_need_a_block"}
 BREAKING = {"test_breaks", "test_call", "test_inside_the_block", "test_of[a/b]", "test_of[c/b]"}
 
 
-def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    folder: Path, *more: str, front: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "PYTHONPATH": SEARCHED,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -124,7 +126,11 @@ def _pytest(folder: Path, *more: str, front: tuple[str, ...] = ()) -> subprocess
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> set[str]:
-    return {line.split(" - ")[0].rpartition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED ")}
+    return {
+        line.split(" - ")[0].rpartition("::")[2]
+        for line in done.stdout.splitlines()
+        if line.startswith("FAILED ")
+    }
 
 
 @pytest.fixture
@@ -156,9 +162,16 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
     assert "_pytest/" not in done.stdout and "pytest_plugin.py" not in done.stdout
     assert _failed(_pytest(project, "--compileboard-update")) == FAILING
     baseline = json.loads((project / "suite" / "graph_breaks.json").read_text())
-    assert {test_name.removeprefix("test_model.py::").removeprefix("TestModel::") for test_name in baseline} == BREAKING
+    assert {
+        test_name.removeprefix("test_model.py::").removeprefix("TestModel::")
+        for test_name in baseline
+    } == BREAKING
     assert baseline["test_model.py::test_breaks"][0]["where"] == "suite/test_model.py in model"
-    moved = (project / "suite" / "test_model.py").read_text().replace("def model", "# a line more\n\ndef model")
+    moved = (
+        (project / "suite" / "test_model.py")
+        .read_text()
+        .replace("def model", "# a line more\n\ndef model")
+    )
     (project / "suite" / "test_model.py").write_text(moved.replace("== [7]", "== [9]"))
     assert _failed(_pytest(project)) == FAILING  # a moved line is the same break
 
@@ -178,18 +191,36 @@ def test_workers_of_xdist_write_one_file(project: Path) -> None:
 @pytest.mark.torch
 def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
     pytest.importorskip("sqlite_utils")
-    run = ("-m", "compileboard.collectors", "run", "--db", str(project / "x.db"), "--", sys.executable)
+    run = (
+        "-m",
+        "compileboard.collectors",
+        "run",
+        "--db",
+        str(project / "x.db"),
+        "--",
+        sys.executable,
+    )
     done = _pytest(project, "--compileboard-update", front=run)
     assert _failed(done) == FAILING, done.stdout + done.stderr
     assert "graph breaks" in done.stderr, "the run is recorded as well"
 
 
 @pytest.mark.torch
-def test_a_session_that_is_pushed_at_once_is_a_run_of_the_server(project: Path, tmp_path: Path) -> None:
+def test_a_session_that_is_pushed_at_once_is_a_run_of_the_server(
+    project: Path, tmp_path: Path
+) -> None:
     database = tmp_path / "server" / "board.db"
     database.parent.mkdir()
     with serving(database) as server:
-        run = ("-m", "compileboard.collectors", "run", "--server", server.address, "--", sys.executable)
+        run = (
+            "-m",
+            "compileboard.collectors",
+            "run",
+            "--server",
+            server.address,
+            "--",
+            sys.executable,
+        )
         done = _pytest(project, "--compileboard-update", front=run)
         assert _failed(done) == FAILING, done.stdout + done.stderr
         assert f"pushed to {server.address}/runs/" in done.stderr
@@ -219,7 +250,10 @@ def test_without_torch_one_line_says_what_to_do(tmp_path: Path, more: tuple[str,
         "    compileboard.assert_max_recompiles(0, len, [])\n"
     )
     done = _pytest(tmp_path, *more)
-    assert "the model's torch is what is observed: install it" in done.stdout and "Traceback" not in done.stdout
+    assert (
+        "the model's torch is what is observed: install it" in done.stdout
+        and "Traceback" not in done.stdout
+    )
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"test": ["x"]}', "<<<<<<< HEAD"])
@@ -229,6 +263,9 @@ def test_a_damaged_baseline_is_said(tmp_path: Path, text: str) -> None:
     path = tmp_path / "graph_breaks.json"
     path.write_text(text)
     for work in (lambda: _load(path), lambda: _update(path, "test", [])):
-        with pytest.raises(pytest.fail.Exception, match="mend it, or delete it and write it anew with `pytest --comp"):
+        with pytest.raises(
+            pytest.fail.Exception,
+            match="mend it, or delete it and write it anew with `pytest --comp",
+        ):
             work()
     assert path.read_text() == text

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.torch
 RAISING = PROGRAMS / "raising.py"
 FAILURES = """
 select
-  phase, failures.compile_id, compiles.compile_id as compile, compiles.generation, occurrence_count, ended_program,
+  phase, failures.compile_id, compiles.compile_id as compile, compiles.generation, occurrence_count,
+  ended_program,
   error_type, message, functions.name as function, functions.file, failures.line
 from failures
 left join compiles on compiles.id = compile_key
@@ -25,14 +26,19 @@ order by failures.id
 def caught(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """Observe a program that catches all that its compiled code raises."""
     workplace = Workplace(tmp_path_factory.mktemp("caught"))
-    finished = workplace.run(RAISING, "eager", "cpp", "tangent", "wrapper", "nested", "checkpointed", "after_reset")
+    finished = workplace.run(
+        RAISING, "eager", "cpp", "tangent", "wrapper", "nested", "checkpointed", "after_reset"
+    )
     assert (finished.returncode, finished.stdout) == (0, "went on to its end\n"), finished.stderr
     return workplace
 
 
 def ended(workplace: Workplace, *words: str, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Observe a program that its exception ends, and check that it says what it says without us."""
-    finished, plain = workplace.run(RAISING, "end", *words, **options), workplace.plain(RAISING, "end", *words)
+    finished, plain = (
+        workplace.run(RAISING, "end", *words, **options),
+        workplace.plain(RAISING, "end", *words),
+    )
     message = finished.stderr[: len(plain.stderr)]  # what `run` itself says comes after it
     assert plain.stderr in finished.stderr, message
     assert finished.returncode == plain.returncode
@@ -73,7 +79,11 @@ def test_a_traceback_is_the_programs_own_from_its_first_line(caught: Workplace) 
 
 
 def test_ten_thousand_repetitions_are_few_records(caught: Workplace) -> None:
-    counts = [event["occurrence_count"] for event in caught.events("runtime_failed") if event["position"] == 0]
+    counts = [
+        event["occurrence_count"]
+        for event in caught.events("runtime_failed")
+        if event["position"] == 0
+    ]
     assert counts == [2**power for power in range(14)] + [10_000]
 
 
@@ -147,5 +157,9 @@ def test_a_double_backward_is_a_failure_of_its_compile(workplace: Workplace, bac
     done = workplace.run(path)
     assert "does not currently support double backward" in done.stdout, done.stderr
     (failure,) = workplace.rows(FAILURES)
-    assert (failure["phase"], failure["compile"], failure["error_type"]) == ("backward", "0/0", "RuntimeError")
+    assert (failure["phase"], failure["compile"], failure["error_type"]) == (
+        "backward",
+        "0/0",
+        "RuntimeError",
+    )
     assert workplace.only_run()["failure_count"] == 1

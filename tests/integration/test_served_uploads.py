@@ -60,7 +60,9 @@ def base(server: Server, database: Path) -> Iterator[str]:
 
 
 def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
-    done = send_and_wait(base, [("breaks.log", BREAKS)], name="my run", suite="nightly", tags="lr=3, host=a")
+    done = send_and_wait(
+        base, [("breaks.log", BREAKS)], name="my run", suite="nightly", tags="lr=3, host=a"
+    )
     assert (done["state"], done["message"], done["read_bytes"]) == ("done", "", len(BREAKS))
     run = call(f"{base}/api/v1/runs/{done['run_id']}")[1]["data"]
     assert (run["name"], run["suite"], run["tags"], run["source"]) == (
@@ -83,7 +85,9 @@ def test_a_log_becomes_a_run_that_has_what_was_asked_for(base: str) -> None:
         ("import.done", "breaks.log", "127.0.0.1"),
     ]
     accepted = call(f"{base}/api/v1/audit?subject={done['id']}")[1]["data"]
-    assert [(entry["action"], entry["detail"]) for entry in accepted] == [("import.upload", "breaks.log")]
+    assert [(entry["action"], entry["detail"]) for entry in accepted] == [
+        ("import.upload", "breaks.log")
+    ]
 
 
 def test_an_archive_of_two_ranks_becomes_one_run(base: str) -> None:
@@ -114,7 +118,12 @@ def test_a_raw_body_is_a_log_too(base: str) -> None:
 
 
 def test_what_a_client_calls_its_files_is_text_and_never_a_path(base: str, database: Path) -> None:
-    names = ["../../escape.log", "/etc/cron.d/x", "<img src=x onerror=alert(1)>.log", "C:\\x\\..\\y.log"]
+    names = [
+        "../../escape.log",
+        "/etc/cron.d/x",
+        "<img src=x onerror=alert(1)>.log",
+        "C:\\x\\..\\y.log",
+    ]
     done = send_and_wait(base, [(name, gzip.compress(BREAKS)) for name in names])
     assert done["name"] == "escape.log and 3 more"
     assert not list(database.parent.parent.rglob("escape*"))
@@ -170,7 +179,9 @@ def test_a_body_that_is_too_large_is_refused_announced_or_not(base: str) -> None
         ({"tags": "x"}, "key=value"),
     ],
 )
-def test_a_field_that_cannot_be_used_is_400(base: str, fields: dict[str, str], sentence: str) -> None:
+def test_a_field_that_cannot_be_used_is_400(
+    base: str, fields: dict[str, str], sentence: str
+) -> None:
     status, answer = send(base, [("a.log", BREAKS)], **fields)
     assert (status, sentence in answer["error"]) == (400, True)
 
@@ -179,11 +190,19 @@ def test_an_upload_without_a_file_is_400_and_another_sites_is_403(base: str) -> 
     assert send(base, [("", b"")])[0] == 400
     assert call(f"{base}/api/v1/imports", b"x", "text/plain")[0] == 415
     assert (
-        call(f"{base}/api/v1/imports", b"x", "application/octet-stream", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+        call(
+            f"{base}/api/v1/imports",
+            b"x",
+            "application/octet-stream",
+            **{"Sec-Fetch-Site": "cross-site"},
+        )[0]
+        == 403
     )
 
 
-def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str, database: Path) -> None:
+def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(
+    base: str, database: Path
+) -> None:
     send_and_wait(base, [("a.log", BREAKS)])
     with (database.with_name("team.db-imports") / "running").open("rb") as running:
         fcntl.flock(running, fcntl.LOCK_EX)  # as if a long import ran
@@ -191,25 +210,39 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(base: str,
         status, answer = send(base, [("c.log", BREAKS)])
         assert (status, answer["retry_after"]) == (429, "10")
         for _ in range(12):  # a connection each: both workers are asked
-            assert [wait(base, import_id, "waiting")["state"] for import_id in waiting] == ["waiting", "waiting"]
+            assert [wait(base, import_id, "waiting")["state"] for import_id in waiting] == [
+                "waiting",
+                "waiting",
+            ]
     assert [wait(base, import_id)["state"] for import_id in waiting] == ["done", "done"]
 
 
 def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path) -> None:
-    longs = [(read_log(name), times) for name, times in (("torch2.13-breaks", 72), ("torch2.13-guards", 18))]
+    longs = [
+        (read_log(name), times)
+        for name, times in (("torch2.13-breaks", 72), ("torch2.13-guards", 18))
+    ]
     with serving(tmp_path / "team.db", "--follow", "no", COMPILEBOARD_UPLOAD_SLICE_S="1") as server:
         sent = [
-            send(server.address, [("long.log.gz", gzip.compress(body * times, 1))], payloads="no")[1]["data"]["id"]
+            send(server.address, [("long.log.gz", gzip.compress(body * times, 1))], payloads="no")[
+                1
+            ]["data"]["id"]
             for body, times in longs
         ]
         for import_id in sent:
             wait(server.address, import_id, "running", "done")
         assert (
-            send_and_wait(server.address, [("short.log", read_log("torch2.11-cuda-hf_Bert_train"))])["state"] == "done"
+            send_and_wait(
+                server.address, [("short.log", read_log("torch2.11-cuda-hf_Bert_train"))]
+            )["state"]
+            == "done"
         )
         ended = [wait(server.address, import_id) for import_id in sent]
         assert [(upload["state"], upload["message"]) for upload in ended] == [("done", "")] * 2
-        logs = [call(f"{server.address}/api/v1/runs/{upload['run_id']}")[1]["data"]["logs"][0] for upload in ended]
+        logs = [
+            call(f"{server.address}/api/v1/runs/{upload['run_id']}")[1]["data"]["logs"][0]
+            for upload in ended
+        ]
         assert [log["size_bytes"] for log in logs] == [len(body) * times for body, times in longs]
         short_us = call(f"{server.address}/api/v1/imports?limit=1")[1]["data"][0]["updated_us"]
         assert max(upload["updated_us"] for upload in ended) > short_us
@@ -217,7 +250,10 @@ def test_a_short_import_passes_long_ones_and_those_are_read_whole(tmp_path: Path
 
 def test_uploads_that_stall_deny_no_other(base: str) -> None:
     host, _, port = base.removeprefix("http://").partition(":")
-    head = "POST /api/v1/imports HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+    head = (
+        "POST /api/v1/imports HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/octet-stream\r\n"
+    )
     with ExitStack() as stalled:
         for _ in range(12):  # more than threads, and more than may wait for their import
             client = stalled.enter_context(socket.create_connection((host, int(port)), timeout=5))
@@ -227,7 +263,9 @@ def test_uploads_that_stall_deny_no_other(base: str) -> None:
         assert call(f"{base}/healthz")[0] == 200
 
 
-def test_a_killed_child_leaves_a_sentence_and_a_run_that_is_not_running(base: str, database: Path) -> None:
+def test_a_killed_child_leaves_a_sentence_and_a_run_that_is_not_running(
+    base: str, database: Path
+) -> None:
     body = read_log("torch2.11-cuda-hf_Bert_train")
     with sqlite3.connect(database, isolation_level=None) as connection:
         connection.execute("begin immediate")  # the child waits for it

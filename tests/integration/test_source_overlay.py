@@ -13,9 +13,15 @@ import pytest
 from compileboard.collectors.observe.trial_plan import PLAN_VARIABLE, TrialPlan
 from compileboard.collectors.pipeline.live import INJECT
 
-SCRIPT = "import net\n\nif __name__ == '__main__':\n    print('script', 1, __file__)\n    print(net.value())\n"
+SCRIPT = (
+    "import net\n\nif __name__ == '__main__':\n    print('script', 1, __file__)\n    "
+    "print(net.value())\n"
+)
 MODULE = "def value():\n    return 'module 1'\n"
-PATCHED = {"script.py": SCRIPT.replace("1, __file__", "2, __file__"), "net.py": MODULE.replace("1'", "2'")}
+PATCHED = {
+    "script.py": SCRIPT.replace("1, __file__", "2, __file__"),
+    "net.py": MODULE.replace("1'", "2'"),
+}
 
 
 @pytest.fixture
@@ -31,12 +37,21 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def run(project: Path, *words: str, patched: tuple[str, ...] = ("script.py", "net.py"), **environment: str):
+def run(
+    project: Path,
+    *words: str,
+    patched: tuple[str, ...] = ("script.py", "net.py"),
+    **environment: str,
+):
     notes = project / "notes"
     notes.mkdir(exist_ok=True)
     files = {str(project / name): str(project / "copies" / Path(name).name) for name in patched}
     plan = TrialPlan(str(notes), files).write()
-    own = {PLAN_VARIABLE: str(plan), "PYTHONPATH": str(INJECT), "COMPILEBOARD_SPOOL": str(project / "spool")}
+    own = {
+        PLAN_VARIABLE: str(plan),
+        "PYTHONPATH": str(INJECT),
+        "COMPILEBOARD_SPOOL": str(project / "spool"),
+    }
     finished = subprocess.run(
         [sys.executable, *words],
         cwd=project,
@@ -46,7 +61,11 @@ def run(project: Path, *words: str, patched: tuple[str, ...] = ("script.py", "ne
         timeout=60,
         check=False,
     )
-    loaded = {json.loads(line)[1] for path in notes.glob("notes-*") for line in path.read_text().splitlines()}
+    loaded = {
+        json.loads(line)[1]
+        for path in notes.glob("notes-*")
+        for line in path.read_text().splitlines()
+    }
     return finished, {Path(path).name for path in loaded}
 
 
@@ -78,7 +97,9 @@ def test_every_way_to_load_a_file(project, words):
 def test_the_files_and_their_compiled_files_stay(project):
     before = {path: path.read_bytes() for path in project.glob("*.py")}
     writing = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    subprocess.run([sys.executable, "script.py"], cwd=project, check=True, capture_output=True, env=writing)
+    subprocess.run(
+        [sys.executable, "script.py"], cwd=project, check=True, capture_output=True, env=writing
+    )
     compiled = {path: path.read_bytes() for path in project.rglob("*.pyc")}
     assert compiled
     finished, _ = run(project, "script.py", PYTHONDONTWRITEBYTECODE="")
@@ -88,13 +109,18 @@ def test_the_files_and_their_compiled_files_stay(project):
 
 
 def test_a_module_of_the_same_name_elsewhere_is_not_patched(project):
-    finished, loaded = run(project, "-c", "import pack.net, net; print(pack.net.value(), net.value())")
+    finished, loaded = run(
+        project, "-c", "import pack.net, net; print(pack.net.value(), net.value())"
+    )
     assert (finished.stdout, loaded) == ("module 1 module 2\n", {"net.py"})
 
 
 def test_source_lines_and_tracebacks_are_those_of_the_patched_text(project):
     (project / "copies" / "net.py").write_text("# a new line\ndef value():\n    return 1 / 0\n")
-    code = "import inspect, linecache, net; linecache.clearcache(); print(inspect.getsource(net.value)); net.value()"
+    code = (
+        "import inspect, linecache, net; linecache.clearcache(); "
+        "print(inspect.getsource(net.value)); net.value()"
+    )
     finished, _ = run(project, "-c", code)
     assert "return 1 / 0" in finished.stdout
     assert f'File "{project / "net.py"}", line 3, in value\n    return 1 / 0' in finished.stderr
@@ -102,7 +128,10 @@ def test_source_lines_and_tracebacks_are_those_of_the_patched_text(project):
 
 @pytest.mark.parametrize(
     ("ending", "code", "message"),
-    [("raise SystemExit(7)", 7, ""), ("raise ValueError('no')", 1, "line 6, in <module>\n    raise ValueError('no')")],
+    [
+        ("raise SystemExit(7)", 7, ""),
+        ("raise ValueError('no')", 1, "line 6, in <module>\n    raise ValueError('no')"),
+    ],
 )
 def test_a_patched_script_ends_as_a_script_does(project, ending, code, message):
     (project / "copies" / "script.py").write_text(f"{PATCHED['script.py']}{ending}\n")
@@ -121,7 +150,8 @@ def test_a_patched_script_with_a_syntax_error_says_so(project):
 def test_a_patched_script_has_its_room_on_the_frame_stack(project):
     room = (
         "import sys\nframe, sizes = sys._getframe(), []\nwhile frame:\n"
-        "    sizes.append(frame.f_code.co_stacksize)\n    frame = frame.f_back\nprint(max(sizes) > 100000)\n"
+        "    sizes.append(frame.f_code.co_stacksize)\n    frame = "
+        "frame.f_back\nprint(max(sizes) > 100000)\n"
     )
     (project / "copies" / "script.py").write_text(room)
     finished, _ = run(project, "script.py", COMPILEBOARD_STACK_ROOM="1")
@@ -131,7 +161,8 @@ def test_a_patched_script_has_its_room_on_the_frame_stack(project):
 def test_spawned_workers_read_the_patched_text(project):
     text = (
         "import multiprocessing, net\n\nif __name__ == '__main__':\n"
-        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        print(pool.apply(net.value))\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        "
+        "print(pool.apply(net.value))\n"
     )
     (project / "script.py").write_text(text.replace("print", "str"))
     (project / "copies" / "script.py").write_text(text)

@@ -1,4 +1,6 @@
-"""Everything that torch says is a row: checked against torch's own trace log of the same process."""
+"""Everything that torch says is a row: checked against torch's own trace log of the same
+process.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def torch_log(folder: Path) -> list[Captured]:
     return list(read_trace_log(log, "p"))
 
 
-def traced(tmp_path_factory: pytest.TempPathFactory, program: Path) -> tuple[Workplace, list[Captured]]:
+def traced(
+    tmp_path_factory: pytest.TempPathFactory, program: Path
+) -> tuple[Workplace, list[Captured]]:
     """Observe a program that also writes torch's own log."""
     workplace = Workplace(tmp_path_factory.mktemp("traced"))
     done = workplace.run(program, env={"TORCH_TRACE": str(workplace.folder / "trace")})
@@ -64,7 +68,9 @@ BREAK_ROWS = """
 """
 
 
-def test_every_break_of_torchs_log_is_a_row_with_its_id(breaks: tuple[Workplace, list[Captured]]) -> None:
+def test_every_break_of_torchs_log_is_a_row_with_its_id(
+    breaks: tuple[Workplace, list[Captured]],
+) -> None:
     workplace, log = breaks
     rows = workplace.rows(BREAK_ROWS, name="breaks%")
     reasons = [c.payload for c in log if c.name == "artifact:dynamo_graph_break_reason"]
@@ -76,36 +82,53 @@ def test_every_break_of_torchs_log_is_a_row_with_its_id(breaks: tuple[Workplace,
     assert {row["outcome"] for row in rows} <= {"resumed", "skipped"}
 
 
-def test_every_start_error_and_record_of_torchs_log_is_a_row(breaks: tuple[Workplace, list[Captured]]) -> None:
+def test_every_start_error_and_record_of_torchs_log_is_a_row(
+    breaks: tuple[Workplace, list[Captured]],
+) -> None:
     workplace, log = breaks
     assert len(workplace.events("compile_started")) == count(log, "dynamo_start")
     assert workplace.value("select count(*) from failures") == count(log, "artifact:dynamo_error")
     assert workplace.value("select count(*) from compilations") == count(log, "compilation_metrics")
-    assert workplace.value("select count(*) from compiles where outcome in ('announced', 'started')") == 0
+    assert (
+        workplace.value("select count(*) from compiles where outcome in ('announced', 'started')")
+        == 0
+    )
 
 
-def test_the_tap_sees_what_the_log_sees(breaks: tuple[Workplace, list[Captured]], tapped: Workplace) -> None:
+def test_the_tap_sees_what_the_log_sees(
+    breaks: tuple[Workplace, list[Captured]], tapped: Workplace
+) -> None:
     workplace, _ = breaks
 
     def rows(where: Workplace) -> Counter[Any]:
         return Counter(tuple(row.values()) for row in where.rows(BREAK_ROWS, name="breaks%"))
 
     assert rows(workplace) == rows(tapped)
-    answers = [json.loads(row["capabilities"]) for row in tapped.rows("select capabilities from processes")]
+    answers = [
+        json.loads(row["capabilities"]) for row in tapped.rows("select capabilities from processes")
+    ]
     assert {answer["events"] for answer in answers} == {"ok"}
     assert {answer["metrics"] for answer in answers} == {"ok"}
 
 
-def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(guards: tuple[Workplace, list[Captured]]) -> None:
+def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(
+    guards: tuple[Workplace, list[Captured]],
+) -> None:
     workplace, log = guards
     payloads = [c.payload for c in log if c.name == "artifact:recompile_reasons"]
-    reasons = [r for p in payloads for r in (json.loads(p) if isinstance(p, str) and p.startswith("[") else [p])]
+    reasons = [
+        r
+        for p in payloads
+        for r in (json.loads(p) if isinstance(p, str) and p.startswith("[") else [p])
+    ]
     assert workplace.value("select count(*) from recompiles") == len(payloads) > 50
     assert workplace.value("select count(*) from guard_failures") == len(reasons)
     assert workplace.value("select count(*) from recompiles where function_id is null") == 0
 
 
-def test_each_category_is_produced_and_none_is_unknown(guards: tuple[Workplace, list[Captured]]) -> None:
+def test_each_category_is_produced_and_none_is_unknown(
+    guards: tuple[Workplace, list[Captured]],
+) -> None:
     workplace, _ = guards
     rows = workplace.rows("select category, suggestion, reason from recompile_causes")
     assert {row["category"] for row in rows} == set(BY_NAME) - NOT_ON_CPU
@@ -126,10 +149,17 @@ def test_a_recompile_limit_carries_the_functions_name(tapped: Workplace) -> None
 
 
 def test_a_users_own_trace_is_as_without_us(workplace: Workplace) -> None:
-    """The same events in the same order from the same places; times, paths of the payloads and ids differ."""
+    """The same events in the same order from the same places; times, paths of the payloads and ids
+    differ.
+    """
     shapes = []
     for run, folder in ((workplace.plain, "plain"), (workplace.run, "observed")):
-        done = run(PROGRAMS / "scenarios.py", "reset", "fullgraph", env={"TORCH_TRACE": str(workplace.folder / folder)})
+        done = run(
+            PROGRAMS / "scenarios.py",
+            "reset",
+            "fullgraph",
+            env={"TORCH_TRACE": str(workplace.folder / folder)},
+        )
         assert done.returncode == 0, done.stderr
         (log,) = (workplace.folder / folder).glob("*.log")
         lines = [line for line in log.read_text().splitlines() if line[:1] == "V" and "] {" in line]
@@ -141,4 +171,6 @@ def test_a_users_own_trace_is_as_without_us(workplace: Workplace) -> None:
 def name_of(line: str) -> Any:
     record = json.loads("{" + line.split("] {", 1)[1])
     first = next(iter(record))
-    return first, record[first].get("name") if isinstance(record[first], dict) and first == "artifact" else None
+    return first, record[first].get("name") if isinstance(
+        record[first], dict
+    ) and first == "artifact" else None

@@ -1,4 +1,6 @@
-"""`try` on real programs says what the program with the same change made by hand says, and leaves the files alone."""
+"""`try` on real programs says what the program with the same change made by hand says, and leaves
+the files alone.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,25 @@ def record(workplace: Workplace, name: str) -> str:
 
 
 def newest_run(workplace: Workplace) -> str:
-    return workplace.rows("select id from runs where source = 'live' order by started_us desc")[0]["id"]
+    return workplace.rows("select id from runs where source = 'live' order by started_us desc")[0][
+        "id"
+    ]
 
 
 def make_patch(workplace: Workplace, name: str) -> Path:
-    texts = [(folder / f"{name}.py").read_text().splitlines(keepends=True) for folder in (TRIED, TRIED / "fixed")]
+    texts = [
+        (folder / f"{name}.py").read_text().splitlines(keepends=True)
+        for folder in (TRIED, TRIED / "fixed")
+    ]
     path = workplace.folder / "fix.patch"
     path.write_text("".join(difflib.unified_diff(*texts, f"a/{name}.py", f"b/{name}.py")))
     return path
 
 
 def try_patch(workplace: Workplace, run: str, patch: Path | str, *options: str, **rest: Any) -> Any:
-    return workplace.collect("try", "--db", workplace.database, run, "--patch", patch, "--json", *options, **rest)
+    return workplace.collect(
+        "try", "--db", workplace.database, run, "--patch", patch, "--json", *options, **rest
+    )
 
 
 def metrics(result: dict[str, Any]) -> dict[str, tuple[float, float]]:
@@ -54,7 +63,9 @@ def test_try_says_what_a_run_by_hand_says(workplace, name):
     shutil.copy(TRIED / "fixed" / f"{name}.py", workplace.folder / f"{name}.py")
     workplace.run(workplace.folder / f"{name}.py", "eager")
     by_hand = [
-        workplace.rows("select graph_break_count, recompile_count from run_totals where run_id = :id", id=id)[0]
+        workplace.rows(
+            "select graph_break_count, recompile_count from run_totals where run_id = :id", id=id
+        )[0]
         for id in (run, newest_run(workplace))
     ]
     for metric in ("graph_break_count", "recompile_count"):
@@ -62,8 +73,14 @@ def test_try_says_what_a_run_by_hand_says(workplace, name):
     assert result["output"]["is_equal"]
     assert result["output"]["call_count"] >= 12
     (trial,) = workplace.rows("select * from trials")
-    assert (trial["run_id"], trial["outcome"], trial["summary"]) == (run, "improved", result["summary"])
-    sides = workplace.rows("select source, state from runs where id in (:base_run_id, :new_run_id)", **trial)
+    assert (trial["run_id"], trial["outcome"], trial["summary"]) == (
+        run,
+        "improved",
+        result["summary"],
+    )
+    sides = workplace.rows(
+        "select source, state from runs where id in (:base_run_id, :new_run_id)", **trial
+    )
     assert [(side["source"], side["state"]) for side in sides] == [("trial", "finished")] * 2
 
 
@@ -71,8 +88,13 @@ def test_a_fix_that_changes_the_result_says_where(workplace):
     run = record(workplace, "dict_of_tensors")
     patch = make_patch(workplace, "dict_of_tensors")
     text = (TRIED / "dict_of_tensors.py").read_text()
-    lines = [part.splitlines(keepends=True) for part in (text, text.replace(".sum(-1)", ".sum(-1) * 1.01"))]
-    patch.write_text("".join(difflib.unified_diff(*lines, "dict_of_tensors.py", "dict_of_tensors.py")))
+    lines = [
+        part.splitlines(keepends=True)
+        for part in (text, text.replace(".sum(-1)", ".sum(-1) * 1.01"))
+    ]
+    patch.write_text(
+        "".join(difflib.unified_diff(*lines, "dict_of_tensors.py", "dict_of_tensors.py"))
+    )
     finished = try_patch(workplace, run, patch)
     result = json.loads(finished.stdout)
     assert (finished.returncode, result["outcome"]) == (1, "different")
@@ -93,4 +115,7 @@ def test_a_suggested_fix_is_applied_as_it_was_recorded_or_not_at_all(workplace):
     program.write_text(program.read_text().replace('print("block", tuple', 'print("shape", tuple'))
     refused = workplace.collect(*command)
     assert refused.returncode == 2
-    assert """is 'print("shape", tuple(y.shape))', expected 'print("block", tuple(y.shape))'""" in refused.stderr
+    assert (
+        """is 'print("shape", tuple(y.shape))', expected 'print("block", tuple(y.shape))'"""
+        in refused.stderr
+    )

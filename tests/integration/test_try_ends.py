@@ -1,4 +1,6 @@
-"""How `try` ends: what it refuses, what fails with the fix, what was not reached, and what was interrupted."""
+"""How `try` ends: what it refuses, what fails with the fix, what was not reached, and what was
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def patch(workplace: Workplace, old: str, new: str, name: str = "helper.py") -> 
     return "".join(difflib.unified_diff(*lines, f"a/{name}", f"b/{name}"))
 
 
-def try_patch(workplace: Workplace, run: str, text: str, *options: str) -> tuple[int, dict[str, Any], str]:
+def try_patch(
+    workplace: Workplace, run: str, text: str, *options: str
+) -> tuple[int, dict[str, Any], str]:
     finished = workplace.collect(*LIST, workplace.database, run, *options, input=text)
     return finished.returncode, json.loads(finished.stdout or "{}"), finished.stderr
 
@@ -64,7 +68,9 @@ def test_a_fix_that_breaks_the_program_says_how(workplace, run):
 def test_a_fix_that_prints_something_else_says_what(workplace, run):
     code, result, _ = try_patch(workplace, run, patch(workplace, "1.5", "2.5"))
     assert (code, result["outcome"]) == (1, "different")
-    assert "printed line 1: \"value 1.5 ['--epochs', '2']\" → \"value 2.5" in result["output"]["text"]
+    assert (
+        "printed line 1: \"value 1.5 ['--epochs', '2']\" → \"value 2.5" in result["output"]["text"]
+    )
 
 
 def test_a_file_that_the_program_does_not_import_is_no_fix(workplace, run):
@@ -92,7 +98,10 @@ def test_patched_copies_and_outputs_are_kept_where_asked(workplace, run):
     ("words", "message"),
     [
         (("NOPE", "--patch", "-"), "there is no run 'NOPE'"),
-        (("RUN", "--fix", "7"), "there is no fix 7; run RUN has no fix that can be tried by itself"),
+        (
+            ("RUN", "--fix", "7"),
+            "there is no fix 7; run RUN has no fix that can be tried by itself",
+        ),
         (("RUN",), "has no fix that can be tried by itself; try a change of your own: "),
         (("RUN", "--patch", "absent.patch"), "absent.patch cannot be read"),
         (("RUN", "--patch", "-", "--keep", "."), ". is not empty"),
@@ -102,11 +111,20 @@ def test_patched_copies_and_outputs_are_kept_where_asked(workplace, run):
 )
 def test_what_cannot_be_tried_is_refused(workplace, run, words, message):
     text = patch(workplace, "1.5", "2.5")
-    command = ["try", "--db", workplace.database, *(run if word == "RUN" else word for word in words)]
+    command = [
+        "try",
+        "--db",
+        workplace.database,
+        *(run if word == "RUN" else word for word in words),
+    ]
     finished = workplace.collect(*command, input=text)
     assert finished.returncode == 2
     assert message.replace("RUN", run) in finished.stderr
-    assert workplace.rows("select * from trials") == workplace.rows("select * from runs where source = 'trial'") == []
+    assert (
+        workplace.rows("select * from trials")
+        == workplace.rows("select * from runs where source = 'trial'")
+        == []
+    )
 
 
 def test_a_file_that_was_changed_since_is_refused(workplace, run):
@@ -128,11 +146,24 @@ def test_an_interrupted_trial_is_recorded_as_one(workplace, run):
     program.write_text(f"{PROGRAM}\nimport time\n\nprint('ready', flush=True)\ntime.sleep(60)\n")
     path = workplace.folder / "fix.patch"
     path.write_text(patch(workplace, "1.5", "2.5"))
-    command = ["try", "--db", workplace.database, run, "--patch", path, "--keep", workplace.folder / "kept"]
+    command = [
+        "try",
+        "--db",
+        workplace.database,
+        run,
+        "--patch",
+        path,
+        "--keep",
+        workplace.folder / "kept",
+    ]
     started = workplace.start_command(*command)
     output, deadline_s = workplace.folder / "kept" / "base-1" / "stdout", time.monotonic() + 60
-    while time.monotonic() < deadline_s and not (output.exists() and b"ready" in output.read_bytes()):
+    while time.monotonic() < deadline_s and not (
+        output.exists() and b"ready" in output.read_bytes()
+    ):
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     assert started.wait(60) == 130
-    assert workplace.rows("select outcome, new_run_id from trials") == [{"outcome": "interrupted", "new_run_id": None}]
+    assert workplace.rows("select outcome, new_run_id from trials") == [
+        {"outcome": "interrupted", "new_run_id": None}
+    ]

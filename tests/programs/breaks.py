@@ -1,4 +1,6 @@
-"""Break the graph in every way that is cheap to write; the log of the same process says what must be recorded."""
+"""Break the graph in every way that is cheap to write; the log of the same process says what must
+be recorded.
+"""
 
 import copy
 import logging

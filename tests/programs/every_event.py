@@ -1,4 +1,6 @@
-"""Make torch write as many kinds of trace records as it does on a CPU: with TORCH_DTRACE, those of export as well."""
+"""Make torch write as many kinds of trace records as it does on a CPU: with TORCH_DTRACE, those of
+export as well.
+"""
 
 from contextlib import suppress
 

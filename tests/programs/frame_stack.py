@@ -1,6 +1,8 @@
-"""Stand on the frame-stack cliff, or not: `frame_stack.py cliff|calm|arrays|slow [FOLDER]`, until it is killed.
+"""Stand on the frame-stack cliff, or not: `frame_stack.py cliff|calm|arrays|slow [FOLDER]`, until
+it is killed.
 
-FOLDER gets a file that stays open, as a spool's does. A line says when the program stands where it should.
+FOLDER gets a file that stays open, as a spool's does. A line says when the program stands where it
+should.
 """
 
 import resource
@@ -21,9 +23,11 @@ def fault_count() -> int:
 
 
 def stand(call, least: float, most: float, between, inside=None) -> None:
-    """Call and do something between, for ever, at the first depth where a call makes so many faults.
+    """Call and do something between, for ever, at the first depth where a call makes so many
+    faults.
 
-    The loop is in the frame that measured, and `between` has none: one more would move the end of the chunk.
+    The loop is in the frame that measured, and `between` has none: one more would move the end of
+    the chunk.
     """
 
     def probe(_depth: int) -> None:
@@ -47,7 +51,9 @@ def fill_for_10_ms(a: int) -> int:
     end = time.monotonic() + 0.01
     while time.monotonic() < end:
         b"x" * ARRAY_BYTES
-    return a or max(a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a)  # a frame no smaller than `small`'s
+    return a or max(
+        a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a
+    )  # a frame no smaller than `small`'s
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Dropout whose random numbers are functionalised, and dropout that a backward computes again; needs CUDA.
+"""Dropout whose random numbers are functionalised, and dropout that a backward computes again;
+needs CUDA.
 
 TORCH_TRACE=FOLDER python tests/programs/functionalized_rng.py
 """

@@ -1,4 +1,6 @@
-"""A CUDA program with everything in it: train, inference, graph breaks, recompiles, CUDA graphs and what they skip."""
+"""A CUDA program with everything in it: train, inference, graph breaks, recompiles, CUDA graphs and
+what they skip.
+"""
 
 import torch
 from torch import nn

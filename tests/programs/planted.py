@@ -1,12 +1,15 @@
-"""Ten planted failures of torch.compile that run on a CPU: ground truth for repro capture, minification and analysis.
+"""Ten planted failures of torch.compile that run on a CPU: ground truth for repro capture,
+minification and analysis.
 
     python planted.py                 list them
-    python planted.py NAME            run one as a plain program (exit 0 = nothing noticed, 1 = exception, <0 = signal)
+python planted.py NAME            run one as a plain program (exit 0 = nothing noticed, 1 =
+exception, <0 = signal)
 
-Every function plants its own bug in THIS process when called, and returns a Case: the program to compile, its inputs,
-and what is true of it. `install(NAME)` plants only the bug, for a child process that runs a captured repro: a repro
-script knows the graph, the inputs and the configuration, not a lowering, a decomposition or a custom operation that the
-program registered itself.
+Every function plants its own bug in THIS process when called, and returns a Case: the program to
+compile, its inputs, and what is true of it. `install(NAME)` plants only the bug, for a child
+process that runs a captured repro: a repro script knows the graph, the inputs and the
+configuration, not a lowering, a decomposition or a custom operation that the program registered
+itself.
 """
 
 from __future__ import annotations
@@ -32,16 +35,22 @@ class Case:
     seen_by: str  # the lowest level whose comparison can see it: dynamo or aot
     backend: str = "inductor"
     train: bool = False  # call backward() on the sum of the output
-    calls: list[Callable[[], list[Any]]] = field(default_factory=list)  # further calls, for what needs a second shape
+    calls: list[Callable[[], list[Any]]] = field(
+        default_factory=list
+    )  # further calls, for what needs a second shape
     error: str = ""  # a piece of the exception's text
 
 
 # -- the body that every case has around its planted operation: 20 to 40 call nodes
 
 
-def _seeded(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, grad: bool = False) -> list[Tensor]:
+def _seeded(
+    *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, grad: bool = False
+) -> list[Tensor]:
     generator = torch.Generator().manual_seed(7)
-    return [torch.randn(shape, generator=generator).to(dtype).requires_grad_(grad) for shape in shapes]
+    return [
+        torch.randn(shape, generator=generator).to(dtype).requires_grad_(grad) for shape in shapes
+    ]
 
 
 def _before(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -66,7 +75,9 @@ def _body(middle: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     return program
 
 
-def _standard(dtype: torch.dtype = torch.float32, rows: int = 16, grad: bool = False) -> Callable[[], list[Any]]:
+def _standard(
+    dtype: torch.dtype = torch.float32, rows: int = 16, grad: bool = False
+) -> Callable[[], list[Any]]:
     return lambda: _seeded((rows, 32), (32, 32), (32,), (32, 24), dtype=dtype, grad=grad)
 
 
@@ -128,7 +139,13 @@ def relu_compile_error() -> Case:
     """The C++ generated for relu does not compile (torch's own testing switch)."""
     torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = "compile_error"
     return Case(
-        _body(torch.relu), _standard(), kind="compile", phase="forward", op="relu", seen_by="aot", error="compile error"
+        _body(torch.relu),
+        _standard(),
+        kind="compile",
+        phase="forward",
+        op="relu",
+        seen_by="aot",
+        error="compile error",
     )
 
 
@@ -136,7 +153,9 @@ def relu_compile_error() -> Case:
 
 
 def crash_in_custom_op() -> Case:
-    """A custom operation reads address 0 when a value is above a bound: the process dies of SIGSEGV."""
+    """A custom operation reads address 0 when a value is above a bound: the process dies of
+    SIGSEGV.
+    """
     if not hasattr(torch.ops.planted, "crash"):
         library = torch.library.Library("planted", "DEF")
         library.define("crash(Tensor x) -> Tensor")
@@ -165,7 +184,9 @@ def crash_in_custom_op() -> Case:
 def wrong_lowering() -> Case:
     """atan comes out 1 % too large from inductor, and only there."""
     _lowering("atan", lambda right: lambda x: _lower("mul")(right(x), 1.01))
-    return Case(_body(torch.atan), _standard(), kind="accuracy", phase="forward", op="atan", seen_by="aot")
+    return Case(
+        _body(torch.atan), _standard(), kind="accuracy", phase="forward", op="atan", seen_by="aot"
+    )
 
 
 # -- 5
@@ -183,7 +204,12 @@ def nan_only_compiled() -> Case:
 
     _lowering("tanh", make)
     return Case(
-        _body(lambda h: torch.tanh(h * 60.0)), _standard(), kind="accuracy", phase="forward", op="tanh", seen_by="aot"
+        _body(lambda h: torch.tanh(h * 60.0)),
+        _standard(),
+        kind="accuracy",
+        phase="forward",
+        op="tanh",
+        seen_by="aot",
     )
 
 
@@ -191,7 +217,9 @@ def nan_only_compiled() -> Case:
 
 
 def wrong_decomposition() -> Case:
-    """softplus is decomposed wrongly: the graph after AOT autograd is already wrong, inductor compiles it as it is."""
+    """softplus is decomposed wrongly: the graph after AOT autograd is already wrong, inductor
+    compiles it as it is.
+    """
     from torch._inductor.decomposition import decompositions
 
     def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
@@ -201,7 +229,14 @@ def wrong_decomposition() -> Case:
     torch._inductor.decomposition.fast_random_decomps.cache_clear()
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
-    return Case(_body(F.softplus), _standard(), kind="accuracy", phase="forward", op="softplus", seen_by="dynamo")
+    return Case(
+        _body(F.softplus),
+        _standard(),
+        kind="accuracy",
+        phase="forward",
+        op="softplus",
+        seen_by="dynamo",
+    )
 
 
 # -- 7
@@ -234,7 +269,9 @@ def backward_only() -> Case:
 
 
 def dynamic_only() -> Case:
-    """constant_pad_nd has no lowering for a size that is a symbol; the first, static compile works."""
+    """constant_pad_nd has no lowering for a size that is a symbol; the first, static compile
+    works.
+    """
     import sympy
 
     def make(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -271,14 +308,23 @@ def bf16_only() -> Case:
         return erf
 
     _lowering("erf", make)
-    return Case(_body(torch.erf), _standard(torch.bfloat16), kind="accuracy", phase="forward", op="erf", seen_by="aot")
+    return Case(
+        _body(torch.erf),
+        _standard(torch.bfloat16),
+        kind="accuracy",
+        phase="forward",
+        op="erf",
+        seen_by="aot",
+    )
 
 
 # -- 10
 
 
 def aliased_mutation() -> Case:
-    """A view of an input is written to; what is written back to the input is wrong, what is returned is right."""
+    """A view of an input is written to; what is written back to the input is wrong, what is
+    returned is right.
+    """
 
     def make(right: Callable[..., Any]) -> Callable[..., Any]:
         def copy_(target: Any, source: Any, non_blocking: bool = False) -> Any:
@@ -327,7 +373,9 @@ def error_of(mine: Any, right: Any) -> float:
         if isinstance(a, Tensor):
             a, b = a.detach().double(), b.detach().double()
             difference = torch.where(a.isnan() & b.isnan(), 0.0, (a - b).abs())
-            worst = max(worst, float(difference.nan_to_num(nan=float("inf")).max()) if a.numel() else 0.0)
+            worst = max(
+                worst, float(difference.nan_to_num(nan=float("inf")).max()) if a.numel() else 0.0
+            )
     return worst
 
 

@@ -25,7 +25,9 @@ def _plant_relu(kind: str) -> Callable[[], None]:
 
 
 def _unchecked_indices() -> None:
-    """Leave out inductor's check of indices, so that one out of bounds reads memory that is nobody's."""
+    """Leave out inductor's check of indices, so that one out of bounds reads memory that is
+    nobody's.
+    """
     torch._inductor.config.assert_indirect_indexing = False
     torch._inductor.config.fx_graph_cache = False
 

@@ -1,4 +1,6 @@
-"""Programs whose compiled code raises while it runs, one a word: caught, or (after `end`) left to end the program."""
+"""Programs whose compiled code raises while it runs, one a word: caught, or (after `end`) left to
+end the program.
+"""
 
 import multiprocessing
 import sys
@@ -63,7 +65,9 @@ def nested():
 
 def after_reset():
     """Go backward through a graph whose compile id another compile has since."""
-    loss = OtherGradient.apply(compiled(lambda x: x.cos() * 2)(torch.ones(4, requires_grad=True))).sum()
+    loss = OtherGradient.apply(
+        compiled(lambda x: x.cos() * 2)(torch.ones(4, requires_grad=True))
+    ).sum()
     for _ in range(2):
         torch._dynamo.reset()
         for number in range(7):

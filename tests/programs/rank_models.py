@@ -1,4 +1,5 @@
-"""Models for `bench --ddp` and `--fsdp`: with more than a bucket of gradients, and with ranks that fail.
+"""Models for `bench --ddp` and `--fsdp`: with more than a bucket of gradients, and with ranks that
+fail.
 
 compileboard-collect bench --only path:tests/programs/rank_models.py,model:wide_mlp --training --ddp
 """
@@ -23,7 +24,9 @@ def wide_mlp(batch_size):
 
 
 class Checkpointed(nn.Module):
-    """Blocks that compute their activations again in the backward pass, as a model of transformers does when asked."""
+    """Blocks that compute their activations again in the backward pass, as a model of transformers
+    does when asked.
+    """
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,5 @@
-"""Two ranks of one job: a compiled step with collectives of its own, and a step at which rank 1 sees another length.
+"""Two ranks of one job: a compiled step with collectives of its own, and a step at which rank 1
+sees another length.
 
 torchrun --nproc-per-node 2 tests/programs/ranks.py
 """

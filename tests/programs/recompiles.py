@@ -76,7 +76,11 @@ def tensors():
 
 def values():
     global THRESHOLD
-    for function, arguments in ((times, (1, 2, 3)), (plus_float, (1.0, 2.0, 3.5)), (mode, ("sin", "cos"))):
+    for function, arguments in (
+        (times, (1, 2, 3)),
+        (plus_float, (1.0, 2.0, 3.5)),
+        (mode, ("sin", "cos")),
+    ):
         f = compiled(function)
         for argument in arguments:
             f(torch.ones(3), argument)
@@ -142,7 +146,11 @@ def limit():
 
 def main():
     for part in (tensors, values, containers, objects, state, backends, limit):
-        with contextlib.suppress(RuntimeError) if "strict" not in sys.argv else contextlib.nullcontext():
+        with (
+            contextlib.suppress(RuntimeError)
+            if "strict" not in sys.argv
+            else contextlib.nullcontext()
+        ):
             part()
 
 

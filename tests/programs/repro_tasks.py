@@ -44,7 +44,12 @@ def leave() -> None:
 
 
 def _row(outcome: Outcome) -> list[Any]:
-    return [outcome.status, outcome.value, [list(entry) for entry in outcome.errors], outcome.signal]
+    return [
+        outcome.status,
+        outcome.value,
+        [list(entry) for entry in outcome.errors],
+        outcome.signal,
+    ]
 
 
 def try_all(job: ReproTask) -> dict[str, Any]:
@@ -62,7 +67,13 @@ def try_all(job: ReproTask) -> dict[str, Any]:
 def try_server(job: ReproTask) -> dict[str, Any]:
     """Run trials by way of the fork server."""
     job.trials.needs_fork_server()
-    return {"rows": [_row(job.trials.run(add, 3, 4)), _row(job.trials.run(crash)), _row(job.trials.run(add, 5, 6))]}
+    return {
+        "rows": [
+            _row(job.trials.run(add, 3, 4)),
+            _row(job.trials.run(crash)),
+            _row(job.trials.run(add, 5, 6)),
+        ]
+    }
 
 
 def read_preloaded(job: ReproTask) -> dict[str, Any]:
@@ -90,7 +101,8 @@ def describe(repro: Any) -> list[Any]:
     gm, inputs = load_graph(repro)
     values = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
     return [
-        [str(getattr(value, "shape", value)), str(getattr(fake, "shape", fake))] for value, fake in zip(inputs, values)
+        [str(getattr(value, "shape", value)), str(getattr(fake, "shape", fake))]
+        for value, fake in zip(inputs, values)
     ] + [[str(node.meta["val"].shape)] for node in gm.graph.nodes if node.name == "constant_pad_nd"]
 
 

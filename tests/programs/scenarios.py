@@ -1,4 +1,6 @@
-"""Small programs, one a word on the command line: what a person's program does with torch.compile."""
+"""Small programs, one a word on the command line: what a person's program does with
+torch.compile.
+"""
 
 import multiprocessing
 import os
@@ -166,7 +168,10 @@ def bad_functions():
     def bad():
         raise ValueError("bad function")
 
-    for keywords in ({"metadata_fn": bad}, {"metadata_fn": lambda: {"name": "recompile_reasons"}, "payload_fn": bad}):
+    for keywords in (
+        {"metadata_fn": bad},
+        {"metadata_fn": lambda: {"name": "recompile_reasons"}, "payload_fn": bad},
+    ):
         try:
             torch._logging.trace_structured("artifact", **keywords)
             print("nothing raised")

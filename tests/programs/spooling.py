@@ -1,4 +1,6 @@
-"""Write records as the hooks do, without torch: `spooling.py COUNT [PAUSE_S]`; a count of 0 is without end."""
+"""Write records as the hooks do, without torch: `spooling.py COUNT [PAUSE_S]`; a count of 0 is
+without end.
+"""
 
 import itertools
 import os
@@ -18,11 +20,16 @@ def describe():
 
 def main():
     spool = Spool(
-        ENVIRONMENT["COMPILEBOARD_SPOOL"], ENVIRONMENT["COMPILEBOARD_RUN_ID"], ENVIRONMENT["COMPILEBOARD_DB"], describe
+        ENVIRONMENT["COMPILEBOARD_SPOOL"],
+        ENVIRONMENT["COMPILEBOARD_RUN_ID"],
+        ENVIRONMENT["COMPILEBOARD_DB"],
+        describe,
     )
     frame = {"line": 1, "name": "f", "filename": "/a/b.py", "loc": "x"}
     for number in range(COUNT) if COUNT else itertools.count():
-        spool.write("dynamo_start", {"stack": [frame] * (number % 40)}, None, [None, number, 0, 0, None])
+        spool.write(
+            "dynamo_start", {"stack": [frame] * (number % 40)}, None, [None, number, 0, 0, None]
+        )
         if number == 0:
             print(os.getpid(), flush=True)
         time.sleep(PAUSE_S)

@@ -1,4 +1,6 @@
-"""Check a value against the part of JSON Schema that the API's document uses; a keyword beyond it is an error."""
+"""Check a value against the part of JSON Schema that the API's document uses; a keyword beyond it
+is an error.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,24 @@ TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
 }
 KNOWN = {
-    *("$ref", "type", "enum", "const", "properties", "required", "additionalProperties", "items", "minimum"),
+    *(
+        "$ref",
+        "type",
+        "enum",
+        "const",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "minimum",
+    ),
     *("maximum", "maxLength", "pattern", "description", "default", "oneOf"),
 }
 
 
-def list_faults(value: Any, schema: dict[str, Any], schemas: dict[str, Any], where: str = "$") -> list[str]:
+def list_faults(
+    value: Any, schema: dict[str, Any], schemas: dict[str, Any], where: str = "$"
+) -> list[str]:
     """List what of a value does not fit its schema."""
     assert set(schema) <= KNOWN, f"{where}: {set(schema) - KNOWN} is not checked"
     if "$ref" in schema:
@@ -51,9 +65,13 @@ def _is_of(value: Any, types: str | list[str]) -> bool:
     return any(isinstance(value, TYPES[name]) for name in names)
 
 
-def _check_object(value: dict[str, Any], schema: dict[str, Any], schemas: dict[str, Any], where: str) -> list[str]:
+def _check_object(
+    value: dict[str, Any], schema: dict[str, Any], schemas: dict[str, Any], where: str
+) -> list[str]:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    faults = [f"{where}.{name} is missing" for name in schema.get("required", ()) if name not in value]
+    faults = [
+        f"{where}.{name} is missing" for name in schema.get("required", ()) if name not in value
+    ]
     for name, entry in value.items():
         if name in properties:
             faults += list_faults(entry, properties[name], schemas, f"{where}.{name}")

@@ -1,4 +1,6 @@
-"""Kill an observed program, its recorder or both, and compare what was written with what is stored."""
+"""Kill an observed program, its recorder or both, and compare what was written with what is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ WHOM = ("program", "recorder", "both")
 
 @dataclass(frozen=True)
 class Killed:
-    """What was written before the kill, what is stored after the next command, and the database's state."""
+    """What was written before the kill, what is stored after the next command, and the database's
+    state.
+    """
 
     written: int
     stored: int
@@ -36,7 +40,9 @@ def kill_once(workplace: Workplace, whom: str, delay_s: float, *command: Any) ->
     program = int(started.stdout.readline())
     time.sleep(delay_s)
     if whom == "program":
-        os.kill(started.pid, signal.SIGSTOP)  # so that nothing is read between the kill and the count
+        os.kill(
+            started.pid, signal.SIGSTOP
+        )  # so that nothing is read between the kill and the count
         os.kill(program, signal.SIGKILL)
         wait_for(lambda: not running(program))
         written = whole_records(workplace)
@@ -55,9 +61,14 @@ def kill_once(workplace: Workplace, whom: str, delay_s: float, *command: Any) ->
     _out, output = started.communicate(timeout=60)
     assert workplace.collect("list", "--db", workplace.database).returncode == 0
     wait_for(lambda: not workplace.spools)
-    stored = {(row["process_id"], row["sequence"]) for row in workplace.rows("select process_id, sequence from events")}
+    stored = {
+        (row["process_id"], row["sequence"])
+        for row in workplace.rows("select process_id, sequence from events")
+    }
     integrity, state = workplace.value("pragma integrity_check"), workplace.only_run()["state"]
-    return Killed(len(written), len(written & stored), integrity, state, f"{started.returncode}: {output}")
+    return Killed(
+        len(written), len(written & stored), integrity, state, f"{started.returncode}: {output}"
+    )
 
 
 def running(pid: int) -> bool:
@@ -69,7 +80,9 @@ def running(pid: int) -> bool:
 
 
 def whole_records(workplace: Workplace) -> set[tuple[str, int]]:
-    """Read the identities of the whole lines in the spools; configurations are kept by content, not as events."""
+    """Read the identities of the whole lines in the spools; configurations are kept by content, not
+    as events.
+    """
     identities = set()
     for path in (workplace.home / "spool").glob("*/*.jsonl"):
         for line in path.read_bytes().split(b"\n")[:-1]:

@@ -1,6 +1,7 @@
 """Make a database of recorded runs: `python -m tests.tools.make_db OUT.db [TRACE_LOG …]`.
 
-Without logs it reads the recorded ones in tests/data, and the events recorded on a GPU machine. Each is one run.
+Without logs it reads the recorded ones in tests/data, and the events recorded on a GPU machine.
+Each is one run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compileboard.collectors.contract.events import Compiled, Event, ProcessStarted, RunEnded, RunStarted, load_event
+from compileboard.collectors.contract.events import (
+    Compiled,
+    Event,
+    ProcessStarted,
+    RunEnded,
+    RunStarted,
+    load_event,
+)
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -27,7 +35,9 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
     run_id = hashlib.sha256(name.encode()).hexdigest()[:26].upper()
     process_id = hashlib.sha256(log.name.encode()).hexdigest()[:32]
     decoder = Decoder()
-    events: list[Event] = [event for captured in read_trace_log(log, process_id) for event in decoder.decode(captured)]
+    events: list[Event] = [
+        event for captured in read_trace_log(log, process_id) for event in decoder.decode(captured)
+    ]
     times = [event.time_us for event in events] or [0]
     metrics = next((event.metrics for event in events if isinstance(event, Compiled)), {})
     opened: list[Event] = [
@@ -41,7 +51,9 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
             source="import",
             argv=["python", f"{name}.py"],
             host={"name": "gpu-box"},
-            gpus=[{"name": "NVIDIA H200", "memory_bytes": 150754820096, "compute_capability": "9.0"}],
+            gpus=[
+                {"name": "NVIDIA H200", "memory_bytes": 150754820096, "compute_capability": "9.0"}
+            ],
         ),
         ProcessStarted(
             process_id=process_id,
@@ -55,7 +67,12 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
         ),
     ]
     closed = RunEnded(
-        process_id=f"run-{run_id}", sequence=1, time_us=max(times), run_id=run_id, state="finished", exit_code=0
+        process_id=f"run-{run_id}",
+        sequence=1,
+        time_us=max(times),
+        run_id=run_id,
+        state="finished",
+        exit_code=0,
     )
     ingestor.ingest(run_id, [*opened, *events, closed])
     return run_id
@@ -90,7 +107,11 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for log in logs:
             in_folder = log.parent.name == "trace" and log.suffix == ".log"
-            name = log.parent.parent.name if in_folder else log.name.removesuffix(".xz").removesuffix(".log")
+            name = (
+                log.parent.parent.name
+                if in_folder
+                else log.name.removesuffix(".xz").removesuffix(".log")
+            )
             print(record_log(ingestor, plain_log(log, Path(folder)), name, "captures"), name)
     for path in [] if argv[1:] else sorted((DATA / "events").glob("*.jsonl.xz")):
         print(record_events(ingestor, path), path.name.removesuffix(".jsonl.xz"))

@@ -30,7 +30,9 @@ PLAIN_CODE = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 @dataclass
 class Workplace:
-    """A folder with a database, a spool home and programs of its own; nothing outside it is touched."""
+    """A folder with a database, a spool home and programs of its own; nothing outside it is
+    touched.
+    """
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -50,7 +52,9 @@ class Workplace:
 
     @property
     def outbox(self) -> list[str]:
-        """List what waits to be pushed; what goes meanwhile is left out, where `Path.glob` would raise."""
+        """List what waits to be pushed; what goes meanwhile is left out, where `Path.glob` would
+        raise.
+        """
         return glob.glob(f"{self.home}/outbox/*/*")
 
     @property
@@ -61,7 +65,9 @@ class Workplace:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("COMPILEBOARD_", "TORCH_", "PYTHON", "TORCHDYNAMO_", "TORCHINDUCTOR_"))
+            if not name.startswith(
+                ("COMPILEBOARD_", "TORCH_", "PYTHON", "TORCHDYNAMO_", "TORCHINDUCTOR_")
+            )
         }
         own = {"PYTHONPATH": SEARCHED, "COMPILEBOARD_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
         return {**inherited, **own, **PLAIN_CODE, **self.environment, **changes}
@@ -75,7 +81,13 @@ class Workplace:
     def collect(self, *arguments: Any, env: dict[str, str] | None = None, **options: Any) -> Any:
         """Run one command of the collector to its end."""
         command = [PYTHON, "-m", "compileboard.collectors", *map(str, arguments)]
-        options = {"capture_output": True, "text": True, "timeout": 200, "cwd": self.folder, **options}
+        options = {
+            "capture_output": True,
+            "text": True,
+            "timeout": 200,
+            "cwd": self.folder,
+            **options,
+        }
         return subprocess.run(command, env=self.environ(**(env or {})), **options)
 
     def run(self, *command: Any, options: tuple[str, ...] = (), **rest: Any) -> Any:
@@ -87,7 +99,9 @@ class Workplace:
         rest = {"capture_output": True, "text": True, "timeout": 200, "cwd": self.folder, **rest}
         return subprocess.run(program(command), env=self.environ(**(env or {})), **rest)
 
-    def start(self, *command: Any, options: tuple[str, ...] = (), **rest: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *command: Any, options: tuple[str, ...] = (), **rest: Any
+    ) -> subprocess.Popen[str]:
         """Observe a command and do not wait for it."""
         whole = [
             PYTHON,
@@ -100,7 +114,13 @@ class Workplace:
             "--",
             *program(command),
         ]
-        rest = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.folder, **rest}
+        rest = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "cwd": self.folder,
+            **rest,
+        }
         return subprocess.Popen(whole, env=self.environ(), **rest)
 
     def start_command(self, *arguments: Any) -> subprocess.Popen[str]:
@@ -118,7 +138,9 @@ class Workplace:
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         if not self.database.exists():
             return []
-        with closing(sqlite3.connect(f"{self.database.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+        with closing(
+            sqlite3.connect(f"{self.database.as_uri()}?mode=ro", uri=True, timeout=10)
+        ) as connection:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(sql, values)]
 
@@ -143,7 +165,9 @@ class Workplace:
         return losses
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        rows = self.rows("select body from events where kind = :kind order by process_id, sequence", kind=kind)
+        rows = self.rows(
+            "select body from events where kind = :kind order by process_id, sequence", kind=kind
+        )
         return [json.loads(unpack(row["body"])) for row in rows]
 
     def check_integrity(self) -> None:
@@ -155,7 +179,9 @@ class Workplace:
         parts = [path.read_bytes() for path in self.home.rglob("*") if path.is_file()]
         parts += [path.read_bytes() for path in self.folder.glob(f"{self.database.name}*")]
         for table in ("events", "configs"):
-            parts += [unpack(row["body"]).encode() for row in self.rows(f"select body from {table}")]
+            parts += [
+                unpack(row["body"]).encode() for row in self.rows(f"select body from {table}")
+            ]
         return b"\n".join(parts)
 
 

@@ -1,4 +1,5 @@
-"""Put odd values into every field that is pushed and every column of a bundle, and ask each address of the run.
+"""Put odd values into every field that is pushed and every column of a bundle, and ask each address
+of the run.
 
 python -m tests.tools.odd_records [--way push|bundle] [--names KIND_OR_TABLE …]
 """
@@ -77,13 +78,23 @@ ODD_VALUES: dict[str, Any] = {
     "object": {"a": {"b": 1}},
     "hostile": "../../etc/passwd\x00<script>alert(1)</script>'; drop table runs; --",
 }
-_SEQUENCED = ("events", "artifacts", "compilations", "failures", "cache_lookups", "cudagraph_skips", "symbols")
+_SEQUENCED = (
+    "events",
+    "artifacts",
+    "compilations",
+    "failures",
+    "cache_lookups",
+    "cudagraph_skips",
+    "symbols",
+)
 _DEPTH = 3
 Path_ = tuple[str | int, ...]
 
 
 def read_recorded() -> Iterator[Event]:
-    """Read what hooks, torch's own logs and the benchmark recorded, the richest records of each kind first."""
+    """Read what hooks, torch's own logs and the benchmark recorded, the richest records of each
+    kind first.
+    """
     for name in ("events/torch2.11-cuda-on_cuda.jsonl.xz", "bench/h200-performance.jsonl.xz"):
         with lzma.open(DATA / name, "rt") as file:
             yield from map(load_event, file)
@@ -98,23 +109,65 @@ def read_recorded() -> Iterator[Event]:
 
 @cache
 def list_base_events() -> list[Event]:
-    """Return one run with an event of every kind, and the events that come before it in its process."""
+    """Return one run with an event of every kind, and the events that come before it in its
+    process.
+    """
     richest: dict[object, Event] = {}
     for event in read_recorded():
-        key: object = (event.KIND, getattr(event, "name", "")) if event.KIND in ("artifact_seen",) else event.KIND
+        key: object = (
+            (event.KIND, getattr(event, "name", ""))
+            if event.KIND in ("artifact_seen",)
+            else event.KIND
+        )
         key = (key, getattr(event, "phase", "")) if event.KIND == "span_seen" else key
         if key not in richest or len(dump_event(event)) > len(dump_event(richest[key])):
             richest[key] = event
     made: list[Event] = list(richest.values())
-    made += [event for event in made if event.KIND in ("cache_looked_up", "compiled")]  # what is summed, is of two
+    made += [
+        event for event in made if event.KIND in ("cache_looked_up", "compiled")
+    ]  # what is summed, is of two
     made += [
         RunEnded(PROCESS, 0, 0, RUN, "finished", 0),
-        CommitsSeen(PROCESS, 0, 0, [["a" * 40, START_US, "A", "one"], ["b" * 40, START_US - 1, "B", "two"]], "c" * 40),
+        CommitsSeen(
+            PROCESS,
+            0,
+            0,
+            [["a" * 40, START_US, "A", "one"], ["b" * 40, START_US - 1, "B", "two"]],
+            "c" * 40,
+        ),
         PageFaultsCounted(PROCESS, -1, 0, 1_000_000, 900_000, 50_000, True),
         RecordsLost(PROCESS, -2, 0, RUN, {"queue": 3}),
-        RuntimeFailed(PROCESS, 0, 0, "0/0", 0, 0, 0, 0, 1, "forward", "ValueError", "bad", "Traceback", "f", "t.py", 3),
-        Noted(PROCESS, 0, 0, "0/0", 0, 0, 0, 0, "new_record", {"metadata": {"a": 1}, "payload": None}),
-        ReproAnswered(PROCESS, 0, 0, format_id(repro_id(PROCESS, 0)), "run", "same", 3.2, detail={"rows": [{"a": 1}]}),
+        RuntimeFailed(
+            PROCESS,
+            0,
+            0,
+            "0/0",
+            0,
+            0,
+            0,
+            0,
+            1,
+            "forward",
+            "ValueError",
+            "bad",
+            "Traceback",
+            "f",
+            "t.py",
+            3,
+        ),
+        Noted(
+            PROCESS, 0, 0, "0/0", 0, 0, 0, 0, "new_record", {"metadata": {"a": 1}, "payload": None}
+        ),
+        ReproAnswered(
+            PROCESS,
+            0,
+            0,
+            format_id(repro_id(PROCESS, 0)),
+            "run",
+            "same",
+            3.2,
+            detail={"rows": [{"a": 1}]},
+        ),
     ]
     order = [RunStarted, ProcessStarted, ConfigSeen]
     made.sort(key=lambda event: order.index(type(event)) if type(event) in order else len(order))
@@ -126,10 +179,16 @@ def list_base_events() -> list[Event]:
 def _place(event: Event, number: int) -> Event:
     """Make an event one of this run's process; those of its reader keep their number below zero."""
     changes: dict[str, Any] = {"process_id": PROCESS, "time_us": START_US + number}
-    changes["sequence"] = number if event.sequence >= 0 or event.KIND == "config_seen" else event.sequence
+    changes["sequence"] = (
+        number if event.sequence >= 0 or event.KIND == "config_seen" else event.sequence
+    )
     own = {name.name for name in fields(event)}
     changes |= {"run_id": RUN} if "run_id" in own else {}
-    changes |= {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0} if "compile_id" in own else {}
+    changes |= (
+        {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+        if "compile_id" in own
+        else {}
+    )
     return replace(event, **changes)
 
 
@@ -137,7 +196,9 @@ def list_places(body: Any, depth: int = 0) -> Iterator[Path_]:
     """List the places of a JSON value: every name of an object, the first of a list."""
     if depth == _DEPTH or not isinstance(body, (dict, list)):
         return
-    for key, value in list(body.items())[:40] if isinstance(body, dict) else list(enumerate(body))[:1]:
+    for key, value in (
+        list(body.items())[:40] if isinstance(body, dict) else list(enumerate(body))[:1]
+    ):
         yield (key,)
         yield from ((key, *path) for path in list_places(value, depth + 1))
 
@@ -185,7 +246,11 @@ class OddBoard:
 
     def _note_error(self, _app: Flask, exception: Exception, **_more: Any) -> None:
         frames = traceback.extract_tb(exception.__traceback__)
-        ours = [frame for frame in frames if "/compileboard/" in frame.filename or "/templates/" in frame.filename]
+        ours = [
+            frame
+            for frame in frames
+            if "/compileboard/" in frame.filename or "/templates/" in frame.filename
+        ]
         frame = (ours or frames)[-1]
         place = f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"
         self.errors.append(f"{place} {type(exception).__name__}: {exception}"[:160])
@@ -242,7 +307,16 @@ class OddBoard:
         return "ok"
 
 
-_ACROSS_RUNS = ("/", "/runs", "/models", "/graph_breaks", "/recompiles", "/repros", "/trends", "/api/v1/overview")
+_ACROSS_RUNS = (
+    "/",
+    "/runs",
+    "/models",
+    "/graph_breaks",
+    "/recompiles",
+    "/repros",
+    "/trends",
+    "/api/v1/overview",
+)
 _IDS = {
     "artifact_id": "select id from artifacts",
     "guards_id": "select artifact_id from guard_sets",
@@ -259,7 +333,9 @@ _IDS = {
 def list_addresses(reader: sqlite3.Connection, app: Flask, most_things: int) -> Iterator[str]:
     """List the addresses of a board's one run, with a few of the things that it has."""
     values = {name: [str(row[0]) for row in reader.execute(sql)] for name, sql in _IDS.items()}
-    few = {name: list(dict.fromkeys([*ids[:1], *ids[-most_things:]])) for name, ids in values.items()}
+    few = {
+        name: list(dict.fromkeys([*ids[:1], *ids[-most_things:]])) for name, ids in values.items()
+    }
     few["format"], few["name"] = ["html", "md"], [*few["model"][:1]]
     adapter = app.url_map.bind("localhost")
     for rule in app.url_map.iter_rules():
@@ -274,7 +350,9 @@ def list_addresses(reader: sqlite3.Connection, app: Flask, most_things: int) -> 
                 yield adapter.build(rule.endpoint, {**own, **dict.fromkeys(wanted, value)})
             except Exception:
                 continue
-    yield from (f"/runs/{RUN}?tab={tab}{more}" for tab in FILLS if tab for more in ("", "&view=each"))
+    yield from (
+        f"/runs/{RUN}?tab={tab}{more}" for tab in FILLS if tab for more in ("", "&view=each")
+    )
     yield f"/compare?base={RUN}&new={RUN}"
     yield f"/api/v1/compare?base={RUN}&new={RUN}"
     yield f"/runs/{RUN}/stacks?library=shown"
@@ -340,10 +418,12 @@ _ONCE = ("run_started", "run_ended", "snapshot_taken", "page_faults_counted", "r
 def list_pushes(
     kind: str, places: list[tuple[Event, Path_]], names: list[str]
 ) -> Iterator[tuple[str, list[bytes], int]]:
-    """List what is pushed to a board each: a label, lines, and how many of the other records may be missing.
+    """List what is pushed to a board each: a label, lines, and how many of the other records may be
+    missing.
 
-    Odd events come after the others, all of a value in one board. Of a kind that counts once, the one event has an odd
-    value in each field that it can do without, each field another one a turn; a field that it must have is odd alone.
+    Odd events come after the others, all of a value in one board. Of a kind that counts once, the
+    one event has an odd value in each field that it can do without, each field another one a turn;
+    a field that it must have is odd alone.
     """
     base = list_base_events()
     if kind not in _ONCE:
@@ -354,7 +434,11 @@ def list_pushes(
                 odd.append(json.dumps(put(body, place, ODD_VALUES[name])).encode() + b"\n")
             yield f"{kind} {name}", [*write_lines(base), *odd], 0
         return
-    owed = {own.name for own in fields(KINDS[kind]) if own.default is MISSING and own.default_factory is MISSING}
+    owed = {
+        own.name
+        for own in fields(KINDS[kind])
+        if own.default is MISSING and own.default_factory is MISSING
+    }
     for event, place in places:
         for name in names if place[0] in owed else ():
             body = put(json.loads(dump_event(event)), place, ODD_VALUES[name])
@@ -408,22 +492,29 @@ def measure_bundle(
 ) -> Cost:
     """Merge a bundle with each odd value in each column of a table.
 
-    Columns that tell rows apart have one at a time: most of these bundles are refused. The others have them together,
-    each another value a turn, and one by one where that fails.
+    Columns that tell rows apart have one at a time: most of these bundles are refused. The others
+    have them together, each another value a turn, and one by one where that fails.
     """
     cost, names = Cost(), list(values)
     with closing(open_reader(bundle)) as reader:
-        columns = [(row["name"], row["type"]) for row in reader.execute(f"pragma table_info({table})")]
+        columns = [
+            (row["name"], row["type"]) for row in reader.execute(f"pragma table_info({table})")
+        ]
         known = read_tables(reader)[table]
         keys = {*known.parents, *known.unique, "id"}
         keys |= {row["name"] for row in reader.execute(f"pragma table_info({table})") if row["pk"]}
     columns = [column for column in columns if not only or column[0] in only]
     cost.place_count = len(columns)
     others = [column for column in columns if column[0] not in keys]
-    waiting = [[OddColumn(*column, name)] for column in columns if column[0] in keys for name in names]
+    waiting = [
+        [OddColumn(*column, name)] for column in columns if column[0] in keys for name in names
+    ]
     for turn in range(len(names)):
         waiting.append(
-            [OddColumn(*column, names[(turn + at) % len(names)]) for at, column in enumerate(others)],
+            [
+                OddColumn(*column, names[(turn + at) % len(names)])
+                for at, column in enumerate(others)
+            ],
         )
     for group in waiting:
         before = cost.error_count
@@ -437,7 +528,9 @@ def measure_bundle(
     return cost
 
 
-def _merge(board: OddBoard, bundle: Path, table: str, group: list[OddColumn], cost: Cost) -> bool | None:
+def _merge(
+    board: OddBoard, bundle: Path, table: str, group: list[OddColumn], cost: Cost
+) -> bool | None:
     """Return None where the bundle is refused, False where no column can have the value."""
     odd = board.folder / "odd.bundle"
     shutil.copyfile(bundle, odd)
@@ -446,11 +539,15 @@ def _merge(board: OddBoard, bundle: Path, table: str, group: list[OddColumn], co
         keys = [row[1] for row in writer.execute(f"pragma table_info({table})") if row[5]]
         row_count = writer.execute(f"select count(*) from {table}").fetchone()[0]
         for position, (column, declared, name) in enumerate(group):
-            values = {"value": to_column(ODD_VALUES[name], declared), "position": position % max(row_count, 1)}
+            values = {
+                "value": to_column(ODD_VALUES[name], declared),
+                "position": position % max(row_count, 1),
+            }
             find = f"select {', '.join(keys)} from {table} order by 1 limit 1 offset :position"
             with suppress(sqlite3.Error):
                 changed += writer.execute(
-                    f"update {table} set {column} = :value where ({', '.join(keys)}) = ({find})", values
+                    f"update {table} set {column} = :value where ({', '.join(keys)}) = ({find})",
+                    values,
                 ).rowcount
                 label += f" {column}={name}" if len(group) == 1 else ""
     if not changed:
@@ -496,7 +593,8 @@ def list_tables(bundle: Path) -> list[str]:
         return [
             name
             for name in read_tables(reader)
-            if not name.startswith(("search", "_")) and reader.execute(f"select 1 from {name} limit 1").fetchone()
+            if not name.startswith(("search", "_"))
+            and reader.execute(f"select 1 from {name} limit 1").fetchone()
         ]
 
 
@@ -522,10 +620,17 @@ def main(argv: list[str] | None = None) -> int:
             else:
                 cost = measure_bundle(board, bundle, name, arguments.values)
             counts = (cost.place_count, cost.value_count, cost.address_count)
-            print(f"{way:7}{name:24}{counts[0]:5} fields{counts[1]:7} values{counts[2]:7} addresses", end="")
-            print(f"{cost.error_count:5} × 500{cost.cut_count:5} cut{cost.lost_count:5} lost", end="")
+            print(
+                f"{way:7}{name:24}{counts[0]:5} fields{counts[1]:7} values{counts[2]:7} addresses",
+                end="",
+            )
+            print(
+                f"{cost.error_count:5} × 500{cost.cut_count:5} cut{cost.lost_count:5} lost", end=""
+            )
             print(f"{cost.refused_count:5} refused", flush=True)
-            for example, places in sorted(cost.examples.items(), key=lambda item: -len(item[1]))[:20]:
+            for example, places in sorted(cost.examples.items(), key=lambda item: -len(item[1]))[
+                :20
+            ]:
                 print(f"        {len(places)} × {example}, first at {places[0]}", flush=True)
             failed |= bool(cost.error_count or cost.cut_count or cost.lost_count)
     missing = KINDS.keys() - {event.KIND for event in list_base_events()}

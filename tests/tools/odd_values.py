@@ -1,4 +1,6 @@
-"""Put odd values into the fields of recorded records, one at a time, and import what comes of it."""
+"""Put odd values into the fields of recorded records, one at a time, and import what comes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Record:
         return f"artifact:{self.header[name].get('name')}" if name == "artifact" else name
 
     def write(self, odd: str = "") -> bytes:
-        """Write the record as torch does, its text hashed, with a JSON text in place of the mark."""
+        """Write the record as torch does, its text hashed, with a JSON text in place of the
+        mark.
+        """
         header, lines = dict(self.header), []
         if self.payload is not None:
             text = self.payload.replace(f'"{_MARK}"', odd)
@@ -63,7 +67,9 @@ class Record:
         return "\n".join([first, *lines, ""]).encode()
 
     def places(self) -> Iterator[Place]:
-        """List where a value of its stands: in its envelope, and in its payload where that is JSON."""
+        """List where a value of its stands: in its envelope, and in its payload where that is
+        JSON.
+        """
         yield from (("header", *path) for path in _places(self.header))
         if self.payload is not None:
             yield ("payload",)
@@ -73,7 +79,9 @@ class Record:
         """Put the mark in place of a value."""
         if path[0] == "header":
             return replace(self, header=_marked(self.header, path[1:]))
-        return replace(self, payload=json.dumps(_marked(_parsed(self.payload or ""), path[1:]), indent=0))
+        return replace(
+            self, payload=json.dumps(_marked(_parsed(self.payload or ""), path[1:]), indent=0)
+        )
 
 
 def read_records(raw: bytes) -> list[Record]:
@@ -87,7 +95,9 @@ def read_records(raw: bytes) -> list[Record]:
     made = []
     for line, payload in pairs:
         prefix, _, body = line.partition("] {")
-        made.append(Record(f"{prefix}] ", json.loads("{" + body), "\n".join(payload) if payload else None))
+        made.append(
+            Record(f"{prefix}] ", json.loads("{" + body), "\n".join(payload) if payload else None)
+        )
     return made
 
 
@@ -118,7 +128,9 @@ def _marked(value: Any, path: Place) -> Any:
 def surroundings(records: list[Record], target: int) -> tuple[list[Record], list[Record]]:
     """Choose a few records before and after one, with the names that their stacks need."""
     names = [record for record in records[:target] if record.name == "str"]
-    starts = [record for record in records[:target] if record.name in ("dynamo_start", "chromium_event")][:3]
+    starts = [
+        record for record in records[:target] if record.name in ("dynamo_start", "chromium_event")
+    ][:3]
     after = [record for record in records[target + 1 :] if record.name != "str"][:4]
     ends = [
         record
@@ -140,18 +152,25 @@ class OddLogs:
             migrate_connection(connection)
         self.database, self.log = folder / "t.db", folder / "x.log"
 
-    def load(self, before: bytes, odd: bytes, after: bytes) -> tuple[Imported, dict[str, list[int]]]:
-        """Import a log; return what that did, and which of the records around the odd one are in which table.
+    def load(
+        self, before: bytes, odd: bytes, after: bytes
+    ) -> tuple[Imported, dict[str, list[int]]]:
+        """Import a log; return what that did, and which of the records around the odd one are in
+        which table.
 
         The odd one's own place is left out, and what comes after it counts from its end.
         """
         self.log.write_bytes(before + odd + after)
         shutil.copyfile(self.folder / "empty.db", self.database)
         with closing(open_writer(self.database)) as connection:
-            loader = Loader(connection, str(self.database), find_sources(str(self.log)), LoadOptions())
+            loader = Loader(
+                connection, str(self.database), find_sources(str(self.log)), LoadOptions()
+            )
             done = loader.read()
             loader.finish()
-            return done, {table: _sequences(connection, table, len(before), len(odd)) for table in TABLES}
+            return done, {
+                table: _sequences(connection, table, len(before), len(odd)) for table in TABLES
+            }
 
 
 TABLES = ("events", "compilations", "artifacts", "symbols", "spans")

@@ -19,7 +19,9 @@ def envelope(**changes: Any) -> bytes:
 
 
 def _record(name: str, metadata: Any, payload: Any = None) -> bytes:
-    return json.dumps({"s": FREE, "t": 2, "n": name, "m": metadata, "p": payload, "c": [None, 0, 0, 0, None]}).encode()
+    return json.dumps(
+        {"s": FREE, "t": 2, "n": name, "m": metadata, "p": payload, "c": [None, 0, 0, 0, None]}
+    ).encode()
 
 
 # Lines that are no record: each is one reject.
@@ -57,7 +59,10 @@ BAD_LINES: dict[str, bytes] = {
     "x is a text": envelope(x="qualname"),
     "x is a list": envelope(x=[1]),
     "100,000 nested lists": b"[" * DEEP,
-    "100,000 nested lists in a record": b'{"s":1000000,"t":1,"n":"x","m":' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "100,000 nested lists in a record": b'{"s":1000000,"t":1,"n":"x","m":'
+    + b"[" * DEEP
+    + b"]" * DEEP
+    + b"}",
     "100,000 nested objects": b'{"a":' * DEEP,
     "a number": b"5",
     "a list": b"[1, 2]",
@@ -90,7 +95,9 @@ ODD_RECORDS: dict[str, bytes] = {
     "a break is an object": _record("artifact:dynamo_graph_break_reason", None, {"reason": 1}),
     "reasons are a number": _record("artifact:recompile_reasons", None, 7),
     "an error is a list": _record("artifact:dynamo_error", None, [[]]),
-    "a cache key is a list": _record("artifact:fx_graph_cache_miss", None, {"key": [1], "time_taken_ns": "x"}),
+    "a cache key is a list": _record(
+        "artifact:fx_graph_cache_miss", None, {"key": [1], "time_taken_ns": "x"}
+    ),
     "a config is a number": _record("config", {"config_hash": 5, "config_kind": [], "body": None}),
     "a run's start": _record("run_started", {"run_id": "R", "name": [], "tags": [1]}),
     "a run's end": _record("run_ended", {"run_id": "R", "state": {}, "exit_code": "x"}),
@@ -146,11 +153,15 @@ ODD_FILES: dict[str, Callable[[Path], None]] = {
     "run.json: state is a list": _fact("state", []),
     "run.json: a fact of next year": _fact("mood", "good"),
     "losses: a list": _file(b"0.losses", b"[1, 2]\n"),
-    "losses: odd counts": _file(b"0.losses", b'{"a": "x", "b": 1e999, "c": -1, "d": 99999999999999999999}\n'),
+    "losses: odd counts": _file(
+        b"0.losses", b'{"a": "x", "b": 1e999, "c": -1, "d": 99999999999999999999}\n'
+    ),
     "losses: nested": _file(b"0.losses", b"[" * DEEP),
     "said.events: no JSON": _file(b"said.events", b"half\n"),
     "said.events: a kind of next year": _file(b"said.events", b'{"v": 1, "kind": "mood"}\n'),
-    "said.events: guards are numbers": _file(b"said.events", b'{"v": 1, "kind": "recompiled", "guards": [1]}\n'),
+    "said.events: guards are numbers": _file(
+        b"said.events", b'{"v": 1, "kind": "recompiled", "guards": [1]}\n'
+    ),
     "said.events: a pipe": _pipe("said.events"),
     "a folder called like a file": lambda folder: (folder / "folder.jsonl").mkdir(),
     "a pipe called like a file": _pipe("pipe.jsonl"),

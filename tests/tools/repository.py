@@ -8,8 +8,19 @@ from pathlib import Path
 
 def git(folder: Path, *words: str) -> str:
     """Ask git in a folder, as somebody; the settings of the machine's own user do not count."""
-    command = ["git", "-c", "user.name=Ann", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false", *words]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    command = [
+        "git",
+        "-c",
+        "user.name=Ann",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "commit.gpgsign=false",
+        *words,
+    ]
+    return subprocess.run(
+        command, cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def make_repository(folder: Path, *subjects: str) -> Path:

@@ -34,7 +34,9 @@ class Server:
 
 def server_environ(home: Path, **changes: str) -> dict[str, str]:
     """Make an environment without any of the person's own settings or spools."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")
+    }
     return inherited | {"PYTHONPATH": SEARCHED, "COMPILEBOARD_HOME": str(home)} | changes
 
 
@@ -42,7 +44,9 @@ FRONT = (sys.executable, "-m", "compileboard.app")
 
 
 @contextmanager
-def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **settings: str) -> Iterator[Server]:
+def serving(
+    database: Path, *options: str, front: tuple[str, ...] = FRONT, **settings: str
+) -> Iterator[Server]:
     """Serve a database on a free port until the block ends; `settings` are environment variables.
 
     `front` starts the dashboard's command line.
@@ -52,7 +56,12 @@ def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **set
     command = [*front, "serve", "--db", str(database), "--port", "0", *options]
     environ = server_environ(database.parent / "home", **settings)
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=database.parent, env=environ
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=database.parent,
+        env=environ,
     ) as process:
         server = Server("", process)
         first: Queue[str] = Queue()
@@ -63,7 +72,9 @@ def serving(database: Path, *options: str, front: tuple[str, ...] = FRONT, **set
             assert server.address, f"the server ended before it served:\n{server.output}"
             yield server
         finally:
-            process.send_signal(signal.SIGINT)  # as Ctrl+C: after SIGTERM it waits 2 s for browsers that stay connected
+            process.send_signal(
+                signal.SIGINT
+            )  # as Ctrl+C: after SIGTERM it waits 2 s for browsers that stay connected
             process.wait(timeout=20)
             reading.join(timeout=5)
 

@@ -1,6 +1,8 @@
-"""List which of the names CompileBoard uses a torch wheel has: `python -m tests.tools.torch_names WHEEL …`.
+"""List which of the names CompileBoard uses a torch wheel has: `python -m tests.tools.torch_names
+WHEEL …`.
 
-Nothing is installed: it reads the sources inside the wheels and prints a block a wheel, for docs/compatibility.md.
+Nothing is installed: it reads the sources inside the wheels and prints a block a wheel, for
+docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ SOURCES = re.compile(
 )
 
 
-# What the hooks around compiled code need at the places where torch calls it (collectors/observe/runtime_failures.py).
+# What the hooks around compiled code need at the places where torch calls it
+# (collectors/observe/runtime_failures.py).
 CALL_SITES = {
     "dynamo names its graphs": ("torch/_dynamo/output_graph.py", r'unique_id\("__compiled_fn"'),
     "installs them disabled": (
@@ -27,11 +30,17 @@ CALL_SITES = {
     ),
     "disabled by a closure": (
         "torch/_dynamo/eval_frame.py",
-        r"class DisableContext(?s:.*?)return fn\(\*args, \*\*kwargs\)(?s:.*?)_torchdynamo_orig_callable = fn\b",
+        (
+            r"class DisableContext(?s:.*?)return fn\(\*args, "
+            r"\*\*kwargs\)(?s:.*?)_torchdynamo_orig_callable = fn\b"
+        ),
     ),
     "backward is a function": (
         "torch/_functorch/_aot_autograd/runtime_wrappers.py",
-        r"class CompiledFunction\(torch\.autograd\.Function\):(?s:.*?)@staticmethod\s+def backward\(ctx",
+        (
+            r"class CompiledFunction\(torch\.autograd\.Function\):(?s:.*?)@staticmethod\s+def "
+            r"backward\(ctx"
+        ),
     ),
 }
 
@@ -43,9 +52,13 @@ def defined_names(source: str) -> set[str]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.add(node.name)
             methods = node.body if isinstance(node, ast.ClassDef) else []
-            names |= {f"{node.name}.{part.name}" for part in methods if isinstance(part, ast.FunctionDef)}
+            names |= {
+                f"{node.name}.{part.name}" for part in methods if isinstance(part, ast.FunctionDef)
+            }
             fields = [part.target for part in methods if isinstance(part, ast.AnnAssign)]
-            names |= {f"{node.name}.{target.id}" for target in fields if isinstance(target, ast.Name)}
+            names |= {
+                f"{node.name}.{target.id}" for target in fields if isinstance(target, ast.Name)
+            }
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -75,7 +88,9 @@ def parameters(source: str, function: str) -> str:
 def examine(wheel: str) -> dict[str, str]:
     """Answer for one wheel."""
     with zipfile.ZipFile(wheel) as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist() if SOURCES.match(name)}
+        files = {
+            name: archive.read(name).decode() for name in archive.namelist() if SOURCES.match(name)
+        }
         registry = "torch/_dynamo/graph_break_registry.json" in archive.namelist()
     answers = {"wheel": wheel.rsplit("/", 1)[-1].split("-")[1]}
     for capability, (module, attribute, _, _) in NAMES.items():
@@ -94,7 +109,9 @@ def examine(wheel: str) -> dict[str, str]:
     stems = {name for name in TAPPED_ARTIFACTS if name in text}
     states = {n for n in TAPPED_ARTIFACTS if re.sub(r"_(hit|miss|bypass)$", "_{", n) in text}
     answers["artifacts"] = " ".join(sorted(stems | states))
-    answers["trace_structured"] = parameters(files["torch/_logging/_internal.py"], "trace_structured")
+    answers["trace_structured"] = parameters(
+        files["torch/_logging/_internal.py"], "trace_structured"
+    )
     answers["record hook called"] = str(text.count("log_compilation_event("))
     answers["trace_structured uses"] = str(text.count("trace_structured("))
     return answers

@@ -17,11 +17,12 @@ def read_trace_log(
     stats: ReadStats | None = None,
     selects: Callable[[str], bool] = is_event,
 ) -> Iterator[Captured]:
-    """Stream a log's records, those that become events by default, each with its line's byte offset as sequence.
+    """Stream a log's records, those that become events by default, each with its line's byte offset
+    as sequence.
 
-    The prefix has neither year nor zone: both are taken from the first time since the epoch that the log itself
-    carries, else the year from the file's own time (see log_clock). A last record whose payload is not whole yet is
-    left for the next reading.
+    The prefix has neither year nor zone: both are taken from the first time since the epoch that
+    the log itself carries, else the year from the file's own time (see log_clock). A last record
+    whose payload is not whole yet is left for the next reading.
 
     Raises: OSError if the file cannot be read.
     """

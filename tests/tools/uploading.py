@@ -17,24 +17,37 @@ def write_form(files: list[tuple[str, bytes]], **fields: str) -> bytes:
     field = '--{}\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
     parts = [field.format(BOUNDARY, key, value).encode() for key, value in fields.items()]
     for name, body in files:
-        head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files"; filename="{name}"\r\n\r\n'
+        head = (
+            f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files"; '
+            f'filename="{name}"\r\n\r\n'
+        )
         parts.append(head.encode() + body + b"\r\n")
     return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
 
 
-def call(address: str, body: bytes | None = None, kind: str = "", **headers: str) -> tuple[int, Any]:
+def call(
+    address: str, body: bytes | None = None, kind: str = "", **headers: str
+) -> tuple[int, Any]:
     """Ask an address of the API; return the status and what it said."""
-    request = urllib.request.Request(address, data=body, headers=headers | ({"Content-Type": kind} if kind else {}))
+    request = urllib.request.Request(
+        address, data=body, headers=headers | ({"Content-Type": kind} if kind else {})
+    )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read()) | {"retry_after": error.headers.get("Retry-After")}
+        return error.code, json.loads(error.read()) | {
+            "retry_after": error.headers.get("Retry-After")
+        }
 
 
 def send(base: str, files: list[tuple[str, bytes]], **fields: str) -> tuple[int, Any]:
     """Send files as a form."""
-    return call(f"{base}/api/v1/imports", write_form(files, **fields), f"multipart/form-data; boundary={BOUNDARY}")
+    return call(
+        f"{base}/api/v1/imports",
+        write_form(files, **fields),
+        f"multipart/form-data; boundary={BOUNDARY}",
+    )
 
 
 def wait(base: str, import_id: str, *states: str) -> dict[str, Any]:

@@ -24,7 +24,10 @@ def show_theme(page: Page, scheme: Literal["light", "dark"]) -> None:
     """Show a page in a theme, and wait until its charts are drawn in it."""
     dark = "matchMedia('(prefers-color-scheme: dark)')"
     if page.evaluate(f"{dark}.matches") != (scheme == "dark"):
-        told = f"new Promise((done) => {dark}.addEventListener('change', () => done(), {{ once: true }}))"
+        told = (
+            f"new Promise((done) => {dark}.addEventListener('change', () => done(), {{ once: "
+            f"true }}))"
+        )
         page.evaluate(f"() => {{ globalThis.themeTold = {told} }}")
         page.emulate_media(color_scheme=scheme)
         page.evaluate("() => themeTold")  # a page is told some frames later

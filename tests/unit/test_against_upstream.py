@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.harness.against_upstream import compare_files, compare_wall_times, is_within_reach, list_rows
+from benchmarks.harness.against_upstream import (
+    compare_files,
+    compare_wall_times,
+    is_within_reach,
+    list_rows,
+)
 
 THEIRS = "dev,name,batch_size,accuracy,graph_breaks,unique_graphs\ncpu,resnet18,4,pass,0,1\ncpu,lcnet_050,4,pass,2,1\n"
 
@@ -18,14 +23,19 @@ def _write(folder: Path, text: str, *others: str) -> Path:
 
 
 def test_equal_files_have_no_difference(tmp_path: Path) -> None:
-    sides = (_write(tmp_path / name, THEIRS, "a.json", "a_compilation_metrics.csv") for name in ("theirs", "ours"))
+    sides = (
+        _write(tmp_path / name, THEIRS, "a.json", "a_compilation_metrics.csv")
+        for name in ("theirs", "ours")
+    )
     comparison = compare_files(*sides)
     assert comparison.differences == [] and comparison.equal_count == 10
 
 
 def test_each_difference_is_named_with_both_values(tmp_path: Path) -> None:
     theirs = _write(tmp_path / "theirs", THEIRS, "a.json")
-    ours = _write(tmp_path / "ours", THEIRS.replace("lcnet_050,4,pass,2", "lcnet_050,4,fail_accuracy,3"))
+    ours = _write(
+        tmp_path / "ours", THEIRS.replace("lcnet_050,4,pass,2", "lcnet_050,4,fail_accuracy,3")
+    )
     assert compare_files(theirs, ours).differences == [
         "lcnet_050 accuracy pass → fail_accuracy",
         "lcnet_050 graph_breaks 2 → 3",
@@ -37,7 +47,10 @@ def test_columns_and_models_are_compared_in_their_order(tmp_path: Path) -> None:
     theirs = _write(tmp_path / "theirs", "dev,name,speedup\ncpu,a,1.5\n")
     ours = _write(tmp_path / "ours", "dev,name,batch_size,speedup\ncpu,a,4,1.2\ncpu,b,4,1.0\n")
     comparison = compare_files(theirs, ours)
-    assert comparison.differences == ["columns dev,name,speedup → dev,name,batch_size,speedup", "models a → a,b"]
+    assert comparison.differences == [
+        "columns dev,name,speedup → dev,name,batch_size,speedup",
+        "models a → a,b",
+    ]
     assert comparison.speedups == {"a": (1.5, 1.2)} and not is_within_reach(1.5, 1.2)
     assert list_rows(comparison)[-1].ratio == "0.800"
 

@@ -1,4 +1,6 @@
-"""What both command lines are built from: loading a command when it is called, exclusion, completion, exit codes."""
+"""What both command lines are built from: loading a command when it is called, exclusion,
+completion, exit codes.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,18 @@ def complete(program: str, words: str) -> list[str]:
     module = {"compileboard": "app", "compileboard-collect": "collectors"}[program]
     code = f"import sys; from compileboard.{module}.cli.main import main\ntry:\n    main()\n"
     code += (
-        "finally:\n    print(*(name for name in sys.modules if '.cli.' in name or name == 'pandas'), file=sys.stderr)"
+        "finally:\n    print(*(name for name in sys.modules if '.cli.' in name or name == "
+        "'pandas'), file=sys.stderr)"
     )
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     given = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), variable: "bash_complete"}
     code = f"import sys; sys.argv[0] = '/usr/bin/{program}'\n{code}"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     loaded = [name for name in done.stderr.split() if not name.endswith((".main", ".common"))]
     return [*(line.split(",")[1] for line in done.stdout.splitlines()), *loaded]
@@ -39,7 +46,10 @@ def test_completing_a_command_imports_none() -> None:
 
 
 def test_options_and_choices_are_completed() -> None:
-    assert complete("compileboard-collect", "compileboard-collect bench --compile-")[0] == "--compile-repeats"
+    assert (
+        complete("compileboard-collect", "compileboard-collect bench --compile-")[0]
+        == "--compile-repeats"
+    )
     assert complete("compileboard-collect", "compileboard-collect bench --level f")[0] == "full"
 
 
@@ -59,7 +69,9 @@ def test_options_that_exclude_each_other_are_refused(
     assert f"argument {second}: not allowed with argument {first}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("main", "words"), [(app, ["export", "--run"]), (collect, ["run", "--name"])])
+@pytest.mark.parametrize(
+    ("main", "words"), [(app, ["export", "--run"]), (collect, ["run", "--name"])]
+)
 def test_an_option_without_its_value_is_refused_with_the_commands_usage(
     main: object, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,9 @@ def slow_depths(depths) -> list[int]:
 
 @pytest.fixture(scope="module")
 def cliff() -> None:
-    """Skip where this interpreter keeps its chunks: without the cliff, nothing shows that room mends it."""
+    """Skip where this interpreter keeps its chunks: without the cliff, nothing shows that room
+    mends it.
+    """
     if not slow_depths(in_fresh_thread(lambda: measure_depths(200, 5))):
         pytest.skip(f"CPython {sys.version.split()[0]} has no frame-stack cliff")
 
@@ -56,7 +58,9 @@ def test_stack_room_passes_arguments_results_and_exceptions_on() -> None:
             return x * scale
 
     assert Model().forward(3, scale=2) == 6
-    assert Model.forward.__doc__ == "Scale." and list(inspect.signature(Model.forward).parameters) == [
+    assert Model.forward.__doc__ == "Scale." and list(
+        inspect.signature(Model.forward).parameters
+    ) == [
         "self",
         "x",
         "scale",

@@ -27,10 +27,14 @@ def recorded() -> Sequence[Record]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_model_of_the_catalogues_has_a_status(recorded: Sequence[Record], mode: str) -> None:
-    statuses = {(row["suite"], row["model"]): row["status"] for row in recorded if row["mode"] == mode}
+    statuses = {
+        (row["suite"], row["model"]): row["status"] for row in recorded if row["mode"] == mode
+    }
     assert set(statuses) == {(ref.suite, ref.name) for ref in suites.list_models(THIRD_PARTY)}
     assert set(statuses.values()) == {"measured", "failed"}
-    assert all(row["reason"] not in ("", "timeout") for row in recorded if row["status"] == "failed")
+    assert all(
+        row["reason"] not in ("", "timeout") for row in recorded if row["status"] == "failed"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -39,12 +43,17 @@ def test_docs_have_the_figures_of_the_recording(recorded: Sequence[Record], mode
     rows = [row for row in recorded if row["mode"] == mode]
     for line in summarize(rows):
         suite = line.what.partition(",")[0]
-        (written,) = [text for text in docs.splitlines() if text.startswith(f"| {suite}, {mode}, {MODES[mode]} |")]
+        (written,) = [
+            text
+            for text in docs.splitlines()
+            if text.startswith(f"| {suite}, {mode}, {MODES[mode]} |")
+        ]
         measured, total = line.ours.split(" of ")
         assert f"| {total} | {measured} | {line.reference} | {line.ratio} |" in written
         (shown,) = [text for text in readme.splitlines() if text.startswith(f"| {suite} |")]
         assert (
-            shown.split(" | ")[1 + list(MODES).index(mode)].rstrip(" |") == f"{line.ours}, {line.reference.split()[0]}"
+            shown.split(" | ")[1 + list(MODES).index(mode)].rstrip(" |")
+            == f"{line.ours}, {line.reference.split()[0]}"
         )
     speedups = [float(row["speedup"]) for row in rows if row["speedup"]]
     prose = " ".join((ROOT / "docs/bench.md").read_text().split())

@@ -1,4 +1,4 @@
-"""What AOTAutograd's wrappers raise around compiled code, recognised by torch's message.
+"""Errors that AOTAutograd's wrappers raise around compiled code, recognised by torch's message.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py of 2.13
 """
@@ -17,22 +17,40 @@ _WRAPPERS = re.compile(r"[/\\]_functorch[/\\]_aot_autograd[/\\]")
 _KNOWN = (
     (
         "guessed its\nmetadata incorrectly",
-        "The backward was compiled for a gradient of another type or subclass than the one that came.",
-        "Torch's message names the remedies: detach the output, or __coerce_same_metadata_as_tangent__.",
+        (
+            "The backward was compiled for a gradient of another type or subclass than the one "
+            "that came."
+        ),
+        (
+            "Torch's message names the remedies: detach the output, or "
+            "__coerce_same_metadata_as_tangent__."
+        ),
     ),
     (
         "compiled with non-empty donated buffers",
-        "The backward ran with retain_graph or create_graph, but writes over tensors that were saved for it.",
-        "Set torch._functorch.config.donated_buffer to False before it is compiled, or keep no graph.",
+        (
+            "The backward ran with retain_graph or create_graph, but writes over tensors that were "
+            "saved for it."
+        ),
+        (
+            "Set torch._functorch.config.donated_buffer to False before it is compiled, or keep no "
+            "graph."
+        ),
     ),
     (
         "is a view and is being modified inplace",
-        "The wrapper copies a new value into an input that is one of several views, which autograd does not allow.",
+        (
+            "The wrapper copies a new value into an input that is one of several views, which "
+            "autograd does not allow."
+        ),
         "Return the new value instead of writing it.",
     ),
     (
         "would not require grad",
-        "An input needs gradients, and the graph was compiled for one that does not (debug_assert).",
+        (
+            "An input needs gradients, and the graph was compiled for one that does not "
+            "(debug_assert)."
+        ),
         "Report it to PyTorch: a guard should have recompiled.",
     ),
 )
@@ -40,15 +58,12 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class WrapperError:
-    """An exception that a wrapper raised."""
-
     failure: FailureRow
     meaning: Annotated[str, "What it means. Empty for a message that is not known."]
     fix: Annotated[str, "How to avoid it. Empty for a message that is not known."]
 
 
 def explain_errors(failures: list[FailureRow]) -> list[WrapperError]:
-    """List the failures that a wrapper raised itself, explained where torch's message is known."""
     return [_explain(failure) for failure in failures if _is_raised_by_wrapper(failure)]
 
 

@@ -1,4 +1,4 @@
-"""What a page and the API say of a run's AOT graphs: each explained, and the distinct findings of all of them."""
+"""A run's AOT graphs for the page and the API: each explained, and the distinct findings of all."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ class AotGraphRow(AotGraph):
 
     trained: Annotated[bool | None, "Whether it has a backward."]
     wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers that do something."]
-    findings: Annotated[tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."]
+    findings: Annotated[
+        tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."
+    ]
     unknown: Annotated[tuple[str, ...], "What torch did not record, a sentence each."]
-    saved: Annotated[SavedTensors | None, "Tensors saved for the backward; null without a recorded backward graph."]
+    saved: Annotated[
+        SavedTensors | None,
+        "Tensors saved for the backward; null without a recorded backward graph.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class GraphName:
 
 @dataclass(frozen=True)
 class RunWrapperCost:
-    """One thing that wrappers of the run do."""
+    """One wrapper action, over all graphs of the run."""
 
     title: Annotated[str, "What, without numbers."]
     example: Annotated[WrapperCost, "One of them."]
@@ -49,8 +54,6 @@ class RunWrapperCost:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run's graphs have in common."""
-
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
     plain_count: Annotated[Count, "Of these, with nothing but the plain wrapper."]
@@ -63,10 +66,7 @@ def explain_graphs(
     rng_settings: Mapping[int, bool],
     saved: Mapping[int, SavedTensors | None],
 ) -> list[AotGraphRow]:
-    """Explain graphs by their metadata, the wrappers that torch wrote and functionalize_rng_ops, both by compile.
-
-    `saved` is by graph.
-    """
+    """`wrappers` and `rng_settings` are by compile, `saved` by graph."""
     return [_explain(graph, wrappers, rng_settings, saved.get(graph.id)) for graph in graphs]
 
 
@@ -94,9 +94,9 @@ def _explain(
 def _complete(
     summary: Mapping[str, Any], names: frozenset[str], functionalized: bool | None, graph_count: int
 ) -> dict[str, Any]:
-    """Add what else a compile recorded: of one graph its wrappers, of each that DDP cut it, and functionalised RNG."""
     told = add_wrappers(dict(summary), names) if graph_count == 1 else dict(summary)
-    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py, ViewAndMutationMeta).
+    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py,
+    # ViewAndMutationMeta).
     if told.get("rng_functionalized") is None:
         told["rng_functionalized"] = functionalized
     return told | {"first_call_fakified": True} if DDP_SPLIT in names else told
@@ -107,12 +107,14 @@ def sum_up_graphs(
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
 ) -> RunReport:
-    """Find what the wrappers of a run's graphs do, each thing once, that of the most graphs first.
+    """List what the wrappers of a run's graphs do, each thing once, the most frequent first.
 
     `rows` are id, compile, compile id and summary (JSON) of each graph.
     """
     counts = Counter(key for _id, key, _compile_id, _text in rows)
-    explained: dict[tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperCost]]] = {}
+    explained: dict[
+        tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperCost]]
+    ] = {}
     costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
     trained_count = plain_count = 0
     for number, key, compile_id, text in rows:
@@ -127,9 +129,15 @@ def sum_up_graphs(
         trained_count += summary.get("trained") is True
         plain_count += PLAIN in findings
         for finding in findings:
-            costs.setdefault(finding.title.partition(":")[0], []).append((number, compile_id, finding))
-    listed = sorted(costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0]))
-    return RunReport(len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed))
+            costs.setdefault(finding.title.partition(":")[0], []).append(
+                (number, compile_id, finding)
+            )
+    listed = sorted(
+        costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0])
+    )
+    return RunReport(
+        len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed)
+    )
 
 
 def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
@@ -138,4 +146,6 @@ def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
 
 def _sum_up(title: str, them: Sequence[tuple[int, str | None, WrapperCost]]) -> RunWrapperCost:
     graphs = {number: compile_id for number, compile_id, _finding in them}
-    return RunWrapperCost(title, them[0][2], len(graphs), tuple(starmap(GraphName, graphs.items()))[:_EXAMPLES])
+    return RunWrapperCost(
+        title, them[0][2], len(graphs), tuple(starmap(GraphName, graphs.items()))[:_EXAMPLES]
+    )

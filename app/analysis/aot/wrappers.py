@@ -1,4 +1,5 @@
-"""What AOTAutograd's wrappers do around a compiled graph at each call, in plain words, with what it costs.
+"""The work of AOTAutograd's wrappers around a compiled graph at each call, explained, with its
+cost.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, graph_compile.py (2.6 to 2.13)
 """
@@ -45,9 +46,8 @@ Summary = Mapping[str, Any]
 
 
 def explain_graph(summary: Summary) -> list[WrapperCost]:
-    """List what the compiled function does beside its graph, from the outermost wrapper to the innermost.
-
-    `summary` is what collectors.decode.aot.summarize made. What is None there makes no finding: list_unknown names it.
+    """List what the compiled function does besides its graph, from the outermost wrapper to the
+    innermost.
     """
     costs = [
         *_merged(summary),
@@ -67,7 +67,6 @@ def explain_graph(summary: Summary) -> list[WrapperCost]:
 
 
 def list_unknown(summary: Summary) -> list[str]:
-    """List, a sentence each, what the metadata does not tell of a graph's wrappers."""
     names = {
         "arguments_merged": "whether arguments were merged before the graph",
         "inputs_mutated": "which inputs are written to",
@@ -78,14 +77,16 @@ def list_unknown(summary: Summary) -> list[str]:
         "trained": "whether there is a backward",
         "rng_functionalized": "whether random numbers are functionalised (torch._functorch.config says it)",
     }
-    unknown = [f"Not in the metadata: {text}." for name, text in names.items() if summary.get(name) is None]
+    unknown = [
+        f"Not in the metadata: {text}." for name, text in names.items() if summary.get(name) is None
+    ]
     if summary.get("synthetic_base") and summary.get("deduplicated") is None:
         unknown.append("Not in the metadata: whether duplicated arguments were merged as well.")
     return unknown
 
 
 def name_numbers(noun: str, numbers: Iterable[int]) -> str:
-    """Write like things together: input 0, inputs 0–3 and 7."""
+    """Format with ranges: `input 0`, `inputs 0–3 and 7`."""
     ordered = sorted(set(numbers))
     ranges: list[list[int]] = []
     for number in ordered:
@@ -112,11 +113,12 @@ def _mutations(summary: Summary) -> list[WrapperCost]:
     groups: dict[tuple[str, str], list[int]] = {}
     for mutation in summary.get("inputs_mutated") or ():
         groups.setdefault(_mutation_kind(mutation), []).append(mutation["index"])
-    return [describe_mutation(*kind, name_numbers("input", indices)) for kind, indices in groups.items()]
+    return [
+        describe_mutation(*kind, name_numbers("input", indices)) for kind, indices in groups.items()
+    ]
 
 
 def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the kind of an input's mutation, and for a copy, why the graph does not write the input itself."""
     if mutation.get("applied_in") not in ("graph", "epilogue"):
         return "unknown", ""
     if mutation["applied_in"] == "graph":
@@ -143,7 +145,13 @@ def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> W
     outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
         kinds = f"as {kind}, a kind that is not known here" if kind else "of an unrecorded kind"
-        return WrapperCost(f"Aliases: {outputs}", f"Torch lists {outputs} {kinds}.", "Unknown.", "Unknown.", RUNTIME)
+        return WrapperCost(
+            f"Aliases: {outputs}",
+            f"Torch lists {outputs} {kinds}.",
+            "Unknown.",
+            "Unknown.",
+            RUNTIME,
+        )
     title, what, cost, avoid, wrapper = ALIASES[kind]
     bases = [alias["base_index"] for alias in items if alias.get("base_index") is not None]
     noun = BASES.get(kind)
@@ -156,8 +164,12 @@ def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> W
         and summary.get("arguments_merged")
         and any(alias.get("views") is None for alias in items)
     ):
-        # AOTSyntheticBaseWrapper takes such outputs for itself and gives the caller's inputs their new shape by them.
-        what += " Some of them may be merged inputs whose sizes or strides the function changed, not results."
+        # AOTSyntheticBaseWrapper takes such outputs for itself and gives the caller's inputs their
+        # new shape by them.
+        what += (
+            " Some of them may be merged inputs whose sizes or strides the function changed, "
+            "not results."
+        )
     return WrapperCost(title.format(outputs), what, cost, avoid, wrapper)
 
 
@@ -172,8 +184,14 @@ def _runtime(summary: Summary) -> list[WrapperCost]:
         costs.append(
             WrapperCost(
                 title=f"Gradient mode is turned {'on' if mode else 'off'} at the end",
-                what="The function leaves torch's gradient mode other than it found it, and the wrapper does the same.",
-                cost="One call that sets a flag. What runs after it builds gradients, or none, as the flag says.",
+                what=(
+                    "The function leaves torch's gradient mode other than it found it, and the "
+                    "wrapper does the same."
+                ),
+                cost=(
+                    "One call that sets a flag. What runs after it builds gradients, or none, "
+                    "as the flag says."
+                ),
                 avoid="Change the mode in a with block that ends inside the function.",
                 wrapper=RUNTIME,
             )
@@ -183,7 +201,8 @@ def _runtime(summary: Summary) -> list[WrapperCost]:
         costs.append(
             WrapperCost(
                 title=f"Marked as dynamic: {outputs}",
-                what=f"Sizes of {outputs} are symbolic: the wrapper marks them, so that a next compiled graph takes"
+                what=f"Sizes of {outputs} are symbolic: the wrapper marks them, so that a next "
+                "compiled graph takes"
                 " them as dynamic at once instead of recompiling.",
                 cost="Attributes are set on every output tensor, in Python.",
                 avoid="Nothing needs to be avoided: it saves recompiles.",
@@ -199,9 +218,18 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
         costs.append(
             WrapperCost(
                 title="Random numbers are functionalised",
-                what="Seed and offset of the CUDA generator are inputs of the graph, and the new offset is an output.",
-                cost="Each call reads the generator's state into tensors, and writes the offset back.",
-                avoid="Leave torch._functorch.config.functionalize_rng_ops off, unless recomputing needs it.",
+                what=(
+                    "Seed and offset of the CUDA generator are inputs of the graph, and the "
+                    "new offset is an output."
+                ),
+                cost=(
+                    "Each call reads the generator's state into tensors, and writes the offset "
+                    "back."
+                ),
+                avoid=(
+                    "Leave torch._functorch.config.functionalize_rng_ops off, unless "
+                    "recomputing needs it."
+                ),
                 wrapper="FunctionalizedRngRuntimeWrapper",
             )
         )
@@ -209,9 +237,11 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
         costs.append(
             WrapperCost(
                 title=f"Generators are passed along for recomputing: {count}",
-                what="The backward computes random operations again (dropout under activation checkpointing, say) and"
+                what="The backward computes random operations again (dropout under activation "
+                "checkpointing, say) and"
                 " must draw the same numbers: forward and backward each get generators as inputs.",
-                cost="The generators are appended to the arguments; where forwards and backwards do not alternate,"
+                cost="The generators are appended to the arguments; where forwards and "
+                "backwards do not alternate,"
                 " their states are copied out and back.",
                 avoid="Keep random operations out of the regions that are recomputed.",
                 wrapper=AUTOGRAD,
@@ -222,16 +252,26 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
 
 def _subclasses(summary: Summary) -> list[WrapperCost]:
     costs = []
-    inputs, outputs = summary.get("subclass_input_count") or 0, summary.get("subclass_output_count") or 0
+    inputs, outputs = (
+        summary.get("subclass_input_count") or 0,
+        summary.get("subclass_output_count") or 0,
+    )
     if inputs or outputs:
         costs.append(
             WrapperCost(
                 title=f"Tensor subclasses are unwrapped and wrapped: {inputs} in, {outputs} out",
-                what="The graph knows plain tensors only: each subclass is taken apart before it, and each result of"
-                " the graph that is one (outputs, written inputs, shared bases) is put together after it.",
-                cost="Attributes of each inner tensor are read, and __tensor_unflatten__ is called for each result,"
-                " all in Python; in the backward, each gradient's type and metadata are checked as well.",
-                avoid="Compile a larger region, so that subclasses cross its border less often, or pass inner tensors.",
+                what="The graph knows plain tensors only: each subclass is taken apart before "
+                "it, and each result of"
+                " the graph that is one (outputs, written inputs, shared bases) is put "
+                "together after it.",
+                cost="Attributes of each inner tensor are read, and __tensor_unflatten__ is "
+                "called for each result,"
+                " all in Python; in the backward, each gradient's type and metadata are "
+                "checked as well.",
+                avoid=(
+                    "Compile a larger region, so that subclasses cross its border less often, "
+                    "or pass inner tensors."
+                ),
                 wrapper="AOTDispatchSubclassWrapper",
             )
         )
@@ -254,10 +294,17 @@ def _effects(summary: Summary) -> list[WrapperCost]:
     return [
         WrapperCost(
             title=f"Side effects are kept in order by tokens: {count}",
-            what="The graph has operations with side effects (printing, calls of custom objects). Tokens that pass"
+            what="The graph has operations with side effects (printing, calls of custom "
+            "objects). Tokens that pass"
             " through the graph keep their order.",
-            cost="The lists of arguments and of outputs are built once more, with a placeholder for each token.",
-            avoid="Move these operations out of the compiled function; inductor's graphs need no tokens.",
+            cost=(
+                "The lists of arguments and of outputs are built once more, with a placeholder "
+                "for each token."
+            ),
+            avoid=(
+                "Move these operations out of the compiled function; inductor's graphs need no "
+                "tokens."
+            ),
             wrapper="EffectTokensWrapper",
         )
     ]
@@ -272,10 +319,18 @@ def _autograd(summary: Summary) -> list[WrapperCost]:
     costs = [
         WrapperCost(
             title="Forward and backward are one autograd function",
-            what=f"Some result needs gradients, so the graph runs as a torch.autograd.Function.{also}",
-            cost="Each call enters the function, saves what the backward needs and makes autograd's node; each backward"
-            " checks the gradients that come in, and copies those whose strides are not the expected ones.",
-            avoid="Call the function under torch.no_grad() or torch.inference_mode() where no gradient is needed.",
+            what=(
+                "Some result needs gradients, so the graph runs as a "
+                f"torch.autograd.Function.{also}"
+            ),
+            cost="Each call enters the function, saves what the backward needs and makes "
+            "autograd's node; each backward"
+            " checks the gradients that come in, and copies those whose strides are not the "
+            "expected ones.",
+            avoid=(
+                "Call the function under torch.no_grad() or torch.inference_mode() where no "
+                "gradient is needed."
+            ),
             wrapper=AUTOGRAD,
         )
     ]

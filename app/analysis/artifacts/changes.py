@@ -1,11 +1,17 @@
-"""Two artifacts compared as people read them, with a bound on what is compared."""
+"""Line comparison of two artifacts, with a size limit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compileboard.app.analysis.artifacts.labels import DYNAMO_GRAPH, GUARDS, OUTPUT_CODE, guess_language, lay_out
+from compileboard.app.analysis.artifacts.labels import (
+    DYNAMO_GRAPH,
+    GUARDS,
+    OUTPUT_CODE,
+    guess_language,
+    lay_out,
+)
 from compileboard.app.analysis.guards.diff import GuardDiff, compare_guards
 from compileboard.app.analysis.text.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
 from compileboard.app.queries.run.artifacts import Artifact, ArtifactRow
@@ -16,7 +22,7 @@ COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models h
 
 @dataclass(frozen=True)
 class ArtifactDiff:
-    """Two artifacts compared; `diff` is None where one has no text, `remark` tells what was not compared."""
+    """`diff` is None if an artifact has no text; `remark` says what was not compared."""
 
     a: Artifact
     b: Artifact
@@ -25,20 +31,33 @@ class ArtifactDiff:
 
 
 def compare_artifacts(
-    a: Artifact, b: Artifact, *, ignore: bool = True, context: int = 3, shown_limit: int = SHOWN_LIMIT
+    a: Artifact,
+    b: Artifact,
+    *,
+    ignore: bool = True,
+    context: int = 3,
+    shown_limit: int = SHOWN_LIMIT,
 ) -> ArtifactDiff:
-    """Compare two artifacts by lines; `ignore` leaves out what two runs never have in common (NOISE)."""
     missing = [artifact for artifact in (a, b) if artifact.text is None]
     if missing:
-        return ArtifactDiff(a, b, None, "Both texts are needed for a comparison, and one is not there.")
+        return ArtifactDiff(
+            a, b, None, "Both texts are needed for a comparison, and one is not there."
+        )
     texts = [
-        lay_out(artifact.text or "", guess_language(artifact.name, artifact.text or "", artifact.encoding))
+        lay_out(
+            artifact.text or "",
+            guess_language(artifact.name, artifact.text or "", artifact.encoding),
+        )
         for artifact in (a, b)
     ]
     cut = max(map(len, texts)) > COMPARED_CHARS
     if cut:
-        texts = [text[:COMPARED_CHARS].rpartition("\n")[0] or text[:COMPARED_CHARS] for text in texts]
-    remark = f"Only the first {COMPARED_CHARS:,} characters of each text are compared." if cut else ""
+        texts = [
+            text[:COMPARED_CHARS].rpartition("\n")[0] or text[:COMPARED_CHARS] for text in texts
+        ]
+    remark = (
+        f"Only the first {COMPARED_CHARS:,} characters of each text are compared." if cut else ""
+    )
     kinds = tuple(NOISE) if ignore else ()
     diff = diff_texts(*texts, ignore=kinds, context=context, shown_limit=shown_limit)
     return ArtifactDiff(a, b, diff, remark)
@@ -46,8 +65,6 @@ def compare_artifacts(
 
 @dataclass(frozen=True)
 class ArtifactPair:
-    """An artifact of each compile and their differences; `guards` is set where both are guards that could be read."""
-
     a: ArtifactRow
     b: ArtifactRow
     diff: ArtifactDiff | None
@@ -57,8 +74,6 @@ class ArtifactPair:
 
 @dataclass(frozen=True)
 class Section:
-    """What changed in one kind of artifact."""
-
     key: str
     title: str
     meaning: str
@@ -66,7 +81,6 @@ class Section:
 
     @property
     def is_same(self) -> bool:
-        """Return whether nothing changed but what two compiles never have in common."""
         return all(_is_same(pair) for pair in self.pairs)
 
 
@@ -76,7 +90,9 @@ def _is_same(pair: ArtifactPair) -> bool:
     return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
 
 
-TOGETHER_CHARS = 250_000  # of two texts that are compared at once with others; each alone has a page of its own
+TOGETHER_CHARS = (
+    250_000  # of two texts that are compared at once with others; each alone has a page of its own
+)
 SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
 COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
 _SECTIONS = (
@@ -87,7 +103,6 @@ _SECTIONS = (
 
 
 def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
-    """Compare the artifacts of two compiles, kind by kind; a kind without a pair has no section."""
     sections = []
     for key, title, meaning, names in _SECTIONS:
         changed = tuple(_compare(a, b) for a, b in pairs if a.name in names)
@@ -97,7 +112,6 @@ def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
 
 
 def list_missing(sections: Sequence[Section]) -> list[str]:
-    """List the kinds that could not be compared: one of the two compiles has none, or no text of it was kept."""
     there = {section.key for section in sections}
     return [title for key, title, _meaning, _names in _SECTIONS if key not in there]
 
@@ -110,6 +124,10 @@ def _compare(a: Artifact, b: Artifact) -> ArtifactPair:
     length = len(a.text or "") + len(b.text or "")
     if length > TOGETHER_CHARS:
         same = a.text == b.text
-        remark = "The two texts are the same." if same else f"Too long to be compared here: {length:,} characters."
+        remark = (
+            "The two texts are the same."
+            if same
+            else f"Too long to be compared here: {length:,} characters."
+        )
         return ArtifactPair(a, b, ArtifactDiff(a, b, None, remark), is_equal=same)
     return ArtifactPair(a, b, compare_artifacts(a, b, shown_limit=SHOWN_ROWS))

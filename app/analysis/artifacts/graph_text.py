@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from compileboard.collectors.formats.size_expressions import evaluate_size
 
 # A tensor's type: dtype, sizes, and in newer texts strides and device.
-_TENSOR = re.compile(r"(?P<dtype>[a-z]+\d\w*)\[(?P<size>[^\[\]]*)\](?:\[(?P<stride>[^\[\]]*)\](?P<device>[\w:]*))?")
+_TENSOR = re.compile(
+    r"(?P<dtype>[a-z]+\d\w*)\[(?P<size>[^\[\]]*)\](?:\[(?P<stride>[^\[\]]*)\](?P<device>[\w:]*))?"
+)
 _CLASS = re.compile(r"(?m)^class <?\w+>?\(")
 MOST_CHARS = 4_000_000
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor's printed type. Units: size and stride in elements, a size may be an expression of symbols."""
+    """A tensor's printed type. Units: size and stride in elements, a size may be an expression of
+    symbols.
+    """
 
     dtype: str
     size: tuple[str, ...]
@@ -25,26 +29,19 @@ class TensorType:
     device: str
 
     def sizes(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the sizes as numbers.
-
-        Raises: ValueError for a symbol that is not known.
-        """
+        """Raises ValueError for an unknown symbol."""
         return tuple(evaluate_size(size, symbols) for size in self.size)
 
     def strides(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the strides as numbers; those of a contiguous tensor where the text has none.
-
-        Raises: ValueError for a symbol that is not known.
+        """Return contiguous strides if the text has none. Raises ValueError for an unknown
+        symbol.
         """
         if self.stride is not None:
             return tuple(evaluate_size(stride, symbols) for stride in self.stride)
         return list_contiguous_strides(self.sizes(symbols))
 
     def count_bytes(self, symbols: Mapping[str, int]) -> int:
-        """Return the bytes of its elements, where every symbol and the dtype is known.
-
-        Raises: ValueError for a symbol or a dtype that is not known.
-        """
+        """Raises ValueError for an unknown symbol or dtype."""
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.dtype[:40]!r} is no dtype that is known here")
         count = 1
@@ -81,16 +78,19 @@ DTYPES = {
 
 
 def parse_tensor_type(text: str) -> TensorType | None:
-    """Read the type that torch prints of a tensor, "f32[8, s0][s0, 1]cuda:0" say; None of anything else."""
+    """Parse a tensor type as torch prints it, such as `f32[8, s0][s0, 1]cuda:0`; None for anything
+    else.
+    """
     match = _TENSOR.match(text)
     if match is None or match["dtype"] not in DTYPES:
         return None
     stride = None if match["stride"] is None else _split(match["stride"])
-    return TensorType(match["dtype"], _split(match["size"]), stride, (match["device"] or "").partition(":")[0])
+    return TensorType(
+        match["dtype"], _split(match["size"]), stride, (match["device"] or "").partition(":")[0]
+    )
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """Split a list of sizes at its commas, not at those inside a call as Max(1, s0)."""
     parts, depth, begin = [], 0, 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -101,7 +101,6 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def list_contiguous_strides(size: tuple[int, ...]) -> tuple[int, ...]:
-    """List the strides of a contiguous tensor."""
     strides, step = [], 1
     for length in reversed(size):
         strides.append(step)
@@ -110,9 +109,8 @@ def list_contiguous_strides(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
-    """Return a graph's text as valid Python, whose class is GraphModule, and its forward method.
-
-    Raises: ValueError for a text that is no graph.
+    """Return a graph's text as valid Python, and its forward method. Raises ValueError if it is no
+    graph.
     """
     if len(text) > MOST_CHARS:
         raise ValueError(f"a graph of {len(text):,} characters; expected at most {MOST_CHARS:,}")
@@ -121,16 +119,14 @@ def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
 
 
 def parse_signature(text: str) -> ast.FunctionDef:
-    """Return a graph's forward method without its body, which is most of the text.
-
-    Raises: ValueError for a text that is no graph.
+    """Return a graph's forward method without its body. Raises ValueError if the text is no
+    graph.
     """
     head, colon, _body = text.partition("):\n        ")
     return parse_graph(f"{head}{colon}pass" if colon else text)[1]
 
 
 def list_types(function: ast.FunctionDef) -> dict[str, str]:
-    """List a graph's parameters with their printed types, "" where one has none."""
     return {argument.arg: _annotation(argument) for argument in function.args.args[1:]}
 
 
@@ -147,4 +143,8 @@ def _find_forward(graph: str) -> ast.FunctionDef:
 
 def _annotation(argument: ast.arg) -> str:
     written = argument.annotation
-    return written.value if isinstance(written, ast.Constant) and isinstance(written.value, str) else ""
+    return (
+        written.value
+        if isinstance(written, ast.Constant) and isinstance(written.value, str)
+        else ""
+    )

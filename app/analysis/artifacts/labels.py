@@ -1,4 +1,6 @@
-"""Labels of artifacts: what torch's names mean, the language of a text, and why one has no text."""
+"""Labels of artifacts: torch's names explained, the language of a text, and why a text is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,17 @@ NAMES: dict[str, tuple[str, str]] = {
     "before_pre_grad_graph": (_GRAPH, "the graph before inductor's pre-grad passes"),
     "after_pre_grad_graph": (_GRAPH, "the graph after inductor's pre-grad passes"),
     "inductor_pre_grad_graph": (_GRAPH, "the graph before inductor's pre-grad passes"),
-    "aot_joint_graph": (_GRAPH, "forward and backward in one graph, before AOTAutograd splits them"),
+    "aot_joint_graph": (
+        _GRAPH,
+        "forward and backward in one graph, before AOTAutograd splits them",
+    ),
     "aot_forward_graph": (_GRAPH, "the forward graph that AOTAutograd split from the joint one"),
     "aot_backward_graph": (_GRAPH, "the backward graph that AOTAutograd split from the joint one"),
     "aot_inference_graph": (_GRAPH, "AOTAutograd's graph of a call without gradients"),
-    "aot_forward_graph_fw_metadata": (_PYTHON, "AOTAutograd's metadata of the graph's inputs and outputs"),
+    "aot_forward_graph_fw_metadata": (
+        _PYTHON,
+        "AOTAutograd's metadata of the graph's inputs and outputs",
+    ),
     "before_joint_graph": (_GRAPH, "the joint graph before inductor's passes on it"),
     "after_joint_graph": (_GRAPH, "the joint graph after inductor's passes on it"),
     "before_post_grad_graph": (_GRAPH, "the graph before inductor's passes on ATen operations"),
@@ -42,11 +50,23 @@ NAMES: dict[str, tuple[str, str]] = {
     "inductor_post_grad_graph": (_GRAPH, "the graph that inductor generates code from"),
     OUTPUT_CODE: (_PYTHON, "the code that inductor generated: the kernels and what calls them"),
     "inductor_aot_kernel_code": ("cpp", "the kernels that inductor compiled ahead of time"),
-    "inductor_aot_wrapper_code": ("cpp", "the wrapper that calls inductor's kernels, compiled ahead of time"),
+    "inductor_aot_wrapper_code": (
+        "cpp",
+        "the wrapper that calls inductor's kernels, compiled ahead of time",
+    ),
     "fx_graph_runnable": (_PYTHON, "a standalone program that compiles this graph"),
-    "triton_kernel_info": (_JSON, "the triton kernels that were compiled, and their launch parameters"),
-    "inductor_provenance_tracking_node_mappings": (_JSON, "which nodes of the graphs each kernel came from"),
-    "inductor_provenance_tracking_kernel_stack_traces": (_JSON, "which lines of the program each kernel came from"),
+    "triton_kernel_info": (
+        _JSON,
+        "the triton kernels that were compiled, and their launch parameters",
+    ),
+    "inductor_provenance_tracking_node_mappings": (
+        _JSON,
+        "which nodes of the graphs each kernel came from",
+    ),
+    "inductor_provenance_tracking_kernel_stack_traces": (
+        _JSON,
+        "which lines of the program each kernel came from",
+    ),
     "fx_graph_cache_hit": (_JSON, f"{_FX_CACHE}: hit, with the parts of its key"),
     "fx_graph_cache_miss": (_JSON, f"{_FX_CACHE}: miss, with the parts of its key"),
     "fx_graph_cache_bypass": (_JSON, f"{_FX_CACHE}: bypass, with the reason"),
@@ -58,9 +78,15 @@ NAMES: dict[str, tuple[str, str]] = {
     "aotautograd_cache_hash": (_JSON, f"{_AOT_CACHE}: the key and its parts"),
     "torch._functorch.config": (_JSON, "AOTAutograd's configuration at the time of the compile"),
     "optimize_ddp_split_graph": (_GRAPH, "the graph that DDPOptimizer cut at its buckets, as one"),
-    "optimize_ddp_split_child": (_GRAPH, "one piece of the graph that DDPOptimizer cut at its buckets"),
+    "optimize_ddp_split_child": (
+        _GRAPH,
+        "one piece of the graph that DDPOptimizer cut at its buckets",
+    ),
     "compiled_autograd_graph": (_GRAPH, "the backward graph that compiled autograd captured"),
-    "describe_tensor": (_JSON, "a tensor that torch made a fake one of: its shape, type and layout"),
+    "describe_tensor": (
+        _JSON,
+        "a tensor that torch made a fake one of: its shape, type and layout",
+    ),
     "describe_storage": (_JSON, "the memory of a tensor that torch made a fake one of"),
     "describe_source": (_JSON, "where in the program such a tensor comes from"),
     "graph_dump": (_GRAPH, "a graph that the program asked torch to write"),
@@ -88,27 +114,28 @@ STATES = {
     "none": Word("no text", "quiet", "torch writes no text with this record."),
     "left_out": Word("left out", "quiet", "Imported with --no-payloads. Import again without it."),
     "withheld": Word("withheld", "quiet", "The text has source code, and source is hidden."),
-    "damaged": Word("damaged", "bad", "The text does not match torch's checksum: the log is damaged."),
+    "damaged": Word(
+        "damaged", "bad", "The text does not match torch's checksum: the log is damaged."
+    ),
     "too_large": Word("too large", "warn", "The text exceeds the size limit of a record."),
 }
 
 
 def describe_name(name: str) -> str:
-    """Return what an artifact is."""
     if is_bytecode(name):
         return _BYTECODES[name.rpartition("_")[0].rpartition("_")[2]]
     return NAMES[name][1] if name in NAMES else UNKNOWN
 
 
 def describe_state(state: str, unreadable: str | None = None) -> Word:
-    """Return whether an artifact's text is stored, and why not."""
     if unreadable:
-        return Word("not readable", "bad", f"The text was kept, and cannot be read back: {unreadable}.")
+        return Word(
+            "not readable", "bad", f"The text was kept, and cannot be read back: {unreadable}."
+        )
     return STATES.get(state, Word(state, "quiet", "This version does not know that state."))
 
 
 def guess_language(name: str, text: str, encoding: str = "string") -> str:
-    """Return a text's language: by what it begins with, by torch's word, by its name."""
     if _CPP.match(text):
         return "cpp"
     language = _TEXT if is_bytecode(name) else NAMES.get(name, ("", ""))[0]
@@ -123,14 +150,16 @@ def guess_language(name: str, text: str, encoding: str = "string") -> str:
 
 
 def lay_out(text: str, language: str) -> str:
-    """Write a text as people read it: JSON and a call on one line over many lines, everything else as it is."""
     if language == _JSON:
         return indent_json(text)
-    return break_call(text) if language == _PYTHON and len(text) > _LONG_LINE and "\n" not in text.strip() else text
+    return (
+        break_call(text)
+        if language == _PYTHON and len(text) > _LONG_LINE and "\n" not in text.strip()
+        else text
+    )
 
 
 def break_call(text: str, most_depth: int = 3) -> str:
-    """Write a call of many arguments, as AOTAutograd prints its metadata, with a line for each argument."""
     parts, depth, at = [], 0, 0
     for match in _MARK.finditer(text):
         mark = match.group()
@@ -145,7 +174,6 @@ def break_call(text: str, most_depth: int = 3) -> str:
 
 
 def list_metadata(metadata: Mapping[str, Any], most: int = 400) -> list[tuple[str, str]]:
-    """List what torch said beside a text, nested things by their path, as (name, value)."""
     pairs: list[tuple[str, str]] = []
     for name, value in metadata.items():
         if isinstance(value, dict) and value and len(value) <= most:
@@ -180,15 +208,12 @@ LAID_OUT_CHARS = 2_000_000  # longer JSON stays on its one line
 
 @dataclass(frozen=True)
 class TextView:
-    """A text's lines; `remark` tells what of it is not shown."""
-
     language: str
     lines: CodeLines
     remark: str
 
 
 def view_text(name: str, text: str, encoding: str) -> TextView:
-    """Prepare a text for a page."""
     language = guess_language(name, text[:SHOWN_CHARS], encoding)
     whole = lay_out(text, language) if len(text) <= LAID_OUT_CHARS else text
     shown = whole
@@ -199,5 +224,8 @@ def view_text(name: str, text: str, encoding: str) -> TextView:
         shown = "\n".join(shown.split("\n", SHOWN_LINES)[:SHOWN_LINES])
     remark = ""
     if len(shown) < len(whole):
-        remark = f"This is the beginning: {len(shown):,} of {len(whole):,} characters. The raw text has all of it."
+        remark = (
+            f"This is the beginning: {len(shown):,} of {len(whole):,} characters. The raw text "
+            "has all of it."
+        )
     return TextView(language, highlight(shown, language), remark)

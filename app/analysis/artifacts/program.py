@@ -1,8 +1,8 @@
-"""A graph that torch printed as a Python program which runs it: torch makes the inputs from the text's own types.
+"""A printed graph as a Python program that runs it.
 
-The text names each input's type, sizes, strides and device, so no value is needed. torch's parser of such texts reads
-fixed sizes and single symbols and makes contiguous tensors: sizes of symbols are put in as numbers, and what it does
-not make (strides, constants, expressions, nested graphs) the program makes itself.
+The text has each input's type, sizes, strides and device, so no values are needed. torch's parser
+of such texts makes contiguous tensors of fixed sizes or single symbols; the program itself makes
+the rest.
 
 Source: torch/_dynamo/debug_utils.py aot_graph_input_parser of 2.11 and 2.13
 """
@@ -109,8 +109,6 @@ if __name__ == "__main__":
 
 @dataclass
 class _Inputs:
-    """What the program makes of a graph's parameters."""
-
     types: dict[str, str] = field(default_factory=dict)  # what the parser is to read
     strided: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     tensors: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
@@ -121,14 +119,16 @@ class _Inputs:
 def build_graph_program(text: str, symbols: Mapping[str, int], title: str, file_name: str) -> str:
     """Return a program that runs a graph's text; `symbols` are the recorded values.
 
-    Raises: ValueError for a text that is no graph, or has an input of which it says nothing.
+    Raises ValueError if the text is no graph, or does not describe an input.
     """
     graph, function = parse_graph(text)
     types = list_types(function)
     device, unrecorded, known = "cpu", dict[str, int](), dict(symbols)
     for written in [*types.values(), *(match["type"] or "" for match in _CONSTANT.finditer(graph))]:
         for size in _list_sizes(written):
-            unrecorded |= {symbol: UNRECORDED_SIZE for symbol in list_symbols(size) if symbol not in symbols}
+            unrecorded |= {
+                symbol: UNRECORDED_SIZE for symbol in list_symbols(size) if symbol not in symbols
+            }
         tensor = parse_tensor_type(written)
         if tensor is not None and tensor.device not in ("", "cpu"):
             device = tensor.device
@@ -140,7 +140,12 @@ def build_graph_program(text: str, symbols: Mapping[str, int], title: str, file_
     for name, written in types.items():
         put = f'{name}: "{inputs.types[name]}"' if name in inputs.types else name
         head = head.replace(f'{name}: "{written}"', put, 1)
-    used = {symbol for written in types.values() for size in _list_sizes(written) for symbol in list_symbols(size)}
+    used = {
+        symbol
+        for written in types.values()
+        for size in _list_sizes(written)
+        for symbol in list_symbols(size)
+    }
     names = ", ".join(sorted(unrecorded))
     return _TEMPLATE.format(
         title=title.replace("\\", "").replace('"', "'"),
@@ -185,14 +190,22 @@ def _read_inputs(types: Mapping[str, str], symbols: Mapping[str, int]) -> _Input
         elif _GENERATOR.fullmatch(name):
             inputs.generators.append(name)
         else:
-            raise ValueError(f"input {name}: the text does not say what it is ({written or 'no type'})")
+            raise ValueError(
+                f"input {name}: the text does not say what it is ({written or 'no type'})"
+            )
     return inputs
 
 
-def _read_constants(graph: str, symbols: Mapping[str, int]) -> dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]]:
+def _read_constants(
+    graph: str, symbols: Mapping[str, int]
+) -> dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]]:
     constants = {}
     for match in _CONSTANT.finditer(graph):
         tensor = parse_tensor_type(match["type"] or "")
         if tensor is not None:
-            constants[match["name"]] = (DTYPES[tensor.dtype][0], tensor.sizes(symbols), tensor.strides(symbols))
+            constants[match["name"]] = (
+                DTYPES[tensor.dtype][0],
+                tensor.sizes(symbols),
+                tensor.strides(symbols),
+            )
     return constants

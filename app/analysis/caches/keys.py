@@ -11,33 +11,47 @@ from typing import Annotated
 from compileboard.app.analysis.text.fields import FieldChange, compare_fields, read_fields
 from compileboard.collectors.store.payloads import Component
 
-# Source: FxGraphHashDetails in torch/_inductor/codecache.py and AOTAutogradCacheDetails of 2.11 and 2.13.
-# What people change most often stands first; the order is that of a comparison's lines.
+# Source: FxGraphHashDetails in torch/_inductor/codecache.py and AOTAutogradCacheDetails of 2.11 and
+# 2.13. What people change most often stands first; the order is that of a comparison's lines.
 _WORDS: dict[str, str] = {
-    "gm": "The graph itself: changed by other code, another path through it, or constants compiled in.",
-    "example_inputs": "One input of the graph: changed by another shape, stride, dtype, device or requires_grad, "
+    "gm": (
+        "The graph itself: changed by other code, another path through it, or constants "
+        "compiled in."
+    ),
+    "example_inputs": "One input of the graph: changed by another shape, stride, dtype, device "
+    "or requires_grad, "
     "by a size that became dynamic, or by inputs in another order.",
-    "inductor_config": "A setting of torch._inductor.config: changed by code, by options= or mode= of torch.compile, "
+    "inductor_config": "A setting of torch._inductor.config: changed by code, by options= or "
+    "mode= of torch.compile, "
     "or by an environment variable.",
-    "fx_kwargs": "How the graph is compiled: forward or backward, inference, CUDA graphs, which inputs keep their "
+    "fx_kwargs": "How the graph is compiled: forward or backward, inference, CUDA graphs, "
+    "which inputs keep their "
     "address (static_input_idxs).",
-    "inputs_to_check": "Which inputs' alignment is checked at run time: changed by which of them keep their address "
+    "inputs_to_check": "Which inputs' alignment is checked at run time: changed by which of "
+    "them keep their address "
     "and are aligned.",
     "user_defined_triton_source": "The source of a Triton kernel that the graph calls: changed by editing it.",
     "triton_kernel_source_codes": "The source of the Triton kernels that the graph calls: changed by editing them.",
-    "aot_config": "What AOTAutograd was told of the inputs: where each comes from, whether sizes are dynamic, whether "
+    "aot_config": "What AOTAutograd was told of the inputs: where each comes from, whether "
+    "sizes are dynamic, whether "
     "it is an inference.",
-    "autograd_config": "The settings of torch._functorch.config, as one: changed by code or an environment variable.",
+    "autograd_config": (
+        "The settings of torch._functorch.config, as one: changed by code or an environment "
+        "variable."
+    ),
     "grad_enabled": "Whether gradients were enabled: changed by torch.no_grad or torch.inference_mode.",
     "autocast_state": "Automatic mixed precision by device: changed by torch.autocast and its dtype.",
     "disable_amp": "Whether automatic mixed precision was on: changed by torch.autocast.",
     "deterministic_algorithms": "Changed by torch.use_deterministic_algorithms.",
-    "deterministic_algorithms_settings": "Changed by torch.use_deterministic_algorithms, its warn_only, or "
+    "deterministic_algorithms_settings": "Changed by torch.use_deterministic_algorithms, its "
+    "warn_only, or "
     "torch.utils.deterministic.fill_uninitialized_memory.",
-    "cuda_matmul_settings": "Precision of CUDA matrix products: changed by torch.backends.cuda.matmul (TF32, reduced "
+    "cuda_matmul_settings": "Precision of CUDA matrix products: changed by "
+    "torch.backends.cuda.matmul (TF32, reduced "
     "precision) or torch.set_float32_matmul_precision.",
     "default_dtype": "Changed by torch.set_default_dtype.",
-    "cpp_runtime_thread_count": "How many threads CPU code is compiled for: changed by torch.set_num_threads, "
+    "cpp_runtime_thread_count": "How many threads CPU code is compiled for: changed by "
+    "torch.set_num_threads, "
     "OMP_NUM_THREADS or a machine with other cores.",
     "saved_tensors_hooks_fx_wrap_cache_hashes": "Hooks on saved tensors that are compiled in: changed by their code.",
     "sac_context_fn_hashes": "Functions that choose what activation checkpointing keeps: changed by their code.",
@@ -57,13 +71,11 @@ _POSITIONS = {name: position for position, name in enumerate(_WORDS)}
 
 
 def explain_component(name: str) -> str:
-    """Return what a component of a cache key is and what changes it; empty where it is not known."""
     group = _group(name)
     return _WORDS.get(group) or (_PASSES if "_custom" in group and group.endswith("_pass") else "")
 
 
 def order_component(name: str) -> tuple[int, str, int, str]:
-    """Order components by what matters to people, then by name and number: input 2 before input 10."""
     group, key = _group(name), name.partition("[")[2]
     number = key.rstrip("]")
     is_number = number.isascii() and number.isdigit() and len(number) < 9
@@ -90,13 +102,13 @@ class ComponentChange:
     explanation: Annotated[str, "Its meaning and what changes it; empty where unknown."]
     before: Annotated[str | None, "Its text; null where it is not there, or bytes."]
     after: Annotated[str | None, "Its text; null where it is not there, or bytes."]
-    fields: Annotated[tuple[FieldChange, ...], "Fields that differ, where torch writes it with fields."] = ()
+    fields: Annotated[
+        tuple[FieldChange, ...], "Fields that differ, where torch writes it with fields."
+    ] = ()
 
 
 @dataclass(frozen=True)
 class KeyDiff:
-    """The differences between the key of a miss and an earlier one, what matters most first."""
-
     changed: tuple[ComponentChange, ...]
     only_in_miss: tuple[ComponentChange, ...]
     only_in_earlier: tuple[ComponentChange, ...]
@@ -104,20 +116,18 @@ class KeyDiff:
 
     @property
     def count(self) -> int:
-        """Return how many components differ."""
         return len(self.changed) + len(self.only_in_miss) + len(self.only_in_earlier)
 
 
 @dataclass(frozen=True)
 class KeyPrint:
-    """A key as hashes of its components, 16 bytes each, good within one process of Python."""
+    """A key as 16-byte hashes of its components, valid within one Python process."""
 
     names: array[int]
     pairs: array[int]
 
 
 def print_key(components: Iterable[Component]) -> KeyPrint:
-    """Make the small form of a key that nearest_earlier compares."""
     identities = {component.name: component.identity for component in components}
     return KeyPrint(array("q", map(hash, identities)), array("q", map(hash, identities.items())))
 
@@ -125,17 +135,21 @@ def print_key(components: Iterable[Component]) -> KeyPrint:
 def nearest_earlier(
     miss: Sequence[Component] | KeyPrint, earlier: Iterable[Sequence[Component] | KeyPrint]
 ) -> int | None:
-    """Find the position of the earlier key with the fewest differing components, the latest of equals; None of none.
+    """Return the position of the earlier key with the fewest differences, the latest of equals;
+    None without any.
 
-    `earlier` is in the order of time and is gone through once.
+    `earlier` is in order of time and is read once.
     """
     sought = miss if isinstance(miss, KeyPrint) else print_key(miss)
     names, pairs = set(sought.names), set(sought.pairs)
     best, fewest = None, 0
     for position, entry in enumerate(earlier):
         other = entry if isinstance(entry, KeyPrint) else print_key(entry)
-        # A component of both with another hash counts once, one of a single side once: |A| + |B| - names - pairs.
-        common = sum(map(names.__contains__, other.names)) + sum(map(pairs.__contains__, other.pairs))
+        # A component of both with another hash counts once, one of a single side once: |A| + |B| -
+        # names - pairs.
+        common = sum(map(names.__contains__, other.names)) + sum(
+            map(pairs.__contains__, other.pairs)
+        )
         differing = len(names) + len(other.names) - common
         if best is None or differing <= fewest:
             best, fewest = position, differing
@@ -143,14 +157,17 @@ def nearest_earlier(
 
 
 def compare_keys(miss: Iterable[Component], earlier: Iterable[Component]) -> KeyDiff:
-    """List what differs between the key of a miss and an earlier key; `before` is the earlier one's."""
     now, was = _by_name(miss), _by_name(earlier)
     both = [name for name in now if name in was]
     changed = [name for name in both if now[name].identity != was[name].identity]
     return KeyDiff(
         changed=tuple(_describe_change(was[name], now[name]) for name in _in_order(changed)),
-        only_in_miss=tuple(_describe_single(now[name], True) for name in _in_order(now.keys() - was.keys())),
-        only_in_earlier=tuple(_describe_single(was[name], False) for name in _in_order(was.keys() - now.keys())),
+        only_in_miss=tuple(
+            _describe_single(now[name], True) for name in _in_order(now.keys() - was.keys())
+        ),
+        only_in_earlier=tuple(
+            _describe_single(was[name], False) for name in _in_order(was.keys() - now.keys())
+        ),
         same_count=len(both) - len(changed),
     )
 
@@ -159,7 +176,9 @@ def _by_name(components: Iterable[Component]) -> dict[str, Component]:
     # Damage may bring a name twice; which one counts must not hang on the order.
     return {
         component.name: component
-        for component in sorted(components, key=lambda component: (component.name, component.digest, component.value))
+        for component in sorted(
+            components, key=lambda component: (component.name, component.digest, component.value)
+        )
     }
 
 
@@ -180,7 +199,9 @@ def _describe_change(was: Component, now: Component) -> ComponentChange:
         old, new = read_fields(before), read_fields(after)
         fields = compare_fields(old, new) if old and new else ()
         changes = [f"{field.name} {_show(field.before)} → {_show(field.after)}" for field in fields]
-        summary = f"{_label(now.name)}: {', '.join(changes) or f'{_shorten(before)} → {_shorten(after)}'}"
+        summary = (
+            f"{_label(now.name)}: {', '.join(changes) or f'{_shorten(before)} → {_shorten(after)}'}"
+        )
     return ComponentChange(now.name, summary, explain_component(now.name), before, after, fields)
 
 
@@ -189,7 +210,9 @@ def _describe_single(component: Component, is_miss: bool) -> ComponentChange:
     side = "the miss" if is_miss else "the earlier key"
     summary = f"{_label(component.name)}: only in {side}"
     before, after = (None, value) if is_miss else (value, None)
-    return ComponentChange(component.name, summary, explain_component(component.name), before, after)
+    return ComponentChange(
+        component.name, summary, explain_component(component.name), before, after
+    )
 
 
 def _label(name: str) -> str:

@@ -1,4 +1,6 @@
-"""Cache lookups of a run: the nearest earlier key of a miss, and lookups grouped by what differs."""
+"""Cache lookups of a run: the nearest earlier key of a miss, and lookups grouped by what
+differs.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,22 @@ Entry = TypeVar("Entry")
 _CANDIDATES = 4  # compared component by component, out of those that share the most whole lines
 _GRAPH = "gm"  # the component that is the graph's code
 _CALL = re.compile(r"= ([A-Za-z_][\w.]*)\(")
-# Of the calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00, two models that go through
-# one wrapper of their library 0.28 to 0.53, and a forward and its backward graph 0.51.
+# Of the calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00, two
+# models that go through one wrapper of their library 0.28 to 0.53, and a forward and its backward
+# graph 0.51.
 _LEAST_ALIKE = 0.6
 
 
 @dataclass(frozen=True)
 class ComponentGroup:
-    """The components of one sort: every setting of inductor, every input of the graph."""
-
     name: str
     explanation: str
     components: tuple[Component, ...]
 
 
 def read_lines(text: str) -> list[str]:
-    """Read the components of a key as whole lines, which is 20 times as fast as parsing them; empty where it has none.
-
-    Units: 0.2 ms for the 600 components of a real key, 3 ms to parse them.
+    """Read a key's components as whole lines: 0.2 ms for 600 of them, against 3 ms to parse
+    them.
     """
     try:
         payload = orjson.loads(text)
@@ -65,25 +65,20 @@ def _find_graph(components: Sequence[Component]) -> Component | None:
 
 
 def _count_calls(code: str) -> Counter[str]:
-    """Count what a graph's code calls; a method under its own name, whatever variable it is of."""
-    return Counter(name if name.startswith("torch.") else name.rpartition(".")[2] for name in _CALL.findall(code))
+    return Counter(
+        name if name.startswith("torch.") else name.rpartition(".")[2]
+        for name in _CALL.findall(code)
+    )
 
 
 def measure_likeness(first_graph: str, second_graph: str) -> float:
-    """Return the share of calls that two graphs have in common, 1 where neither calls anything.
-
-    Units: a share of the calls of the larger one.
-    """
+    """Return the share of the larger graph's calls that both have; 1 if neither calls anything."""
     first, second = _count_calls(first_graph), _count_calls(second_graph)
     whole = max(first.total(), second.total())
     return (first & second).total() / whole if whole else 1.0
 
 
 def _is_comparable(components: Sequence[Component], other: Sequence[Component]) -> bool:
-    """Return True if two keys of one function are of graphs that call much of the same.
-
-    A function may be a wrapper that every model of a library goes through.
-    """
     graph, other_graph = _find_graph(components), _find_graph(other)
     if graph is None or other_graph is None or graph.value == other_graph.value:
         return True
@@ -93,10 +88,11 @@ def _is_comparable(components: Sequence[Component], other: Sequence[Component]) 
 def find_nearest(
     components: Sequence[Component], text: str, earlier: Iterable[tuple[Entry, str]]
 ) -> tuple[Entry, KeyDiff] | None:
-    """Return the earlier key with the fewest differing components, the latest of equals, and how it differs.
+    """Return the earlier key with the fewest differing components, the latest of equals, and its
+    difference.
 
-    `earlier` are of the same function, in the order of time: an entry and its text. Keys are weighed by the lines that
-    they share with the missed one; the best few are then compared component by component.
+    Keys are ranked by the lines they share with the missed one; the best few are then compared by
+    component.
     """
     sought = frozenset(line for line in read_lines(text) if isinstance(line, str))
     if not sought or not components:
@@ -113,19 +109,28 @@ def find_nearest(
     parsed = [(entry, parse_components(text) or []) for _differing, _number, entry, text in best]
     keys = [(entry, key) for entry, key in parsed if _is_comparable(components, key)]
     nearest = nearest_earlier(components, (key for _entry, key in keys))
-    return None if nearest is None else (keys[nearest][0], compare_keys(components, keys[nearest][1]))
+    return (
+        None if nearest is None else (keys[nearest][0], compare_keys(components, keys[nearest][1]))
+    )
 
 
 def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
-    """Group a key's components by sort, in the order of what people change most often."""
     groups: dict[str, list[Component]] = {}
     for component in sorted(components, key=lambda component: order_component(component.name)):
         groups.setdefault(component.name.partition("[")[0], []).append(component)
-    return [ComponentGroup(name, explain_component(name), tuple(items)) for name, items in groups.items()]
+    return [
+        ComponentGroup(name, explain_component(name), tuple(items))
+        for name, items in groups.items()
+    ]
 
 
 def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
-    """Format in one line what differs, what matters most first."""
-    changes = [change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)]
+    changes = [
+        change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
+    ]
     left_out = f", and {len(changes) - most} more" if len(changes) > most else ""
-    return "; ".join(changes[:most]) + left_out if changes else "nothing: the same key was queried before"
+    return (
+        "; ".join(changes[:most]) + left_out
+        if changes
+        else "nothing: the same key was queried before"
+    )

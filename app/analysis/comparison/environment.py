@@ -1,4 +1,4 @@
-"""What surrounds two sides: which differences make their numbers lie, which make them doubtful, and the settings."""
+"""Differences in environment that make two sides incomparable or doubtful, and in settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.analysis.comparison.model import ChangedSetting, CompareSide, EnvironmentDifference
+from compileboard.app.analysis.comparison.model import (
+    ChangedSetting,
+    CompareSide,
+    EnvironmentDifference,
+)
 from compileboard.app.queries.fields import Count
 
 # In the order of the page. A number across another GPU says which is the faster GPU.
@@ -28,13 +32,14 @@ _OF_TORCH = ("torch", "triton", "cuda")
 
 
 def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDifference, ...]:
-    """Compare the surroundings; what is not recorded on a side is no difference."""
     differences = []
     for field, (label, weight) in FIELDS.items():
         base_values, new_values = base.environment.get(field, ()), new.environment.get(field, ())
         if not base_values and not new_values:
             continue
-        differences.append(EnvironmentDifference(label, base_values, new_values, _weigh(field, weight, base, new)))
+        differences.append(
+            EnvironmentDifference(label, base_values, new_values, _weigh(field, weight, base, new))
+        )
     return tuple(differences)
 
 
@@ -44,26 +49,31 @@ def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
         return "same"
     if field in _OF_TORCH and base.kind == new.kind == "torch":
         return "intended"
-    # Where a machine is on both sides, its models are compared, and the others are excluded one by one.
+    # Where a machine is on both sides, its models are compared, and the others are excluded one by
+    # one.
     return WARNS if weight == REFUSES and ours & theirs else weight
 
 
 def list_blocking_differences(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
-    """List the differences that make the numbers incomparable."""
-    return tuple(_format_difference(difference) for difference in differences if difference.weight == REFUSES)
+    return tuple(
+        _format_difference(difference) for difference in differences if difference.weight == REFUSES
+    )
 
 
 def list_warnings(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
-    """List the differences that make the numbers doubtful."""
-    return tuple(_format_difference(difference) for difference in differences if difference.weight == WARNS)
+    return tuple(
+        _format_difference(difference) for difference in differences if difference.weight == WARNS
+    )
 
 
 def _format_difference(difference: EnvironmentDifference) -> str:
-    return f"{difference.name}: {', '.join(difference.base)} on base, {', '.join(difference.new)} in new"
+    return (
+        f"{difference.name}: {', '.join(difference.base)} on base, {', '.join(difference.new)} "
+        "in new"
+    )
 
 
 def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, ...]:
-    """List what differs from torch's defaults on either side, what differs between the sides first."""
     settings = []
     for key in sorted({*base.config, *new.config}):
         ours, theirs = base.config.get(key), new.config.get(key)
@@ -72,7 +82,11 @@ def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, 
     return tuple(
         sorted(
             settings,
-            key=lambda changed_setting: (not changed_setting.differs, changed_setting.module, changed_setting.name),
+            key=lambda changed_setting: (
+                not changed_setting.differs,
+                changed_setting.module,
+                changed_setting.name,
+            ),
         )
     )
 
@@ -90,21 +104,23 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """One setting that has several values among the texts of one kind: (value, hash) each."""
-
     name: str
     values: tuple[tuple[str, str], ...]
 
 
 def show_value(value: Any) -> str:
-    """Write a setting's value as Python's users know it."""
     if value is None or isinstance(value, bool):
         return str(value)
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return (
+        value
+        if isinstance(value, str) and value
+        else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    )
 
 
-def list_changes(changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]) -> list[SettingChange]:
-    """List each setting that differs from its default, with how many processes had it so."""
+def list_changes(
+    changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]],
+) -> list[SettingChange]:
     processes_by_key: dict[tuple[str, str, str, str], set[str]] = {}
     for process_id, modules in changed:
         for module, settings in modules.items():
@@ -112,15 +128,20 @@ def list_changes(changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]])
                 pair = pair if isinstance(pair, Mapping) else {"value": pair}
                 key = (module, name, show_value(pair.get("value")), show_value(pair.get("default")))
                 processes_by_key.setdefault(key, set()).add(process_id)
-    return [SettingChange(*key, process_count=len(processes)) for key, processes in sorted(processes_by_key.items())]
+    return [
+        SettingChange(*key, process_count=len(processes))
+        for key, processes in sorted(processes_by_key.items())
+    ]
 
 
 def compare_texts(texts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[SettingDifference]:
-    """List the settings whose values are not the same in all of the given (hash, settings)."""
     names = sorted({name for _hash, values in texts for name in values})
     differences = []
     for name in names:
-        seen = [(show_value(values[name]) if name in values else "not there", digest) for digest, values in texts]
+        seen = [
+            (show_value(values[name]) if name in values else "not there", digest)
+            for digest, values in texts
+        ]
         if len({value for value, _digest in seen}) > 1:
             differences.append(SettingDifference(name, tuple(seen)))
     return differences

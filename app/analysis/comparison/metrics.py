@@ -1,4 +1,4 @@
-"""What a comparison adds to the metrics: their groups, and the kinds of their verdicts."""
+"""The groups of metrics in a comparison, and the kinds of its verdicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,16 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
 # Of whole runs, with and without a benchmark.
 TOTALS = (
-    Metric("compile_s", "Compile time", "s", "down_is_good", None, "value", "torch", "all compilation records"),
+    Metric(
+        "compile_s",
+        "Compile time",
+        "s",
+        "down_is_good",
+        None,
+        "value",
+        "torch",
+        "all compilation records",
+    ),
     Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "compiled functions"),
     Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
     Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
@@ -53,13 +62,30 @@ TOTALS = (
         "torch",
         "functions that fell back to eager",
     ),
-    Metric("failure_count", "Failures", "", "down_is_good", 0, "count", "torch", "of compiles, and of compiled code"),
-    Metric("cache_miss_count", "Cache misses", "", "down_is_good", 0, "count", "torch", "cache lookups without a hit"),
+    Metric(
+        "failure_count",
+        "Failures",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "of compiles, and of compiled code",
+    ),
+    Metric(
+        "cache_miss_count",
+        "Cache misses",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "cache lookups without a hit",
+    ),
 )
 
 
 def group_of(name: str) -> str:
-    """Return the key of the group that a metric is in."""
     return next(key for key, (_label, names) in GROUPS.items() if name in names)
 
 

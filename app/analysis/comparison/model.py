@@ -1,4 +1,4 @@
-"""What is compared and what comes of it, as plain values. Base is what was, new is what is judged."""
+"""Data types of a comparison. Base is the reference, new is the side that is judged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from compileboard.app.queries.fleet.comparison import FunctionCost
 from compileboard.app.schema import one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
 
-# What tells two series apart. Another machine makes other numbers of the same model; the others make another model.
+# What tells two series apart. Another machine makes other numbers of the same model; the others
+# make another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
 MACHINE_FIELDS = ("device", "hardware")
 Key = tuple[Any, ...]
@@ -22,9 +23,9 @@ MetricDelta = Verdict[Metric]
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One side's result of one series. A metric that was not measured is not in `values`, and never 0.
+    """One side's result of one series; an unmeasured metric is missing from `values`, never 0.
 
-    Units: repeats are in the order in which they were measured; eager and compiled are ms, the others as named.
+    Units: eager and compiled are ms, the others as named.
     """
 
     series: Mapping[str, Any]  # MODEL_FIELDS and MACHINE_FIELDS
@@ -39,29 +40,23 @@ class ModelResult:
 
     @cached_property
     def key(self) -> Key:
-        """Return what makes it the same model, measured the same way."""
         return tuple(self.series.get(name) for name in MODEL_FIELDS)
 
     @cached_property
     def machine(self) -> Key:
-        """Return what it ran on."""
         return tuple(self.series.get(name) for name in MACHINE_FIELDS)
 
     @property
     def model(self) -> str:
-        """Return the model's name."""
         return str(self.series["model"])
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether its answer is known to be wrong."""
         return is_wrong_answer(self.accuracy)
 
 
 @dataclass(frozen=True)
 class DistinctItem:
-    """A distinct graph break or cause of recompiles; `model` is a ModelResult's key where the task has one."""
-
     fingerprint: str
     model: Key | None
     reason: str
@@ -75,13 +70,15 @@ class DistinctItem:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run of it."""
+    """A run of one side."""
 
     id: Annotated[str, "Its id."]
     name: Annotated[str, "What it is called."]
     started_us: Annotated[TimeUs, "When it started."]
     state: Annotated[str, "Its state."]
-    shown_state: Annotated[str, "`state`, or `interrupted?` for a running one whose recorder fell silent."]
+    shown_state: Annotated[
+        str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
+    ]
     commit: Annotated[str | None, "Its commit."]
     branch: Annotated[str | None, "Its branch."]
     subject: Annotated[str | None, "The commit's subject."]
@@ -89,8 +86,6 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class CompareSide:
-    """One side. `breaks` and `causes` are None where nothing could have recorded them."""
-
     asked: str  # what the address or the command said
     title: str
     runs: tuple[ComparedRun, ...] = ()
@@ -100,19 +95,18 @@ class CompareSide:
     functions: tuple[FunctionCost, ...] = ()
     totals: Mapping[str, float] = field(default_factory=dict)  # of its runs, summed
     environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    config: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # (module, name) -> value, default
+    config: Mapping[tuple[str, str], tuple[str, str]] = field(
+        default_factory=dict
+    )  # (module, name) -> value, default
 
     @property
     def kind(self) -> str:
-        """Return how the side was named: torch, commit, branch, baseline or run."""
         word, colon, _rest = self.asked.partition(":")
         return word if colon else "run"
 
 
 @dataclass(frozen=True)
 class ModelPair:
-    """A model that both sides measured."""
-
     base: ModelResult
     new: ModelResult
     deltas: Mapping[str, MetricDelta]
@@ -121,14 +115,11 @@ class ModelPair:
 
     @property
     def model(self) -> str:
-        """Return the model's name."""
         return self.new.model
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A model of both sides that is not compared, with the reason; `kind` is bad where new lost it."""
-
     base: ModelResult
     new: ModelResult
     reason: str
@@ -136,16 +127,13 @@ class Excluded:
 
     @property
     def model(self) -> str:
-        """Return the model's name."""
         return self.new.model
 
 
 @dataclass(frozen=True)
 class MetricSum:
-    """One metric over the models that have it on both sides.
-
-    A timed or weighed metric is a geometric mean, a count a sum; `change` is new relative to base. `overall` is None
-    where there is no mean.
+    """One metric over the models of both sides: a geometric mean of times or sizes, a sum of
+    counts.
     """
 
     metric: Metric
@@ -160,8 +148,6 @@ class MetricSum:
 
 @dataclass(frozen=True)
 class DistinctChange:
-    """A distinct break or cause on both sides; `word` is new, resolved, worse, less or unchanged."""
-
     what: DistinctItem
     model: str | None
     base_count: int
@@ -171,25 +157,24 @@ class DistinctChange:
 
 @dataclass(frozen=True)
 class DistinctDiff:
-    """All changes of one kind, or in `lacks` why there is nothing to compare."""
-
     changes: tuple[DistinctChange, ...]
     lacks: str = ""
     left_out: int = 0  # of models that only one side has
 
     def count(self, word: str) -> int:
-        """Count the changes with one word."""
         return sum(change.word == word for change in self.changes)
 
 
 @dataclass(frozen=True)
 class EnvironmentDifference:
-    """One thing of the surroundings."""
+    """One difference between the environments of both sides."""
 
     name: Annotated[str, "What it is."]
     base: Annotated[tuple[str, ...], "Base's values."]
     new: Annotated[tuple[str, ...], "New's values."]
-    weight: Annotated[str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."]
+    weight: Annotated[
+        str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."
+    ]
 
 
 @dataclass(frozen=True)
@@ -211,8 +196,6 @@ class ChangedSetting:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A whole comparison of two sides."""
-
     base: CompareSide
     new: CompareSide
     anyway: bool
@@ -232,9 +215,9 @@ class Comparison:
 
     @property
     def is_unmatched(self) -> bool:
-        """Return whether both sides measured models, and none of them alike."""
         return bool(self.base.entries and self.new.entries) and not (self.pairs or self.excluded)
 
     def sum_of(self, name: str) -> MetricSum | None:
-        """Return one metric over all models; None where no model has it on both sides."""
-        return next((metric_sum for metric_sum in self.sums if metric_sum.metric.name == name), None)
+        return next(
+            (metric_sum for metric_sum in self.sums if metric_sum.metric.name == name), None
+        )

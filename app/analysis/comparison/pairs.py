@@ -1,4 +1,4 @@
-"""Which models two sides can be compared in: those that both measured, and why the others are left out."""
+"""Pairs of models that both sides measured, and why the others are left out."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ Pairs = list[tuple[Entry, Entry]]
 
 @dataclass(frozen=True)
 class Paired:
-    """The models of both sides: paired, on one side only, or excluded."""
-
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]
     only_new: tuple[ModelResult, ...]
     excluded: tuple[Excluded, ...]
 
 
-def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False) -> Paired:
-    """Pair models by all that they were measured as; `anyway` pairs them across machines too."""
+def pair_entries(
+    base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False
+) -> Paired:
     (together, more, other_batch), left, right = match(
         base, new, MODEL_FIELDS, lambda result, name: result.series.get(name)
     )
@@ -48,7 +47,11 @@ def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway
         reason, kind = _find_obstacle(base_result, new_result, anyway)
         pair = None if reason else _pair(base_result, new_result)
         if pair is None:
-            excluded.append(Excluded(base_result, new_result, reason or "no number that both sides measured", kind))
+            excluded.append(
+                Excluded(
+                    base_result, new_result, reason or "no number that both sides measured", kind
+                )
+            )
         else:
             pairs.append(pair)
     for base_result, new_result in other_batch:
@@ -63,7 +66,6 @@ def pair_entries(base: Sequence[ModelResult], new: Sequence[ModelResult], anyway
 
 
 def list_shown(entries: Iterable[ModelResult]) -> list[str]:
-    """List the fields that tell the models of a comparison apart, beside their names."""
     seen: dict[str, set[object]] = {}
     for entry in entries:
         for name in MODEL_FIELDS:
@@ -72,7 +74,6 @@ def list_shown(entries: Iterable[ModelResult]) -> list[str]:
 
 
 def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
-    """Return what a model was measured as, in the words that distinguish it from others."""
     words = []
     for name in shown:
         value = entry.series.get(name)
@@ -81,17 +82,21 @@ def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
         elif name == "backend" and value:
             words += map(describe_part, split_backend(str(value)))
         elif value is not None:
-            words.append(f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value))
+            words.append(
+                f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value)
+            )
     return " · ".join(words)
 
 
 def match(
-    base: Iterable[Entry], new: Iterable[Entry], fields: Sequence[str], read: Callable[[Entry, str], Any]
+    base: Iterable[Entry],
+    new: Iterable[Entry],
+    fields: Sequence[str],
+    read: Callable[[Entry, str], Any],
 ) -> tuple[tuple[Pairs[Entry], Pairs[Entry], Pairs[Entry]], list[Entry], list[Entry]]:
-    """Match what both sides measured as the same, each once, and return what is left of both sides too.
+    """Match entries that both sides measured alike; return the pairs and the rest of both sides.
 
-    First what was on the same machine, then what was on another one, then what had another batch size. A model that
-    failed before its batch size was known has that of the other side.
+    Pairs on the same machine come first, then on another one, then with another batch size.
     """
     batchless = [name for name in fields if name != "batch_size"]
     together, left, right = _match(base, new, (*fields, *MACHINE_FIELDS), read)
@@ -103,7 +108,10 @@ def match(
 
 
 def _match(
-    base: Iterable[Entry], new: Iterable[Entry], fields: Sequence[str], read: Callable[[Entry, str], Any]
+    base: Iterable[Entry],
+    new: Iterable[Entry],
+    fields: Sequence[str],
+    read: Callable[[Entry, str], Any],
 ) -> tuple[Pairs[Entry], list[Entry], list[Entry]]:
     def key(entry: Entry) -> Key:
         return tuple(read(entry, name) for name in fields)
@@ -122,8 +130,10 @@ def _match(
 
 
 def _find_obstacle(base: ModelResult, new: ModelResult, anyway: bool) -> tuple[str, str]:
-    """Return why two results of one model are not compared, and whether new lost it; "" where they are."""
-    statuses = [f"{_format_status(result)} {where}" for result, where in ((base, "on base"), (new, "in new"))]
+    statuses = [
+        f"{_format_status(result)} {where}"
+        for result, where in ((base, "on base"), (new, "in new"))
+    ]
     if "measured" in (base.status, new.status) and base.status != new.status:
         is_lost = base.status == "measured"
         kind = ("bad" if new.status == "failed" else "quiet") if is_lost else "good"
@@ -151,9 +161,17 @@ def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
     accuracy = ""
     if base.accuracy and new.accuracy and base.is_wrong != new.is_wrong:
         accuracy = "broke" if new.is_wrong else "fixed"
-    unknown = [name for name, ours, theirs in zip(MACHINE_FIELDS, base.machine, new.machine) if ours != theirs]
+    unknown = [
+        name
+        for name, ours, theirs in zip(MACHINE_FIELDS, base.machine, new.machine)
+        if ours != theirs
+    ]
     warnings = [f"not the same {' and '.join(unknown)} on both sides"] if unknown else []
-    warnings += [EAGER_MOVED[name] for name in EAGER_MOVED if name in verdicts and verdicts[name].word == "eager"]
+    warnings += [
+        EAGER_MOVED[name]
+        for name in EAGER_MOVED
+        if name in verdicts and verdicts[name].word == "eager"
+    ]
     return ModelPair(base, new, verdicts, accuracy, "; ".join(warnings))
 
 

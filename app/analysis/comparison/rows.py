@@ -1,4 +1,4 @@
-"""A comparison as plain values: the API's answer, the JSON and CSV reports."""
+"""A comparison as plain values, for the API and the JSON and CSV reports."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ from compileboard.app.analysis.comparison.summary import summarize
 from compileboard.app.queries.fleet.comparison import FunctionCost
 
 SERIES = (*MODEL_FIELDS, *MACHINE_FIELDS)
-_NUMBERS = ("base", "new", "change", "verdict", "method", "detail", "p_value", "ratio_low", "ratio_high")
+_NUMBERS = (
+    "base",
+    "new",
+    "change",
+    "verdict",
+    "method",
+    "detail",
+    "p_value",
+    "ratio_low",
+    "ratio_high",
+)
 COLUMNS = (*SERIES, "outcome", "reason", "base_run_id", "new_run_id", "metric", "unit", *_NUMBERS)
 
 
 def comparison_row(comparison: Comparison) -> dict[str, Any]:
-    """Write everything that a comparison found."""
     return {
         "base": _side(comparison.base),
         "new": _side(comparison.new),
@@ -50,7 +59,6 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Yield a line a model and metric, then the models that are left out, each with the reason."""
     for pair in comparison.pairs:
         head = _line(pair.new, "compared", pair.warning, pair.base.run_id, pair.new.run_id)
         for delta in pair.deltas.values():
@@ -60,14 +68,21 @@ def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
             verdict = "worse" if pair.accuracy == "broke" else "better"
             yield head | {"metric": "accuracy", "verdict": verdict} | words
     for exclusion in comparison.excluded:
-        yield _line(exclusion.new, "excluded", exclusion.reason, exclusion.base.run_id, exclusion.new.run_id)
-    for outcome, entries in (("only_base", comparison.only_base), ("only_new", comparison.only_new)):
+        yield _line(
+            exclusion.new, "excluded", exclusion.reason, exclusion.base.run_id, exclusion.new.run_id
+        )
+    for outcome, entries in (
+        ("only_base", comparison.only_base),
+        ("only_new", comparison.only_new),
+    ):
         for entry in entries:
             sides = (entry.run_id, None) if outcome == "only_base" else (None, entry.run_id)
             yield _line(entry, outcome, "", *sides)
 
 
-def _line(entry: ModelResult, outcome: str, reason: str, base_run: str | None, new_run: str | None) -> dict[str, Any]:
+def _line(
+    entry: ModelResult, outcome: str, reason: str, base_run: str | None, new_run: str | None
+) -> dict[str, Any]:
     return _series(entry) | {
         "outcome": outcome,
         "reason": reason or None,
@@ -131,7 +146,11 @@ def _pair(compiled: ModelPair) -> dict[str, Any]:
 
 
 def _entry(compiled: ModelResult) -> dict[str, Any]:
-    return _series(compiled) | {"run_id": compiled.run_id, "status": compiled.status, "reason": compiled.reason}
+    return _series(compiled) | {
+        "run_id": compiled.run_id,
+        "status": compiled.status,
+        "reason": compiled.reason,
+    }
 
 
 def _excluded(compiled: Excluded) -> dict[str, Any]:
@@ -146,7 +165,12 @@ def _diff(diff: DistinctDiff) -> dict[str, Any]:
     names = ("fingerprint", "kind", "reason", "function", "file", "line")
     changes = [
         {name: getattr(change.what, name) for name in names}
-        | {"model": change.model, "word": change.word, "base_count": change.base_count, "new_count": change.new_count}
+        | {
+            "model": change.model,
+            "word": change.word,
+            "base_count": change.base_count,
+            "new_count": change.new_count,
+        }
         for change in diff.changes
     ]
     return {"not_compared": diff.lacks or None, "left_out_count": diff.left_out, "changes": changes}

@@ -1,4 +1,4 @@
-"""Parts of a side of a comparison: its models' results, and what of it is compared."""
+"""Parts of a comparison's side: its models' results, and which of them are compared."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _COUNTS = (
 )
 
 
-def make_result(row: ResultRow, lead: ExperimentResult, repeats: Mapping[str, Sequence[float]]) -> ModelResult:
-    """Return what a run measured of a model."""
+def make_result(
+    row: ResultRow, lead: ExperimentResult, repeats: Mapping[str, Sequence[float]]
+) -> ModelResult:
     values = {name: getattr(row, name) for name in _NAMES}
     return ModelResult(
         series={name: getattr(row, name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)},
@@ -55,18 +56,19 @@ def make_result(row: ResultRow, lead: ExperimentResult, repeats: Mapping[str, Se
 
 
 def read_accuracy(row: ResultRow) -> str | None:
-    """Return the word of a model's accuracy check; where it did not end, why."""
     failure = row.judge.reason if row.judge is not None and row.judge.status == "failed" else None
     return row.accuracy or failure
 
 
 def read_stored_result(row: Mapping[str, Any]) -> ModelResult:
-    """Return what a stored baseline has of a model, by upstream's names."""
     cells = {STORE_NAMES.get(name, name): value for name, value in row["cells"].items()}
     return ModelResult(
-        series={name: row["series"].get(name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)} | {"model": row["name"]},
+        series={name: row["series"].get(name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)}
+        | {"model": row["name"]},
         status=cells.get("status", "measured"),
-        values={name: value for name, value in cells.items() if name in _NAMES and value is not None},
+        values={
+            name: value for name, value in cells.items() if name in _NAMES and value is not None
+        },
         reason=cells.get("reason"),
         accuracy=cells.get("accuracy"),
         interval=_pair(cells.get("speedup_low"), cells.get("speedup_high")),
@@ -79,45 +81,51 @@ def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 
 def assign_models(run_id: str, items: Iterable[TaskDistinct], tasks: Tasks) -> list[DistinctItem]:
-    """Return a run's distinct things with the model that had each, where its task tells."""
     assigned = []
     for item in items:
         model, experiment = tasks.get((run_id, item.task or ""), (None, None))
-        if item.task is None or model is not None:  # else a newer result stands for what this task measured
+        if (
+            item.task is None or model is not None
+        ):  # else a newer result stands for what this task measured
             where = (item.kind, item.function, item.file, item.line, experiment)
             assigned.append(DistinctItem(item.fingerprint, model, item.reason, item.count, *where))
     return assigned
 
 
 def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
-    """Leave out of several runs the observed programs that the other side never ran, and say which: their graph breaks
-    are neither new nor resolved.
+    """Drop observed programs that the other side never ran: their breaks are neither new nor
+    resolved.
     """
     known = {(detail.run.suite, detail.run.name) for detail in other.runs}
-    runs = tuple(run for run in side.runs if run.run.result_count or (run.run.suite, run.run.name) in known)
+    runs = tuple(
+        run for run in side.runs if run.run.result_count or (run.run.suite, run.run.name) in known
+    )
     if not runs:
         return side, ""
     names = sorted({detail.run.name for detail in side.runs} - {detail.run.name for detail in runs})
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    warning = f"only {side.asked} ran {', '.join(names[:3])}{more}, which is left out" if names else ""
+    warning = (
+        f"only {side.asked} ran {', '.join(names[:3])}{more}, which is left out" if names else ""
+    )
     return replace(side, runs=runs), warning
 
 
 def filter_suite(side: CompareSide, suite: str) -> CompareSide:
-    """Filter a side to one suite: what has no model only where the side has no other suite."""
+    """Filter to one suite; items without a model stay only if there is no other suite."""
     entries = tuple(entry for entry in side.entries if entry.series["suite"] == suite)
     if len(entries) == len(side.entries) > 0:
         return side
     keys = {entry.key for entry in entries}
     breaks, causes = (
-        None if items is None or not entries else tuple(item for item in items if item.model in keys)
+        None
+        if items is None or not entries
+        else tuple(item for item in items if item.model in keys)
         for items in (side.breaks, side.causes)
     )
     return replace(side, entries=entries, breaks=breaks, causes=causes, functions=(), totals={})
 
 
 def name_side(named: NamedSide) -> str:
-    """Return the title of a side of runs."""
     newest = named.runs[0].run
     if ":" not in named.asked:
         return f"{newest.shown_name}, {format_time(newest.started_us)[:16]}"
@@ -125,7 +133,6 @@ def name_side(named: NamedSide) -> str:
 
 
 def label_run(detail: RunDetail, clock: RecorderClock) -> ComparedRun:
-    """Return what of a run stands beside a comparison."""
     run, state = detail.run, describe_state(detail.run, *clock).word
     return ComparedRun(
         run.id, run.shown_name, run.started_us, run.state, state, run.git_commit, run.git_branch, run.git_subject
@@ -133,8 +140,9 @@ def label_run(detail: RunDetail, clock: RecorderClock) -> ComparedRun:
 
 
 def sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
-    """Sum up what torch reported of whole runs."""
-    totals: dict[str, float] = {name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS}
+    totals: dict[str, float] = {
+        name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS
+    }
     times = [detail.run.compile_us for detail in runs]
     known = [time_us for time_us in times if time_us is not None]
     # A sum that lacks a run's time is no less time.
@@ -142,15 +150,18 @@ def sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
 
 
 def format_timing(settings: Mapping[str, Any]) -> str:
-    """Return how results were timed, in words."""
-    words = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items() if name != "quick"]
-    return ", ".join([*words, *(["quick"] if settings.get("quick") else [])]) or "the harness's default"
+    words = [
+        f"{name.replace('_', ' ')} {value}" for name, value in settings.items() if name != "quick"
+    ]
+    return (
+        ", ".join([*words, *(["quick"] if settings.get("quick") else [])])
+        or "the harness's default"
+    )
 
 
 def merge_settings(
     changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]],
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return each setting that differs from torch's default: its value, or its values, and the default."""
     settings: dict[tuple[str, str], tuple[str, str]] = {}
     for change in list_changes(changed):
         known = settings.get((change.module, change.name))

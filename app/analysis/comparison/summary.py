@@ -1,4 +1,4 @@
-"""What changed between two sides: each model's changes in order of weight, and all of it in a sentence."""
+"""Changes between two sides, by model and in one sentence."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from compileboard.collectors.contract.compile_labels import build_label
 
 UNCHANGED = "environment unchanged"
 FAILS, WORSE, CHANGED, BETTER = "fails", "worse", "changed", "better"
-# Metrics in order of weight, and what they are called within a sentence. Of a group only the first that changed is
-# told: the others follow from it.
+# Metrics in order of weight, and what they are called within a sentence. Of a group only the first
+# that changed is told: the others follow from it.
 _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("graph_breaks", "graph break"), ("unique_graph_breaks", "graph break reason")),
     (("recompiles", "recompile"),),
     (("fallbacks_to_eager", "fallback to eager"),),
     (("speedup", "speedup"), ("abs_latency_ms", "latency")),
     (("dynamo_peak_mem_gb", "peak memory"), ("compression_ratio", "peak memory ratio")),
-    (("compilation_latency_s", "compile time"), ("warm_compilation_latency_s", "warm compile time")),
+    (
+        ("compilation_latency_s", "compile time"),
+        ("warm_compilation_latency_s", "warm compile time"),
+    ),
     (("package_bytes", "package size"),),
     (("load_latency_s", "load time"), ("export_latency_s", "export time")),
     (("second_process_latency_s", "first call in a second process"),),
@@ -41,9 +44,16 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("quantized_error", "quantized error"),),
     (("cudagraph_skips", "CUDA graph skip"),),
 )
-# What `check` judges by default: only this makes a model worse, so that its PASS and a worse model cannot meet.
+# What `check` judges by default: only this makes a model worse, so that its PASS and a worse model
+# cannot meet.
 _DECIDING = (
-    *("graph_breaks", "speedup", "dynamo_peak_mem_gb", "compression_ratio", "compilation_latency_s"),
+    *(
+        "graph_breaks",
+        "speedup",
+        "dynamo_peak_mem_gb",
+        "compression_ratio",
+        "compilation_latency_s",
+    ),
     *("package_bytes", "load_latency_s", "scaling_efficiency", "quantized_error"),
 )
 _PLURALS = {
@@ -65,11 +75,15 @@ _ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}
 
 @dataclass(frozen=True)
 class ModelChange:
-    """A model that changed beyond noise. The largest relative change of a time or size is its `size`."""
+    """A model that changed beyond noise. The largest relative change of a time or size is its
+    `size`.
+    """
 
     model: Annotated[str, "The model, with its configuration where the model alone is ambiguous."]
     kind: Annotated[
-        str, one_of((FAILS, WORSE, CHANGED, BETTER)), "What became of it: `worse` in what `check` judges, or `changed`."
+        str,
+        one_of((FAILS, WORSE, CHANGED, BETTER)),
+        "What became of it: `worse` in what `check` judges, or `changed`.",
     ]
     changes: Annotated[tuple[str, ...], "What changed, the heaviest first."]
     size: Annotated[float, "Its largest relative change."]
@@ -79,23 +93,26 @@ class ModelChange:
 class ComparisonSummary:
     """What changed, in a sentence and by model."""
 
-    tone: Annotated[str, one_of(("bad", "good", "quiet")), "Whether something became worse, only better, or neither."]
+    tone: Annotated[
+        str,
+        one_of(("bad", "good", "quiet")),
+        "Whether something became worse, only better, or neither.",
+    ]
     sentence: Annotated[str, "What changed, the worst first."]
     models: Annotated[tuple[ModelChange, ...], "Models that changed, the worst first."]
 
     def count(self, kind: str) -> int:
-        """Count the models of a kind."""
         return sum(change.kind == kind for change in self.models)
 
 
-def describe_changes(paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]) -> str:
-    """Describe what changed in the models of two sides, for `check`."""
+def describe_changes(
+    paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]
+) -> str:
     models = list_model_changes(paired.pairs, paired.excluded, name_models(base, new))
     return "; ".join(_describe_changes(models)) or describe_no_change(len(paired.pairs))
 
 
 def summarize(comparison: Comparison) -> ComparisonSummary:
-    """Summarize what changed from base to new."""
     describe = name_models(comparison.base.entries, comparison.new.entries)
     models = list_model_changes(comparison.pairs, comparison.excluded, describe)
     parts = _describe_changes(models)
@@ -105,7 +122,8 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     if not comparison.pairs:  # nothing was measured: what torch recorded is told
         moved = [delta for delta in comparison.totals if delta.word in (WORSE, BETTER)]
         parts += [
-            _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total) for total in moved
+            _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total)
+            for total in moved
         ]
     if comparison.is_unmatched:
         parts.insert(0, _describe_unmatched(comparison))
@@ -118,26 +136,30 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
 
 
 def _describe_unmatched(comparison: Comparison) -> str:
-    """Write that no model was measured alike: of the first that both sides have, as what it was measured on each."""
     shown = list_shown([*comparison.only_base, *comparison.only_new])
     for entry in comparison.only_base:
         other = next((other for other in comparison.only_new if other.model == entry.model), None)
         if other is not None:
             parts = [describe_entry(side, shown).split(SEPARATOR) for side in (entry, other)]
-            apart = [[part for part in own if part not in rest] for own, rest in (parts, reversed(parts))]
+            apart = [
+                [part for part in own if part not in rest] for own, rest in (parts, reversed(parts))
+            ]
             change = " → ".join(SEPARATOR.join(words) or "without" for words in apart)
             return f"No model was measured alike on both sides: {entry.model} {change}"
     return "No model was measured on both sides"
 
 
-def name_models(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> Callable[[ModelResult], str]:
-    """Return what names a model among those of both sides: what it was measured as only where its name does not do."""
+def name_models(
+    base: Sequence[ModelResult], new: Sequence[ModelResult]
+) -> Callable[[ModelResult], str]:
     shown = list_shown((*base, *new))
     counts = [Counter(entry.model for entry in entries) for entries in (base, new)]
 
     def describe(entry: ModelResult) -> str:
         is_alone = all(count[entry.model] <= 1 for count in counts)
-        return entry.model if is_alone else build_label(entry.model, describe_entry(entry, shown), "")
+        return (
+            entry.model if is_alone else build_label(entry.model, describe_entry(entry, shown), "")
+        )
 
     return describe
 
@@ -145,14 +167,19 @@ def name_models(base: Sequence[ModelResult], new: Sequence[ModelResult]) -> Call
 def list_model_changes(
     pairs: Iterable[ModelPair], excluded: Iterable[Excluded], describe: Callable[[ModelResult], str]
 ) -> tuple[ModelChange, ...]:
-    """List the models that changed beyond noise: what fails, then the worst."""
     changes = [
         ModelChange(describe(exclusion.new), FAILS, (_describe_failure(exclusion.new),), 0.0)
         for exclusion in excluded
         if exclusion.kind == "bad"
     ]
-    changes += [change for pair in pairs if (change := _summarize_pair(pair, describe(pair.new))) is not None]
-    return tuple(sorted(changes, key=lambda change: (_ORDER[change.kind], -change.size, change.model)))
+    changes += [
+        change
+        for pair in pairs
+        if (change := _summarize_pair(pair, describe(pair.new))) is not None
+    ]
+    return tuple(
+        sorted(changes, key=lambda change: (_ORDER[change.kind], -change.size, change.model))
+    )
 
 
 def _describe_failure(entry: ModelResult) -> str:
@@ -161,15 +188,23 @@ def _describe_failure(entry: ModelResult) -> str:
 
 def _summarize_pair(pair: ModelPair, name: str) -> ModelChange | None:
     if pair.accuracy == "broke":
-        return ModelChange(name, FAILS, (f"accuracy {pair.base.accuracy} → {pair.new.accuracy}",), 0.0)
+        return ModelChange(
+            name, FAILS, (f"accuracy {pair.base.accuracy} → {pair.new.accuracy}",), 0.0
+        )
     told = [delta for group in _WEIGHED if (delta := _choose(pair, group)) is not None]
-    fixed = [f"accuracy {pair.base.accuracy} → {pair.new.accuracy}"] if pair.accuracy == "fixed" else []
+    fixed = (
+        [f"accuracy {pair.base.accuracy} → {pair.new.accuracy}"] if pair.accuracy == "fixed" else []
+    )
     if not told and not fixed:
         return None
     worse = [delta.metric.name for _label, delta in told if delta.word == WORSE]
     kind = WORSE if set(worse) & set(_DECIDING) else CHANGED if worse else BETTER
     told.sort(key=lambda item: bool(worse) and item[1].word != WORSE)
-    sizes = [abs(delta.change) for _label, delta in told if delta.change is not None and delta.metric.kind != "count"]
+    sizes = [
+        abs(delta.change)
+        for _label, delta in told
+        if delta.change is not None and delta.metric.kind != "count"
+    ]
     parts = (*fixed, *(_describe(label, delta) for label, delta in told))
     return ModelChange(name, kind, parts, max(sizes, default=0.0))
 
@@ -181,7 +216,10 @@ def _choose(pair: ModelPair, group: Sequence[tuple[str, str]]) -> tuple[str, Met
 
 def _describe(label: str, delta: MetricDelta) -> str:
     if delta.metric.kind == "count":
-        return f"{_PLURALS.get(label, f'{label}s')} {format_count(delta.base)} → {format_count(delta.new)}"
+        return (
+            f"{_PLURALS.get(label, f'{label}s')} {format_count(delta.base)} → "
+            f"{format_count(delta.new)}"
+        )
     share = "" if delta.change is None else f" ({delta.change:+.0%})".replace("-", "−")
     return f"{label} {_format(delta, delta.base)} → {_format(delta, delta.new)}{share}"
 
@@ -191,27 +229,37 @@ def _format(delta: MetricDelta, value: float) -> str:
 
 
 def describe_no_change(model_count: int) -> str:
-    """Write that nothing changed."""
-    return f"No change beyond noise in {format_plural(model_count, 'model')}" if model_count else "No change"
+    return (
+        f"No change beyond noise in {format_plural(model_count, 'model')}"
+        if model_count
+        else "No change"
+    )
 
 
 def _describe_changes(models: Sequence[ModelChange]) -> list[str]:
-    """Write the worst models by name, and count the others."""
     parts = []
-    for kind, noun in ((FAILS, "fails"), (WORSE, "worse"), (CHANGED, "changed"), (BETTER, "better")):
+    for kind, noun in (
+        (FAILS, "fails"),
+        (WORSE, "worse"),
+        (CHANGED, "changed"),
+        (BETTER, "better"),
+    ):
         changes = [change for change in models if change.kind == kind]
         is_named = kind in (FAILS, WORSE) or len(changes) == len(models)
         named = changes[:_MOST_MODELS] if is_named else []
         says = " fails" if kind == FAILS else ""
-        parts += [f"{change.model}{says}: {', '.join(change.changes[:_MOST_PARTS])}" for change in named]
+        parts += [
+            f"{change.model}{says}: {', '.join(change.changes[:_MOST_PARTS])}" for change in named
+        ]
         if rest := len(changes) - len(named):
             words = "fail" if kind == FAILS and rest > 1 else noun
-            parts.append(f"{rest} more {words}" if named else f"{format_plural(rest, 'model')} {words}")
+            parts.append(
+                f"{rest} more {words}" if named else f"{format_plural(rest, 'model')} {words}"
+            )
     return parts
 
 
 def _describe_distinct(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield what is new with the noun that a model's change tells it by."""
     for diff, noun, text in (
         (comparison.breaks, "graph break", "new graph break"),
         (comparison.causes, "recompile", "new recompile cause"),

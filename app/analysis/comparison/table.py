@@ -1,4 +1,4 @@
-"""A comparison as tables: which metrics, which models, in which order, and the words of a cell."""
+"""A comparison as tables: which metrics, which models, in which order, and the text of a cell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compileboard.app.analysis.comparison.metrics import COMPARED, GROUPS, group_of
-from compileboard.app.analysis.comparison.model import Comparison, DistinctDiff, MetricDelta, ModelPair
+from compileboard.app.analysis.comparison.model import (
+    Comparison,
+    DistinctDiff,
+    MetricDelta,
+    ModelPair,
+)
 from compileboard.app.analysis.metrics import BY_NAME, Metric, format_value
 from compileboard.app.format import format_count, format_number, format_plural
 from compileboard.app.queries.page import FilterError, check_order
@@ -20,52 +25,50 @@ _SIGN = {True: "+", False: ""}
 
 @dataclass(frozen=True)
 class TableSelection:
-    """The part of a comparison that is shown: the metrics of a group or one of them, and which models."""
-
     group: str
     metrics: tuple[Metric, ...]
     rows: tuple[ModelPair, ...]
 
 
-def choose(comparison: Comparison, metric: str | None, sort: str, only_changes: bool) -> TableSelection:
-    """Pick and sort what is shown; without a metric, the first group that both sides measured.
-
-    Raises: FilterError if there is no such metric or order.
-    """
+def choose(
+    comparison: Comparison, metric: str | None, sort: str, only_changes: bool
+) -> TableSelection:
+    """Select and sort what is shown. Raises FilterError for an unknown metric or order."""
     group, metrics = pick_metrics(comparison, metric)
     rows = [pair for pair in comparison.pairs if not only_changes or has_changed(pair, metrics)]
     return TableSelection(group, metrics, tuple(_sort(rows, metrics, sort)))
 
 
 def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple[Metric, ...]]:
-    """Return a group's key, and of it the metrics that both sides measured.
-
-    Raises: FilterError if there is no such metric or group.
-    """
+    """Return a group's key, and its metrics. Raises FilterError for an unknown metric or group."""
     known = {metric_sum.metric.name for metric_sum in comparison.sums}
     if metric and metric not in GROUPS and metric not in BY_NAME:
         names = (*GROUPS, *(compared.name for compared in COMPARED))
         raise FilterError(f"metric: {metric[:40]!r} is not one of {', '.join(names)}")
     if metric and metric not in GROUPS:
         if BY_NAME[metric] not in COMPARED:
-            raise FilterError(f"metric: {metric} is not compared; {', '.join(known.name for known in COMPARED)} are")
+            raise FilterError(
+                f"metric: {metric} is not compared; "
+                f"{', '.join(known.name for known in COMPARED)} are"
+            )
         return group_of(metric), (BY_NAME[metric],)
-    key = metric or next((key for key, (_label, names) in GROUPS.items() if known & set(names)), "speed")
+    key = metric or next(
+        (key for key, (_label, names) in GROUPS.items() if known & set(names)), "speed"
+    )
     return key, tuple(BY_NAME[name] for name in GROUPS[key][1] if name in known)
 
 
 def has_changed(pair: ModelPair, metrics: Sequence[Metric]) -> bool:
-    """Return whether a model changed in one of some metrics, or in whether its answers are right."""
     return bool(pair.accuracy) or any(
         delta.word in CHANGED for metric in metrics if (delta := pair.deltas.get(metric.name))
     )
 
 
 def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
-    """Count the models by the worst that happened to them, in any metric."""
     accuracy = {"broke": ["worse"], "fixed": ["better"]}
     return count_models(
-        [*(delta.word for delta in pair.deltas.values()), *accuracy.get(pair.accuracy, ())] for pair in pairs
+        [*(delta.word for delta in pair.deltas.values()), *accuracy.get(pair.accuracy, ())]
+        for pair in pairs
     )
 
 
@@ -73,12 +76,18 @@ def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[M
     known = (DEFAULT_ORDER, "model", *(metric.name for metric in metrics))
     order, direction = check_order(sort, known)
     if order == DEFAULT_ORDER:
-        return sorted(rows, key=lambda model_pair: _badness(model_pair, metrics), reverse=direction == "asc")
+        return sorted(
+            rows, key=lambda model_pair: _badness(model_pair, metrics), reverse=direction == "asc"
+        )
     if order == "model":
-        return sorted(rows, key=lambda model_pair: model_pair.model.lower(), reverse=direction != "asc")
+        return sorted(
+            rows, key=lambda model_pair: model_pair.model.lower(), reverse=direction != "asc"
+        )
     changes = [(row, _size(row.deltas[order])) for row in rows if order in row.deltas]
     changes.sort(key=lambda pair: pair[1], reverse=direction != "asc")
-    return [model_pair for model_pair, _change in changes] + [row for row in rows if order not in row.deltas]
+    return [model_pair for model_pair, _change in changes] + [
+        row for row in rows if order not in row.deltas
+    ]
 
 
 def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
@@ -88,12 +97,10 @@ def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
 
 
 def _size(delta: MetricDelta) -> float:
-    """Return a change to sort by; from 0 every rise is larger than any that has a ratio."""
     return delta.change if delta.change is not None else 1e9 + delta.new - delta.base
 
 
 def format_change(delta: MetricDelta) -> str:
-    """Write a change: a count as a difference, anything else in percent of base."""
     away = delta.new - delta.base
     if delta.metric.kind == "count":
         return f"{_SIGN[away > 0]}{format_count(away)}"
@@ -101,7 +108,7 @@ def format_change(delta: MetricDelta) -> str:
 
 
 def format_share(change: float | None) -> str:
-    """Write a change relative to base in percent: +3.2%, −0.4%, 0%."""
+    """Format a relative change as a percentage: `+3.2%`, `−0.4%`, `0%`."""
     if change is None:
         return "no ratio"
     if change == 0:
@@ -112,13 +119,13 @@ def format_share(change: float | None) -> str:
 
 
 def format_value_of(metric: Metric, value: float | None) -> str:
-    """Write a metric's value with its unit, a dash where there is none."""
     return "–" if value is None else format_value(metric, value)
 
 
 def format_ratio_of(interval: tuple[float, float] | None) -> str | None:
-    """Write the interval of new ÷ base."""
-    return None if interval is None else f"{format_number(interval[0])}–{format_number(interval[1])}"
+    return (
+        None if interval is None else f"{format_number(interval[0])}–{format_number(interval[1])}"
+    )
 
 
 # Of metrics over all models: name, label, what the number is.
@@ -130,8 +137,6 @@ _MEANS = (
 
 
 class ComparisonHeadline(NamedTuple):
-    """A headline number; `anchor` is the section of the page with the rest, `metric` what that shows."""
-
     label: str
     value: str
     note: str
@@ -140,17 +145,25 @@ class ComparisonHeadline(NamedTuple):
 
 
 def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
-    """List the numbers that come first."""
     tiles = _models(comparison)
     for name, label, what in _MEANS:
         total = comparison.sum_of(name)
         if total is not None:
-            values = f"{format_value_of(total.metric, total.base)} → {format_value_of(total.metric, total.new)}"
+            values = (
+                f"{format_value_of(total.metric, total.base)} → "
+                f"{format_value_of(total.metric, total.new)}"
+            )
             word = f": {total.overall.label}" if total.overall else ""
             note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
-            tiles.append(ComparisonHeadline(label, format_share(total.change), note, "models", name))
+            tiles.append(
+                ComparisonHeadline(label, format_share(total.change), note, "models", name)
+            )
     if not comparison.pairs:
-        tiles += [_total(total) for total in comparison.totals if total.metric.name in ("compile_s", "compile_count")]
+        tiles += [
+            _total(total)
+            for total in comparison.totals
+            if total.metric.name in ("compile_s", "compile_count")
+        ]
     tiles.append(_distinct("Graph breaks", "breaks", comparison.breaks))
     tiles.append(_distinct("Recompile causes", "causes", comparison.causes))
     return tiles
@@ -159,18 +172,24 @@ def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
 def _models(comparison: Comparison) -> list[ComparisonHeadline]:
     if not comparison.base.entries and not comparison.new.entries:
         return []
-    only_base, only_new, excluded = map(len, (comparison.only_base, comparison.only_new, comparison.excluded))
+    only_base, only_new, excluded = map(
+        len, (comparison.only_base, comparison.only_new, comparison.excluded)
+    )
     note = f"only on base {only_base}, only in new {only_new}, excluded {excluded}"
     anchor = "left-out" if only_base or only_new or excluded else ""
-    compared = ComparisonHeadline("Models compared", format_count(len(comparison.pairs)), note, anchor)
+    compared = ComparisonHeadline(
+        "Models compared", format_count(len(comparison.pairs)), note, anchor
+    )
     return [compared, *_failures(comparison)]
 
 
 def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
-    """Return the tiles of models that fail in new alone, or on base alone: other numbers do not count them."""
     failing = [exclusion.model for exclusion in comparison.excluded if exclusion.kind == "bad"]
     failing += [pair.model for pair in comparison.pairs if pair.accuracy == "broke"]
-    back = sum(exclusion.kind == "good" and exclusion.base.status == "failed" for exclusion in comparison.excluded)
+    back = sum(
+        exclusion.kind == "good" and exclusion.base.status == "failed"
+        for exclusion in comparison.excluded
+    )
     back += sum(pair.accuracy == "fixed" for pair in comparison.pairs)
     if not failing and not back:
         return []
@@ -191,5 +210,8 @@ def _total(verdict: MetricDelta) -> ComparisonHeadline:
 def _distinct(label: str, anchor: str, diff: DistinctDiff) -> ComparisonHeadline:
     if diff.lacks:
         return ComparisonHeadline(label, "–", diff.lacks, anchor)
-    note = f"{diff.count('resolved')} resolved, {diff.count('worse')} more often, {diff.count('unchanged')} unchanged"
+    note = (
+        f"{diff.count('resolved')} resolved, {diff.count('worse')} more often, "
+        f"{diff.count('unchanged')} unchanged"
+    )
     return ComparisonHeadline(label, f"{format_count(diff.count('new'))} new", note, anchor)

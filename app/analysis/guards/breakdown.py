@@ -59,7 +59,6 @@ _WORDS = {
 
 
 def describe_kind(kind: str | None) -> str:
-    """Return what a guard of this kind checks; empty where it is not known."""
     return _WORDS.get(kind or "", "")
 
 
@@ -70,9 +69,8 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GuardBreakdown:
-    """A run's guards counted by kind and by root, the largest first.
-
-    `other_root_count` are guards about roots that no summary names: each keeps its twenty largest.
+    """`other_root_count` counts guards whose root no summary names: each keeps its twenty
+    largest.
     """
 
     guard_count: int
@@ -83,7 +81,7 @@ class GuardBreakdown:
 
 @dataclass(frozen=True)
 class GuardOrigin:
-    """Guards about one sort of place."""
+    """Guards on values of one origin."""
 
     key: Annotated[str, "Its name."]
     label: Annotated[str, "In words."]
@@ -105,17 +103,36 @@ class GuardFix:
 
 # Key, label and meaning, in the order of the page.
 _ORIGINS = (
-    ("self", "the module itself and its parts", "L['self']: parameters, submodules and attributes of the module"),
-    ("local", "arguments and local values", "L['x']: what the function was called with, or closes over"),
-    ("torch", "torch's own modules", "G['__import_torch_…']: functions and settings inside torch that the code uses"),
-    ("global", "other globals", "G['name']: imported modules, classes and constants of the program"),
+    (
+        "self",
+        "the module itself and its parts",
+        "L['self']: parameters, submodules and attributes of the module",
+    ),
+    (
+        "local",
+        "arguments and local values",
+        "L['x']: what the function was called with, or closes over",
+    ),
+    (
+        "torch",
+        "torch's own modules",
+        "G['__import_torch_…']: functions and settings inside torch that the code uses",
+    ),
+    (
+        "global",
+        "other globals",
+        "G['name']: imported modules, classes and constants of the program",
+    ),
     ("ambient", "torch's global state", "gradient mode, default device, modes: a few in every set"),
-    ("other", "places that were not kept by name", "each set keeps its twenty largest places by name"),
+    (
+        "other",
+        "places that were not kept by name",
+        "each set keeps its twenty largest places by name",
+    ),
 )
 
 
 def sum_guards(summaries: Iterable[GuardSummary]) -> GuardBreakdown:
-    """Add up what was counted of each set; names that torch numbers anew in every process are one."""
     kinds, roots = Counter[str](), Counter[str]()
     total = 0
     for summary in summaries:
@@ -134,7 +151,6 @@ def _ranked(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 
 def find_origin(root: str) -> str:
-    """Return the origin of a root, one of the page's sorts."""
     if root == "L['self']":
         return "self"
     if root.startswith("L["):
@@ -142,11 +158,12 @@ def find_origin(root: str) -> str:
     match = _MODULE.match(root)
     if match is None:
         return "global" if root.startswith("G[") else "ambient"
-    return "torch" if match["name"] == "torch" or match["name"].startswith("torch_dot_") else "global"
+    return (
+        "torch" if match["name"] == "torch" or match["name"].startswith("torch_dot_") else "global"
+    )
 
 
 def list_origins(sums: GuardBreakdown) -> list[GuardOrigin]:
-    """Split a run's guards by what they are about; sorts without guards are left out."""
     counts = Counter[str](other=sums.other_root_count)
     for root, count in sums.roots:
         counts[find_origin(root)] += count
@@ -158,14 +175,14 @@ def list_origins(sums: GuardBreakdown) -> list[GuardOrigin]:
     ]
 
 
-# Filters and their effect were checked with torch 2.13: of a module with 297 guards they left 75, 26 and 281.
-# Source: torch/compiler/__init__.py, guard_filter_fn in torch/__init__.py, torch/_dynamo/config.py (2.13)
+# Filters and their effect were checked with torch 2.13: of a module with 297 guards they left 75,
+# 26 and 281. Source: torch/compiler/__init__.py, guard_filter_fn in torch/__init__.py,
+# torch/_dynamo/config.py (2.13)
 _FILTER = 'torch.compile(model, options={{"guard_filter_fn": torch.compiler.{}}})'
 _SINCE = "torch 2.8"
 
 
 def advise(origins: Sequence[GuardOrigin], median_us: float | None) -> list[GuardFix]:
-    """List what would make checking cheaper, where a run's guards are mostly of one sort."""
     shares = {origin.key: origin.share_ratio for origin in origins}
     fixes = []
     if shares.get("self", 0) >= _MOST:
@@ -180,20 +197,25 @@ def advise(origins: Sequence[GuardOrigin], median_us: float | None) -> list[Guar
 def _about_modules(share: float) -> GuardFix:
     return GuardFix(
         title="Leave out guards on torch.nn's own modules",
-        seen=f"{format_percent(share)} of all guards are about the module itself: torch checks that no"
+        seen=f"{format_percent(share)} of all guards are about the module itself: torch checks "
+        "that no"
         " attribute of it or of its submodules has changed.",
         code=_FILTER.format("skip_guard_on_inbuilt_nn_modules_unsafe"),
         since=_SINCE,
         risk="Attributes of torch.nn's modules that change after the compile go unnoticed. With"
         " skip_guard_on_all_nn_modules_unsafe that holds for your own modules as well. The setting"
-        " torch._dynamo.config.inline_inbuilt_nn_modules is no way around these guards: in torch 2.13 it does nothing.",
+        " torch._dynamo.config.inline_inbuilt_nn_modules is no way around these guards: in "
+        "torch 2.13 it does nothing.",
     )
 
 
 def _about_globals(share: float) -> GuardFix:
     return GuardFix(
         title="Leave out guards on globals",
-        seen=f"{format_percent(share)} of all guards are about globals: imported modules, their functions, constants.",
+        seen=(
+            f"{format_percent(share)} of all guards are about globals: imported modules, their "
+            "functions, constants."
+        ),
         code=_FILTER.format("skip_guard_on_globals_unsafe"),
         since=_SINCE,
         risk="A global that changes after the compile goes unnoticed, and the old value is used.",
@@ -203,8 +225,14 @@ def _about_globals(share: float) -> GuardFix:
 def _about_warm_programs() -> GuardFix:
     return GuardFix(
         title="Once warm, check only what differs between compiled versions",
-        seen="All guards of a set are checked at every call of its function, even if they never fail.",
+        seen=(
+            "All guards of a set are checked at every call of its function, even if they never "
+            "fail."
+        ),
         code="torch.compiler.set_stance(skip_guard_eval_unsafe=True)",
         since="torch 2.6",
-        risk="Only safe if no later input needs a recompile: one that does gets wrong results, silently.",
+        risk=(
+            "Only safe if no later input needs a recompile: one that does gets wrong results, "
+            "silently."
+        ),
     )

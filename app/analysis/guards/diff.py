@@ -1,4 +1,4 @@
-"""What changed between the guards of two compiles of one function."""
+"""Differences between the guards of two compiles of one function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from compileboard.app.analysis.text.fields import FieldChange, compare_fields, split_arguments
 from compileboard.collectors.store.payloads import GuardNode, GuardTree, is_check, walk
 
-# What is another number in every process, or for every new object: ids, addresses, numbering of made-up names.
+# What is another number in every process, or for every new object: ids, addresses, numbering of
+# made-up names.
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*), (\d+)\)", re.DOTALL)
 _NUMBERING = (
     ("0x", re.compile(r"\b0x[0-9a-fA-F]+\b"), "0x…"),
@@ -19,8 +20,11 @@ _NUMBERING = (
     ("_c", re.compile(r"_\d{6,}_c\d+\b"), "_N_cN"),
 )
 _TENSOR_NAMES = ("class", "dispatch keys", "dtype")
-# A bool or None that became another: torch prints another guard, for people it is another value of the same place.
-_FAMILIES = dict.fromkeys(("TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH"), "value")
+# A bool or None that became another: torch prints another guard, for people it is another value of
+# the same place.
+_FAMILIES = dict.fromkeys(
+    ("TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH"), "value"
+)
 
 _Normal = tuple[str, GuardNode]
 _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LENGTH_CHECK"))
@@ -28,8 +32,6 @@ _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LE
 
 @dataclass(frozen=True)
 class GuardChange:
-    """One guard with the same source and another expected value."""
-
     before: GuardNode
     after: GuardNode
     fields: tuple[FieldChange, ...]
@@ -37,11 +39,7 @@ class GuardChange:
 
 @dataclass(frozen=True)
 class GuardDiff:
-    """Changes from the old guards to the new, in torch's order.
-
-    `identities` are guards that differ in an object's id alone: within one process another object stood there, between
-    two processes it says nothing; they count as the same.
-    """
+    """`identities` are guards that differ only in an object's id; they count as the same."""
 
     added: tuple[GuardNode, ...]
     removed: tuple[GuardNode, ...]
@@ -51,9 +49,8 @@ class GuardDiff:
 
 
 def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
-    """Compare two sets of guards by type and source; numbers that differ in every process are no change.
-
-    A guard that torch prints in several lines counts once a line.
+    """Compare two sets of guards by type and source; numbers that differ in every process are
+    ignored.
     """
     before, after = _group(old), _group(new)
     added: list[GuardNode] = []
@@ -64,7 +61,9 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
     for key in dict.fromkeys((*before, *after)):
         old_guards, new_guards, pairs = _take_equal(before.get(key, []), after.get(key, []))
         same_count += len(pairs)
-        identities.extend(GuardChange(was, now, ()) for was, now in pairs if _object_id(was) != _object_id(now))
+        identities.extend(
+            GuardChange(was, now, ()) for was, now in pairs if _object_id(was) != _object_id(now)
+        )
         for was, now in zip(old_guards, new_guards, strict=False):
             changed.append(GuardChange(was, now, _explain(was, now)))
         removed.extend(old_guards[len(new_guards) :])
@@ -73,7 +72,6 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
 
 
 def normalise_guard(text: str) -> str:
-    """Remove from a guard or a source what differs from process to process."""
     if text.startswith("___check_"):
         text = _OBJECT_ID.sub(r"\1)", text)
     for mark, pattern, placeholder in _NUMBERING:
@@ -83,7 +81,6 @@ def normalise_guard(text: str) -> str:
 
 
 def _group(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
-    """Group guards by what they check, whatever value they expect."""
     groups: defaultdict[tuple[str, ...], list[_Normal]] = defaultdict(list)
     for _depth, node in walk(tree):
         if is_check(node):
@@ -94,7 +91,6 @@ def _group(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
 
 
 def _stem(code: str, source: str, family: str) -> str:
-    """Return what of a guard's code names the place, where its source alone does not."""
     if family == "GLOBAL_STATE" or (source and family in _ONE_A_PLACE):
         return ""
     code = code.removeprefix("not ")
@@ -105,7 +101,6 @@ def _stem(code: str, source: str, family: str) -> str:
 def _take_equal(
     old_guards: Sequence[_Normal], new_guards: Sequence[_Normal]
 ) -> tuple[list[GuardNode], list[GuardNode], list[tuple[GuardNode, GuardNode]]]:
-    """Pair the guards that are the same but for ids; return what is left of either side, and the pairs."""
     waiting: defaultdict[str, list[GuardNode]] = defaultdict(list)
     for code, node in reversed(old_guards):
         waiting[code].append(node)
@@ -131,19 +126,26 @@ def _explain(was: GuardNode, now: GuardNode) -> tuple[FieldChange, ...]:
 
 
 def _fields(node: GuardNode) -> dict[str, str]:
-    """Read the expected values out of a guard's code: the fields of a tensor or of the global state, else one value."""
     code = normalise_guard(node.code or "")
-    if node.guard_type == "TENSOR_MATCH" and code.startswith("check_tensor(") and code.endswith(")"):
+    if (
+        node.guard_type == "TENSOR_MATCH"
+        and code.startswith("check_tensor(")
+        and code.endswith(")")
+    ):
         parts = split_arguments(code[len("check_tensor(") : -1])[1:]
         named = [part.partition("=") for part in parts[len(_TENSOR_NAMES) :]]
-        return dict(zip(_TENSOR_NAMES, parts, strict=False)) | {name: value for name, _, value in named}
+        return dict(zip(_TENSOR_NAMES, parts, strict=False)) | {
+            name: value for name, _, value in named
+        }
     if node.guard_type == "GLOBAL_STATE":
         try:
             values = json.loads(code[code.find("{") :])
         except (ValueError, RecursionError):
             return {"state": code}
         return (
-            {name: json.dumps(value) for name, value in values.items()} if isinstance(values, dict) else {"state": code}
+            {name: json.dumps(value) for name, value in values.items()}
+            if isinstance(values, dict)
+            else {"state": code}
         )
     for mark in (", type=", " == ", " is "):
         _left, separator, value = code.partition(mark)

@@ -1,4 +1,4 @@
-"""The guards of one compile, prepared for a page."""
+"""The guards of one compile, prepared for display."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from compileboard.collectors.store.payloads import GuardNode, GuardTree, is_chec
 class ViewNode:
     """One row of the tree: a manager (the last of a chain without branches) or a single guard.
 
-    `steps` are the sources of the chain that was folded into this row; `hidden_count` is how many guards below are
-    left out because the page's limit was reached.
-    Units: share_ratio is the subtree's part of all guards by count; torch times no single guard.
+    Units: share_ratio is the subtree's share of all guards by count; torch times no single guard.
     """
 
     node: GuardNode
@@ -31,8 +29,6 @@ class ViewNode:
 
 @dataclass(frozen=True)
 class GuardView:
-    """The part of a tree that a page shows; `cost` tells what is known of the time and what is an estimate."""
-
     nodes: tuple[ViewNode, ...]
     guard_count: int
     hidden_count: int
@@ -48,8 +44,9 @@ class _Row:
     hidden_count: int = 0
 
 
-def build_view(tree: GuardTree, open_depth: int = 3, limit: int = 2_000, largest_first: bool = False) -> GuardView:
-    """Prepare a tree for a page: chains folded, guards counted by subtree, the rows nearest the root up to a limit."""
+def build_view(
+    tree: GuardTree, open_depth: int = 3, limit: int = 2_000, largest_first: bool = False
+) -> GuardView:
     counts = _count_subtrees(tree)
     total = sum(counts[id(node)] for node in tree.nodes)
     rows, roots, hidden = _choose_rows(tree, counts, limit, largest_first)
@@ -65,22 +62,23 @@ def build_view(tree: GuardTree, open_depth: int = 3, limit: int = 2_000, largest
             hidden_count=row.hidden_count,
             children=tuple(views.pop(id(child)) for child in row.children),
         )
-    return GuardView(tuple(views[id(row)] for row in roots), total, hidden, explain_cost(tree.latency_us, total))
+    return GuardView(
+        tuple(views[id(row)] for row in roots), total, hidden, explain_cost(tree.latency_us, total)
+    )
 
 
 def explain_cost(latency_us: float | None, guard_count: int) -> str:
-    """Return what torch measured of a set of guards, and that parts of it are estimates."""
     number = format_plural(guard_count, "guard")
     if latency_us is None:
         return f"{number}; this record has no time for them."
     return (
-        f"Checking the set of {number} took {format_duration(latency_us)}, measured once by torch after the compile. "
+        f"Checking the set of {number} took {format_duration(latency_us)}, measured once by "
+        "torch after the compile. "
         "It times no single guard: shares are by count, an estimate."
     )
 
 
 def _count_subtrees(tree: GuardTree) -> dict[int, int]:
-    """Count the guards of every subtree, by the identity of its node."""
     order: list[GuardNode] = []
     stack = list(tree.nodes)
     while stack:
@@ -94,7 +92,6 @@ def _count_subtrees(tree: GuardTree) -> dict[int, int]:
 
 
 def _fold(node: GuardNode, depth: int) -> _Row:
-    """Follow a manager to the first that has guards, branches or nothing below it."""
     steps = []
     while node.kind == "manager" and len(node.children) == 1 and node.children[0].kind == "manager":
         steps.append(node.source or node.guard_type or "")
@@ -105,8 +102,6 @@ def _fold(node: GuardNode, depth: int) -> _Row:
 def _choose_rows(
     tree: GuardTree, counts: dict[int, int], limit: int, largest_first: bool
 ) -> tuple[list[_Row], list[_Row], int]:
-    """Select rows level by level up to the limit; rows left out are counted where they would have stood."""
-
     def in_order(nodes: tuple[GuardNode, ...]) -> list[GuardNode]:
         return sorted(nodes, key=lambda node: -counts[id(node)]) if largest_first else list(nodes)
 
@@ -130,18 +125,12 @@ def _choose_rows(
 
 @dataclass(frozen=True)
 class TreeRow:
-    """One step of writing a tree: a branch begins, a leaf stands, a branch ends.
-
-    `number` names the row's node in an address.
-    """
-
     step: Literal["branch", "leaf", "end"]
     view: ViewNode
     number: int
 
 
 def filter_tree(tree: GuardTree, text: str) -> GuardTree:
-    """Filter a tree to the lines that have a text, capitals aside, with the managers above them."""
     sought = text.lower()
     levels: list[list[GuardNode]] = [[]]
     for depth, node in reversed(list(walk(tree))):
@@ -155,17 +144,23 @@ def filter_tree(tree: GuardTree, text: str) -> GuardTree:
 
 
 def _has_text(node: GuardNode, sought: str) -> bool:
-    texts = (node.guard_type, node.source, node.code, node.user_line, node.file, node.function, node.value_type)
+    texts = (
+        node.guard_type,
+        node.source,
+        node.code,
+        node.user_line,
+        node.file,
+        node.function,
+        node.value_type,
+    )
     return any(sought in text.lower() for text in texts if text)
 
 
 def number_nodes(tree: GuardTree) -> dict[int, int]:
-    """Number the nodes of a tree in torch's order, by their identity."""
     return {id(node): number for number, (_depth, node) in enumerate(walk(tree))}
 
 
 def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
-    """Return the tree of one node alone, None where no node has that number."""
     for position, (_depth, node) in enumerate(walk(tree)):
         if position == number:
             return replace(tree, nodes=(node,))
@@ -173,7 +168,7 @@ def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
 
 
 def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
-    """List a prepared tree as begins, leaves and ends: a template that called itself would go too deep."""
+    """List a prepared tree flat: a recursive template would go too deep."""
     rows: list[TreeRow] = []
     stack: list[tuple[bool, ViewNode]] = [(True, node) for node in reversed(view.nodes)]
     while stack:

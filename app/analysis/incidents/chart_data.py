@@ -1,4 +1,4 @@
-"""The series of one finding as a line of a trend, and where its levels and its range lie on an axis."""
+"""The series of one finding as a trend line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 from compileboard.app.analysis.incidents.messages import find_metric_of
 from compileboard.app.analysis.metrics import PASSES
 from compileboard.app.analysis.models.labels import describe_status
-from compileboard.app.analysis.trends.lines import Axis, TrendLine, TrendPoint, build_model_lines, build_suite_line
+from compileboard.app.analysis.trends.lines import (
+    Axis,
+    TrendLine,
+    TrendPoint,
+    build_model_lines,
+    build_suite_line,
+)
 from compileboard.app.queries.dashboard.series_changes import SeriesChange
 from compileboard.app.queries.fleet.trends import StoredSummary, TrendRun
 from compileboard.collectors.store.rollups.results import ResultRow
@@ -21,15 +27,12 @@ AROUND = 90  # runs on either side of the change
 
 @dataclass(frozen=True)
 class LevelLines:
-    """The levels of a series change, as positions on an axis: (first, last) and the value at both."""
-
     before: tuple[int, int]
     after: tuple[int, int] | None
     changed: tuple[int, int]
 
 
 def make_model_line(change: SeriesChange, rows: Sequence[ResultRow]) -> TrendLine:
-    """Make the line of a model as it was measured."""
     own = [row for row in rows if (row.batch_size or 0) == change.batch_size]
     if change.metric != PASSES.name:
         lines = build_model_lines(find_metric_of(change), own)
@@ -44,26 +47,31 @@ def _judge(row: ResultRow) -> TrendPoint:
     return TrendPoint(row.run_id, 0.0 if wrong else 1.0)
 
 
-def make_suite_line(change: SeriesChange, summaries: Sequence[StoredSummary], label: str) -> TrendLine:
-    """Make the line of a suite."""
+def make_suite_line(
+    change: SeriesChange, summaries: Sequence[StoredSummary], label: str
+) -> TrendLine:
     return build_suite_line(find_metric_of(change), summaries, label)
 
 
 def make_runs_line(change: SeriesChange, totals: Iterable[Mapping[str, Any]]) -> TrendLine:
-    """Make the line of the runs that have one name."""
     return TrendLine(change.model, [TrendPoint(row["id"], row[change.metric]) for row in totals])
 
 
 def choose_runs(change: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:
-    """Return the runs of its branch around the change, which a drift makes long; runs are in the order of time."""
     own = [run for run in runs if (run.git_branch or "") == change.branch]
     last = bisect_left([run.started_us for run in own], change.first_us)
-    first = next((at for at, run in enumerate(own[:last]) if run.id in (change.before_run_id, change.low_run_id)), last)
+    first = next(
+        (
+            at
+            for at, run in enumerate(own[:last])
+            if run.id in (change.before_run_id, change.low_run_id)
+        ),
+        last,
+    )
     return own[max(first - AROUND, 0) : last + AROUND]
 
 
 def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
-    """Return where the levels before and after begin and end; None where the axis has no run before the change."""
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     times = [run.started_us for run in axis.runs]
     first = positions.get(change.first_run_id, bisect_left(times, change.first_us))
@@ -71,7 +79,8 @@ def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
     if not 0 <= before < first:
         return None
     low, high = (
-        positions.get(run_id or "", at) for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
+        positions.get(run_id or "", at)
+        for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
     )
     changed = (min(before, low), max(first, high))
     points = change.evidence.get("points") or {}

@@ -1,15 +1,10 @@
-"""Series changes that came in with one change of code or machine are one incident.
+"""Group series changes that came with one change of code or machine into incidents.
 
-Changes of one branch and suite join when the runs between which each came overlap, transitively, and they share a
-model, or a cause that is new in both. Two things differ from what only overlapping ranges would give:
-
-- a gradual change spans many runs and joins gradual ones alone: it would chain every step of half a year. Small steps
-  of other models within it, which are how noise shows it, join it too;
-- changes of several models in one direction join where none has a cause of its own, as after a new driver, and one run
-  may have brought them all: no chain.
-
-A measured number without a cause joins a change of its model that has one in the run next to it: one noisy run beside a
-step moves its range by a run.
+Changes of one branch and suite join if the ranges of runs in which they came overlap and they share
+a model, or a cause that is new in both. A gradual change joins only gradual ones, since it would
+chain every step of half a year, and small steps within it, which are how noise shows it. Changes of
+several models in one direction join if one run may have brought them all, as after a new driver. A
+measured change without a cause joins a change of its model with a cause in the next run.
 """
 
 from __future__ import annotations
@@ -36,19 +31,18 @@ _NEW = ("new", "more often", "changed")
 
 
 class RunSpan(NamedTuple):
-    """The ranks between which a change came: after `start`, up to and with `end`."""
+    """The ranks of the runs between which a change came: after `start`, up to and including
+    `end`.
+    """
 
     start: int
     end: int
 
     def overlaps(self, other: RunSpan) -> bool:
-        """Return True if one run may have brought both."""
         return max(self.start, other.start) < min(self.end, other.end)
 
 
 class _Groups:
-    """Disjoint sets of positions."""
-
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))
 
@@ -62,13 +56,14 @@ class _Groups:
         self._parents[self.find(second)] = self.find(first)
 
 
-def group_changes(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> list[list[SeriesChange]]:
-    """Group changes of one branch and suite, in the order of their first members.
-
-    A change that was withdrawn, or whose first run was deleted, stays with the incident that it was in.
-    """
+def group_changes(
+    changes: Sequence[SeriesChange], ranks: Mapping[str, int]
+) -> list[list[SeriesChange]]:
+    """Group changes of one branch and suite; one that was withdrawn stays with its incident."""
     groups = _Groups(len(changes))
-    spans = [None if change.state == "withdrawn" else find_span(change, ranks) for change in changes]
+    spans = [
+        None if change.state == "withdrawn" else find_span(change, ranks) for change in changes
+    ]
     keyed: dict[Hashable, list[int]] = {}
     for position, change in enumerate(changes):
         if spans[position] is not None and change.subject != "suite":
@@ -88,7 +83,6 @@ def group_changes(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> 
 
 
 def find_span(change: SeriesChange, ranks: Mapping[str, int]) -> RunSpan | None:
-    """Return the ranks between which a change came, None where its first run was deleted."""
     first = ranks.get(change.first_run_id)
     if first is None:
         return None
@@ -97,41 +91,48 @@ def find_span(change: SeriesChange, ranks: Mapping[str, int]) -> RunSpan | None:
 
 
 def list_cause_keys(change: SeriesChange) -> list[Hashable]:
-    """List what may have caused a change, as keys that are the same in the evidence of others."""
     keys: list[Hashable] = []
     for cause in change.evidence.get("causes") or ():
         identity = cause.get("break_id") or cause.get("cause_id")
         if identity and cause["word"] in _NEW:
             keys.append(("cause", identity))
         elif cause["kind"] == "setting":
-            keys.append(("setting", cause["label"], str(cause.get("before")), str(cause.get("after"))))
+            keys.append(
+                ("setting", cause["label"], str(cause.get("before")), str(cause.get("after")))
+            )
     for part in change.evidence.get("environment") or ():
         keys.append(("environment", part.get("word"), part.get("before"), part.get("now")))
     return keys
 
 
 def _list_keys(change: SeriesChange) -> list[Hashable]:
-    """List what a change has to share with another, beside the time, to be of one incident."""
     is_drift = change.kind == "drift"
     causes = [] if is_drift else list_cause_keys(change)
     one_range = ("range", is_drift, change.direction)
     return [(is_drift, change.subject, change.model), *(causes or [one_range])]
 
 
-def _join_overlapping(groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]) -> None:
+def _join_overlapping(
+    groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]
+) -> None:
     newest: tuple[int, int] | None = None  # the largest end so far, and whose
-    for span, position in sorted((span, position) for position in positions if (span := spans[position]) is not None):
+    for span, position in sorted(
+        (span, position) for position in positions if (span := spans[position]) is not None
+    ):
         if newest is not None and span.start < newest[0]:
             groups.join(newest[1], position)
         if newest is None or span.end > newest[0]:
             newest = (span.end, position)
 
 
-def _join_densest(groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]) -> None:
-    """Join the changes that one run may have brought: those of the run that most ranges hold, then of the others."""
+def _join_densest(
+    groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]
+) -> None:
     left = [(span, position) for position in positions if (span := spans[position]) is not None]
     while left:
-        counts = Counter(rank for span, _position in left for rank in range(span.start + 1, span.end + 1))
+        counts = Counter(
+            rank for span, _position in left for rank in range(span.start + 1, span.end + 1)
+        )
         densest = min(counts, key=lambda rank: (-counts[rank], rank))
         joined = [position for span, position in left if span.start < densest <= span.end]
         for position in joined:
@@ -139,14 +140,17 @@ def _join_densest(groups: _Groups, positions: Iterable[int], spans: Sequence[Run
         left = [(span, position) for span, position in left if not span.start < densest <= span.end]
 
 
-def _join_touching(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
-    """Join each measured step without a cause with the only incident of its model that begins or ends beside it."""
+def _join_touching(
+    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+) -> None:
     steps = [
         (position, change, span)
         for position, (change, span) in enumerate(zip(changes, spans))
         if span is not None and change.subject == "model" and change.kind == "step"
     ]
-    explained = [(position, change, span) for position, change, span in steps if list_cause_keys(change)]
+    explained = [
+        (position, change, span) for position, change, span in steps if list_cause_keys(change)
+    ]
     known = {groups.find(position) for position, _change, _span in explained}
     for position, change, span in steps:
         if groups.find(position) in known or find_metric_of(change).kind == "count":
@@ -161,25 +165,38 @@ def _join_touching(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequ
             groups.join(beside.pop(), position)
 
 
-def _join_parts_of_drifts(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
-    """Join small steps without a cause with a gradual change of several models that went the same way meanwhile.
-
-    In a noisy series a gradual change looks like steps. One that is larger than the whole of it stays an own incident.
+def _join_parts_of_drifts(
+    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+) -> None:
+    """In a noisy series a drift looks like steps. A step larger than the whole drift stays an
+    incident of its own.
     """
     members: dict[int, list[int]] = {}
     for position, change in enumerate(changes):
         if change.subject == "model" and spans[position] is not None:
             members.setdefault(groups.find(position), []).append(position)
-    drifts = {root: [changes[at] for at in own if changes[at].kind == "drift"] for root, own in members.items()}
-    wide = {root: own for root, own in drifts.items() if len({change.model for change in own}) >= _SEVERAL}
+    drifts = {
+        root: [changes[at] for at in own if changes[at].kind == "drift"]
+        for root, own in members.items()
+    }
+    wide = {
+        root: own
+        for root, own in drifts.items()
+        if len({change.model for change in own}) >= _SEVERAL
+    }
     for root, own in members.items():
         steps = [changes[at] for at in own]
-        if drifts[root] or any(list_cause_keys(step) or find_metric_of(step).kind == "count" for step in steps):
+        if drifts[root] or any(
+            list_cause_keys(step) or find_metric_of(step).kind == "count" for step in steps
+        ):
             continue
         for drift_root, drift in wide.items():
             limit = max(abs(change.relative or 0) for change in drift)
             runs = [spans[at] for at in members[drift_root]]
-            start, end = min(span.start for span in runs if span), max(span.end for span in runs if span)
+            start, end = (
+                min(span.start for span in runs if span),
+                max(span.end for span in runs if span),
+            )
             if all(
                 step.direction == drift[0].direction
                 and abs(step.relative or 0) <= limit
@@ -192,15 +209,22 @@ def _join_parts_of_drifts(groups: _Groups, changes: Sequence[SeriesChange], span
                 break
 
 
-def _attach_suites(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
-    """Join each change of a suite with the model that moved it; those that no model moved join each other."""
-    of_models = [number for number, change in enumerate(changes) if change.subject == "model" and spans[number]]
+def _attach_suites(
+    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+) -> None:
+    of_models = [
+        number
+        for number, change in enumerate(changes)
+        if change.subject == "model" and spans[number]
+    ]
     left: dict[Hashable, list[int]] = {}
     for position, change in enumerate(changes):
         span = spans[position]
         if change.subject != "suite" or span is None:
             continue
-        moved = [number for number in of_models if _moves(changes[number], change, spans[number], span)]
+        moved = [
+            number for number in of_models if _moves(changes[number], change, spans[number], span)
+        ]
         if moved:
             best = max(moved, key=lambda number: _score(changes[number], change))
             groups.join(best, position)
@@ -211,8 +235,9 @@ def _attach_suites(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequ
         _join_overlapping(groups, positions, spans)
 
 
-def _join_withdrawn(groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]) -> None:
-    """Join what has no range any more with the first of its incident, and with nothing else."""
+def _join_withdrawn(
+    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+) -> None:
     firsts: dict[str, int] = {}
     for position, (change, span) in enumerate(zip(changes, spans)):
         if span is not None and change.incident_id:
@@ -222,20 +247,27 @@ def _join_withdrawn(groups: _Groups, changes: Sequence[SeriesChange], spans: Seq
             groups.join(firsts.setdefault(change.incident_id, position), position)
 
 
-def _moves(change: SeriesChange, of_suite: SeriesChange, span: RunSpan | None, suite_span: RunSpan) -> bool:
+def _moves(
+    change: SeriesChange, of_suite: SeriesChange, span: RunSpan | None, suite_span: RunSpan
+) -> bool:
     same = all(getattr(change, name) == getattr(of_suite, name) for name in SET)
-    alike = change.direction == of_suite.direction and (change.kind == "drift") == (of_suite.kind == "drift")
+    alike = change.direction == of_suite.direction and (change.kind == "drift") == (
+        of_suite.kind == "drift"
+    )
     return same and alike and span is not None and span.overlaps(suite_span)
 
 
 def _score(change: SeriesChange, of_suite: SeriesChange) -> tuple[Any, ...]:
     same_metric = change.metric == _MOVED_BY.get(of_suite.metric, of_suite.metric)
-    return (same_metric, change.first_run_id == of_suite.first_run_id, abs(change.relative or 0), change.id)
+    return (
+        same_metric,
+        change.first_run_id == of_suite.first_run_id,
+        abs(change.relative or 0),
+        change.id,
+    )
 
 
 class IncidentMatch(NamedTuple):
-    """Which incident each group is: `ids` in their order; discussions that move; incidents that have no change left."""
-
     ids: list[str]
     moves: list[IncidentMove]
     removed_ids: list[str]
@@ -246,10 +278,10 @@ def match_incidents(
     leads: Sequence[SeriesChange],
     stored: Iterable[StoredIncident],
 ) -> IncidentMatch:
-    """Return which incident each group is: the one that its changes were evidence of, or a new one.
+    """Return the incident of each group: the one that had its changes as evidence, or a new one.
 
-    Of a split incident the part with most of its changes keeps the id; every other part gets a copy of the discussion.
-    Of incidents that merge the oldest keeps its id and gets the discussions of the others.
+    When an incident splits, the part with most of its changes keeps the id, and the others get a
+    copy of the discussion. When incidents merge, the oldest keeps its id and gets all discussions.
     """
     known = {incident.id: incident for incident in stored}
     counts: dict[str, Counter[int]] = {}
@@ -273,13 +305,15 @@ def match_incidents(
         moves += [IncidentMove(other, incident_id, is_split=False) for other in own[1:]]
         if not own:
             sources = {change.incident_id for change in group if change.incident_id in known}
-            moves += [IncidentMove(source, incident_id, is_split=True) for source in sorted(filter(None, sources))]
+            moves += [
+                IncidentMove(source, incident_id, is_split=True)
+                for source in sorted(filter(None, sources))
+            ]
     removed = set(known).difference(ids)
     return IncidentMatch(ids, moves, sorted(removed))
 
 
 def _make_id(change_id: str, taken: set[str]) -> str:
-    """Return an id that is free: the change's own, unless the change left the incident that has it."""
     number, incident_id = 1, change_id
     while incident_id in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""An incident as every screen shows it: what is worse, since which commit, why, and who takes care of it."""
+"""An incident as displayed: what is worse, since which commit, why, and who takes care of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class IncidentRun:
 
     @property
     def label(self) -> str:
-        """Return what a person calls it: the commit, else the name, else the id."""
         return self.short_commit or self.name or self.run_id
 
 
@@ -43,7 +42,9 @@ class CauseCheck:
 class IncidentCause:
     """One likely cause of an incident."""
 
-    kind: Annotated[str, "`failure`, `graph_break`, `recompile`, `environment`, `setting` or `eager_mode`."]
+    kind: Annotated[
+        str, "`failure`, `graph_break`, `recompile`, `environment`, `setting` or `eager_mode`."
+    ]
     text: Annotated[str, "The cause in a few words, with file and line."]
     reason: Annotated[str, "Torch's reason or message."]
     file: Annotated[str | None, "File of the user's line."]
@@ -59,13 +60,12 @@ class IncidentCause:
 
     @property
     def passed_count(self) -> int:
-        """Return how many checks speak for it."""
         return sum(check.passed for check in self.checks)
 
 
 @dataclass(frozen=True)
 class HeadlineMetric:
-    """One of the most telling changes of an incident."""
+    """One of the most important changes of an incident."""
 
     change_id: Annotated[str, "ID of the change."]
     subject: Annotated[str, "The model, suite or program."]
@@ -77,12 +77,10 @@ class HeadlineMetric:
 
     @property
     def before(self) -> str:
-        """Return the old value."""
         return self.values.partition(" → ")[0]
 
     @property
     def after(self) -> str:
-        """Return the new value."""
         return self.values.partition(" → ")[2]
 
 
@@ -92,7 +90,9 @@ class Incident:
 
     id: Annotated[str, "Its id: the same when it is detected anew."]
     title: Annotated[str, "What is worse and why, in one line."]
-    direction: Annotated[str, one_of(DIRECTIONS), "`worse`; improvements and neutral changes are never open."]
+    direction: Annotated[
+        str, one_of(DIRECTIONS), "`worse`; improvements and neutral changes are never open."
+    ]
     state: Annotated[str, one_of(STATES), "Detection state."]
     status: Annotated[str, one_of(STATUSES), "Triage status. Ignored incidents send no alerts."]
     owner: Annotated[str | None, "Who acknowledged or ignored it."]
@@ -109,7 +109,8 @@ class Incident:
     recovered: Annotated[IncidentRun | None, "The run that recovered it."]
     commits: Annotated[dict[str, Any] | None, "The commits in between: `known`, `count`, `listed`."]
     environment: Annotated[
-        list[dict[str, Any]], "What of GPU, driver, torch and triton changed: `word`, `before`, `now`."
+        list[dict[str, Any]],
+        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
     ]
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
@@ -123,40 +124,35 @@ class Incident:
 
     @property
     def cause(self) -> IncidentCause | None:
-        """Return the cause with most checks passed, None where there is none."""
         return self.causes[0] if self.causes else None
 
     @property
     def has_one_cause(self) -> bool:
-        """Return True if one cause has more checks passed than every other."""
         return len(self.causes) == 1 or (
             len(self.causes) > 1 and self.causes[0].passed_count > self.causes[1].passed_count
         )
 
     @property
     def subject(self) -> str:
-        """Return the title's beginning: the model."""
         return self.title.partition(": ")[0]
 
     @property
     def what(self) -> str:
-        """Return the title without the model: speedup down 54%, graph break at ranker.py:70."""
         return self.title.partition(": ")[2] or self.title
 
 
 @dataclass(frozen=True)
 class Sparkline:
-    """The newest values of a series; the incident lasts from `bad_from` up to before `bad_to`, both positions."""
-
     values: Sequence[float | None]
     bad_from: int | None
     bad_to: int
 
 
 def make_incident(stored: StoredIncident) -> Incident:
-    """Make the incident of a stored row."""
     evidence = stored.evidence
-    values = {name: value for name, value in vars(stored).items() if name in Incident.__dataclass_fields__}
+    values = {
+        name: value for name, value in vars(stored).items() if name in Incident.__dataclass_fields__
+    }
     first_bad = _make_run(evidence.get("first_bad")) or IncidentRun(
         stored.first_bad_run_id, None, "", None, None, stored.first_us, None
     )
@@ -191,10 +187,11 @@ def _make_run(run: Mapping[str, Any] | None) -> IncidentRun | None:
 
 def _make_cause(cause: Mapping[str, Any]) -> IncidentCause:
     own = {name: cause.get(name) for name in IncidentCause.__dataclass_fields__}
-    checks = [CauseCheck(bool(check["passed"]), str(check["text"])) for check in cause.get("checks") or ()]
+    checks = [
+        CauseCheck(bool(check["passed"]), str(check["text"])) for check in cause.get("checks") or ()
+    ]
     return IncidentCause(**own | {"checks": checks, "also": list(cause.get("also") or ())})
 
 
 def list_checks(cause: IncidentCause) -> Sequence[CauseCheck]:
-    """Return the checks, those that speak for the cause first."""
     return sorted(cause.checks, key=lambda check: not check.passed)

@@ -1,4 +1,4 @@
-"""What a series change and an incident are, in words: the same on the page, in a report and in an alert."""
+"""Series changes and incidents in words, the same on pages, in reports and in alerts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ INCIDENT_LABELS = {
     "withdrawn": ("Withdrawn", "quiet"),
 }
 STATUS_LABELS = {"acknowledged": ("Acknowledged", "warn"), "ignored": ("Ignored", "quiet")}
-DIRECTION_LABELS = {"worse": ("Worse", "bad"), "better": ("Better", "good"), "changed": ("Neutral", "quiet")}
+DIRECTION_LABELS = {
+    "worse": ("Worse", "bad"),
+    "better": ("Better", "good"),
+    "changed": ("Neutral", "quiet"),
+}
 ACTION_LABELS = {
     "acknowledge": "acknowledged",
     "ignore": "ignored",
@@ -38,7 +42,8 @@ _OF = {
     "suite": SUMMARY_BY_NAME,
     "runs": {metric.name: metric for metric in RUN_METRICS},
 }
-# What a person notices first. A failure is 0, or 1 where the answer is wrong or there is none any more.
+# What a person notices first. A failure is 0, or 1 where the answer is wrong or there is none any
+# more.
 _SEVERITY = {
     "pass_ratio": 1,
     "speedup": 2,
@@ -62,38 +67,38 @@ _LEAST_SEVERE = 7
 
 
 def find_metric_of(change: SeriesChange) -> Metric:
-    """Return the metric of a change's series."""
     return _OF[change.subject][change.metric]
 
 
 def list_metric_names() -> list[str]:
-    """List the names of every metric that may change."""
     return sorted({name for metrics in _OF.values() for name in metrics})
 
 
 def rank_severity(change: SeriesChange) -> int:
-    """Return how soon a person notices a change: 0 is a failure; larger is less severe."""
+    """Return a severity: 0 is a failure, larger is less severe."""
     if change.metric == PASSES.name and change.kind != "vanished":
         labels = [
-            str(cause.get("label")) for cause in change.evidence.get("causes") or () if cause["kind"] == "failure"
+            str(cause.get("label"))
+            for cause in change.evidence.get("causes") or ()
+            if cause["kind"] == "failure"
         ]
         return 1 if labels and all("accuracy" in label for label in labels) else 0
     return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _LEAST_SEVERE)
 
 
 def name_subject(change: SeriesChange) -> str:
-    """Name what changed: a model, a suite, or the runs of one name."""
     return f"Suite {change.suite}" if change.subject == "suite" else change.model
 
 
 def name_change(change: SeriesChange, *, named: bool) -> str:
-    """Name the metric of a change, with its model or suite where that has to be said."""
     label = find_metric_of(change).label if change.kind != "vanished" else "No longer measured"
-    return f"{name_subject(change)}: {label.lower()}" if named or change.subject == "suite" else label
+    return (
+        f"{name_subject(change)}: {label.lower()}" if named or change.subject == "suite" else label
+    )
 
 
 def format_level(metric: Metric, value: float | None) -> str:
-    """Write a level with three significant figures and its unit: 4.17×, 0.119 ms, 31,551, 98%."""
+    """Format with three significant figures and the unit: `4.17×`, `0.119 ms`, `31,551`, `98%`."""
     if value is None:
         return "not recorded"
     number = value * metric.factor
@@ -104,23 +109,25 @@ def format_level(metric: Metric, value: float | None) -> str:
 
 
 def format_share(share: float) -> str:
-    """Write a share of one in percent, without a sign: 54%, 0.4%."""
     percent = abs(share) * 100
     return f"{percent:,.0f}%" if percent >= 9.5 else f"{percent:.2g}%"
 
 
 def describe_values(change: SeriesChange) -> str:
-    """Write old → new: 4.17× → 1.92×."""
     metric = find_metric_of(change)
     if change.kind == "vanished":
         return "measured → not measured"
     if metric is PASSES:
         return "passed → failed" if change.direction == "worse" else "failed → passed"
-    return f"{format_level(metric, change.before_value)} → {format_level(metric, change.after_value)}"
+    return (
+        f"{format_level(metric, change.before_value)} → {format_level(metric, change.after_value)}"
+    )
 
 
 def describe_size(change: SeriesChange) -> str:
-    """Write how large a change is: −54%, or +3 where the level before was 0; '' where it has no size."""
+    """Format the size of a change: `−54%`, or `+3` if the level before was 0; '' if it has no
+    size.
+    """
     metric = find_metric_of(change)
     if change.kind == "vanished" or metric is PASSES:
         return ""
@@ -131,7 +138,7 @@ def describe_size(change: SeriesChange) -> str:
 
 
 def describe_change(change: SeriesChange) -> str:
-    """Return what changed, without the name of the model or suite: speedup 4.17× → 1.92× (−54%)."""
+    """Format without the model or suite: `speedup 4.17× → 1.92× (−54%)`."""
     metric = find_metric_of(change)
     if change.kind == "vanished":
         return "no longer measured"
@@ -139,16 +146,17 @@ def describe_change(change: SeriesChange) -> str:
         return "fails" if change.direction == "worse" else "passes again"
     size = describe_size(change)
     gradual = ", gradually" if change.kind == "drift" else ""
-    return f"{metric.label.lower()} {describe_values(change)}{f' ({size})' if size else ''}{gradual}"
+    return (
+        f"{metric.label.lower()} {describe_values(change)}{f' ({size})' if size else ''}{gradual}"
+    )
 
 
 def describe_series_change(change: SeriesChange) -> str:
-    """Return in one line what changed: ranker: speedup 4.17× → 1.92× (−54%)."""
     return f"{name_subject(change)}: {describe_change(change)}"
 
 
 def describe_headline(change: SeriesChange) -> str:
-    """Return the change as a title has it: speedup down 54%; graph breaks 0 → 2; fails to compile."""
+    """Format for a title: `speedup down 54%`, `graph breaks 0 → 2`, `fails to compile`."""
     metric = find_metric_of(change)
     if change.kind == "vanished" or metric is PASSES:
         return describe_change(change)
@@ -157,11 +165,13 @@ def describe_headline(change: SeriesChange) -> str:
     gradual = " gradually" if change.kind == "drift" else ""
     if change.relative > 1:
         return f"{metric.label.lower()} up{gradual} {1 + change.relative:.2g}×"
-    return f"{metric.label.lower()} {'up' if change.relative > 0 else 'down'}{gradual} {format_share(change.relative)}"
+    return (
+        f"{metric.label.lower()} {'up' if change.relative > 0 else 'down'}{gradual} "
+        f"{format_share(change.relative)}"
+    )
 
 
 def describe_series(change: SeriesChange) -> str:
-    """Return what the series was measured as; what is not recorded is left out."""
     parts = [] if change.subject == "suite" else [change.suite]
     parts += [
         change.mode,
@@ -179,7 +189,6 @@ def describe_series(change: SeriesChange) -> str:
 
 
 def describe_commit_range(change: SeriesChange) -> str:
-    """Return the runs or commits between which the change came, and how many lie between where that is known."""
     before, after = change.evidence.get("before"), change.evidence.get("after")
     if not before or not after:
         return f"since {format_times(change.first_us, None)[0]}"
@@ -194,7 +203,7 @@ def describe_commit_range(change: SeriesChange) -> str:
 
 
 def describe_incident_range(incident: StoredIncident) -> str:
-    """Return since when: since c7ed8b7, after bd77c9e."""
+    """Format as `since c7ed8b7, after bd77c9e`."""
     good, bad = (incident.evidence.get(name) or {} for name in ("last_good", "first_bad"))
     commit, before = shorten_commit(bad.get("commit")), shorten_commit(good.get("commit"))
     since = f"since {commit or format_times(incident.first_us, None)[0]}"
@@ -202,7 +211,6 @@ def describe_incident_range(incident: StoredIncident) -> str:
 
 
 def format_confidence(change: SeriesChange) -> str:
-    """Return how sure it is that noise did not make the change."""
     if change.p_value is None:
         return "certain" if change.kind != "vanished" else "the rest of the suite went on"
     if change.p_value >= _SMALLEST_P:
@@ -211,7 +219,6 @@ def format_confidence(change: SeriesChange) -> str:
 
 
 def describe_state(change: SeriesChange) -> str:
-    """Return the detection state in some words."""
     if change.state == "unconfirmed":
         return "waits for another run to confirm it"
     if change.state == "withdrawn":
@@ -220,7 +227,7 @@ def describe_state(change: SeriesChange) -> str:
 
 
 def describe_cause(cause: Mapping[str, Any]) -> str:
-    """Return one candidate cause in a line: graph break, new: call to print in forward (0 → 3)."""
+    """Format as `graph break, new: call to print in forward (0 → 3)`."""
     kind, word = str(cause["kind"]).replace("_", " "), cause["word"]
     values = (
         ""
@@ -235,7 +242,6 @@ def _format_side(value: object) -> str:
 
 
 def shorten_commit(commit: object) -> str:
-    """Return a commit's short hash, '' where there is none."""
     return str(commit or "")[:7]
 
 

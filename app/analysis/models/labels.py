@@ -1,7 +1,4 @@
-"""Labels of results: status, accuracy, speedup, and the failures of a suite.
-
-Not run, skipped, failed, not measured and a measured zero are five different things, and read so.
-"""
+"""Labels of results: status, accuracy, speedup, and the failures of a suite."""
 
 from __future__ import annotations
 
@@ -39,39 +36,39 @@ EXPERIMENTS = {
 MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
     "pass": Word("pass", "good", "Outputs match eager mode."),
-    "pass_due_to_skip": Word("pass, not checked", "quiet", "A rule excludes this model from the accuracy check."),
-    "eager_variation": Word("pass, eager varies", "quiet", "Two eager runs differ; HUD counts it as passed."),
+    "pass_due_to_skip": Word(
+        "pass, not checked", "quiet", "A rule excludes this model from the accuracy check."
+    ),
+    "eager_variation": Word(
+        "pass, eager varies", "quiet", "Two eager runs differ; HUD counts it as passed."
+    ),
     "fail_accuracy": Word("wrong answer", "bad", "Outputs differ from eager mode."),
 }
 
 
 class JudgedResult(Protocol):
-    """What tells whether a result is wrong or slow."""
-
     @property
     def status(self) -> str:
-        """Return what became of it."""
+        """The status."""
 
     @property
     def accuracy(self) -> str | None:
-        """Return its accuracy check's result."""
+        """The accuracy check's result."""
 
     @property
     def speedup(self) -> float | None:
-        """Return its speedup."""
+        """The speedup."""
 
     @property
     def speedup_high(self) -> float | None:
-        """Return where the speedup's interval ends."""
+        """The upper end of the speedup's interval."""
 
 
 def describe_experiment(experiment: str) -> str:
-    """Return the label of an experiment."""
     return EXPERIMENTS.get(experiment) or experiment.replace("_", " ").capitalize()
 
 
 def describe_status(row: ResultFields) -> Word:
-    """Return the label of a model's status."""
     reason = REASONS.get(row.reason or "", row.reason or "")
     if row.status == "measured" and is_slower(row):
         return Word("measured, slower", "warn", "Measured. Eager mode is faster.")
@@ -79,30 +76,41 @@ def describe_status(row: ResultFields) -> Word:
         return Word("measured", "good", "Measured.")
     if row.status == "failed":
         label = f"failed: {reason}" if reason else "failed"
-        word = f"Upstream status: {row.reason}." if row.reason in REASONS else "The measurement failed."
+        word = (
+            f"Upstream status: {row.reason}."
+            if row.reason in REASONS
+            else "The measurement failed."
+        )
         return Word(label, "bad", word)
     if row.status == "skipped":
         return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "Left out by a rule.")
     if row.status == "not_run":
-        return Word(f"not run: {reason}" if reason else "not run", "warn", "Due, but never started.")
+        return Word(
+            f"not run: {reason}" if reason else "not run", "warn", "Due, but never started."
+        )
     return Word(row.status, "quiet", "")
 
 
 def describe_accuracy(accuracy: str | None) -> Word:
-    """Return the label of an accuracy check's result."""
     if accuracy is None:
         return Word("not measured", "quiet", "No accuracy result for this model in this run.")
     known = ACCURACIES.get(accuracy)
     if known is not None:
         return known
     meaning = f"Upstream status: {accuracy}."
-    return Word(REASONS.get(accuracy, accuracy), "bad" if is_wrong_answer(accuracy) else "quiet", meaning)
+    return Word(
+        REASONS.get(accuracy, accuracy), "bad" if is_wrong_answer(accuracy) else "quiet", meaning
+    )
 
 
 def describe_verdict(row: ResultRow) -> Word | None:
-    """Return an accuracy check's result, or why it has none; None where the status tells that, or it is not due."""
     judge = row.judge
-    if row.status == "failed" and judge is not None and judge.status == "failed" and row.reason == judge.reason:
+    if (
+        row.status == "failed"
+        and judge is not None
+        and judge.status == "failed"
+        and row.reason == judge.reason
+    ):
         return None
     if row.status == "failed" and row.accuracy == row.reason:
         return None
@@ -115,42 +123,51 @@ def describe_verdict(row: ResultRow) -> Word | None:
 
 
 def is_wrong(row: JudgedResult) -> bool:
-    """Return whether the accuracy check saw a wrong answer, or failed."""
     return is_wrong_answer(row.accuracy)
 
 
 def is_slower(row: JudgedResult) -> bool:
-    """Return True where eager mode is faster beyond noise: by the 95% interval, without one by HUD's 5%."""
+    """Return True if eager mode is faster beyond noise: by the 95% interval, else by HUD's 5%."""
     if row.speedup is None:
         return False
     return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1
 
 
 def describe_missing(row: ResultRow) -> str:
-    """Return why a cell has no number; a model whose answer is wrong was timed all the same."""
     if row.status == "failed" and row.speedup is not None:
         return "not measured"
-    return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(row.status, "not measured")
+    return {"failed": "failed", "skipped": "skipped", "not_run": "not run"}.get(
+        row.status, "not measured"
+    )
 
 
 def describe_speedup(row: ResultFields) -> Word | None:
-    """Return whether a speedup is more than noise; None where there is none, or no interval."""
     low, high = row.speedup_low, row.speedup_high
     if row.speedup is None or low is None or high is None:
         return None
     if low <= 1 <= high:
-        return Word("no clear difference", "quiet", "The 95% interval spans 1: it may be faster or slower than eager.")
+        return Word(
+            "no clear difference",
+            "quiet",
+            "The 95% interval spans 1: it may be faster or slower than eager.",
+        )
     if low > 1:
         return Word("faster", "good", "The whole 95% interval is above 1.")
     return Word("slower", "bad", "The whole 95% interval is below 1: eager mode is faster.")
 
 
 def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str | None:
-    """Describe the page faults of a warm call; None where nobody counted them."""
     compiled, eager = values.get("compiled_page_faults"), values.get("eager_page_faults")
     if compiled is None or eager is None:
         return None
-    text = f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
-    if row.device == "cuda" and compiled >= MANY_PAGE_FAULTS:  # on a CPU, tensors themselves map memory
-        text += " Memory is mapped anew in each compiled call, which takes time; Python's frame stack may be the cause."
+    text = (
+        f"Page faults per call: {format_number(compiled)} compiled, {format_number(eager)} eager."
+    )
+    if (
+        row.device == "cuda" and compiled >= MANY_PAGE_FAULTS
+    ):  # on a CPU, tensors themselves map memory
+        text += (
+            " Memory is mapped anew in each compiled call, which takes time; Python's frame "
+            "stack may be the cause."
+        )
     return text

@@ -1,4 +1,4 @@
-"""A suite as one matrix: a row a model, a column for each experiment of each configuration, a state in each cell."""
+"""A suite as a matrix: a row for each model, a column for each experiment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ from compileboard.app.analysis.models.labels import (
 )
 from compileboard.app.analysis.models.series import label_fields, query_fields
 from compileboard.app.analysis.models.table import rank_result
-from compileboard.collectors.store.rollups.results import ALONE, EXPORTS, LEADING, BriefResult, ExperimentResult
+from compileboard.collectors.store.rollups.results import (
+    ALONE,
+    EXPORTS,
+    LEADING,
+    BriefResult,
+    ExperimentResult,
+)
 from compileboard.collectors.store.rollups.summaries import SET
 
 _FIRST = (*LEADING, *ALONE, "caching_precompile")
-# What a cell shows of its numbers: the first two that were measured, each with what it is called there.
+# What a cell shows of its numbers: the first two that were measured, each with what it is called
+# there.
 _SHOWN = {
     "speedup": "",
     "scaling_efficiency": "efficiency ",
@@ -40,65 +47,56 @@ _PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
 
 
 class Column(NamedTuple):
-    """One experiment of one configuration. `label` is what tells the configuration from the suite's others."""
-
     fields: Mapping[str, Any]
     label: str
     experiment: str
 
     @property
     def name(self) -> str:
-        """Return the experiment in words."""
         return describe_experiment(self.experiment)
 
     @property
     def query(self) -> dict[str, str]:
-        """Return what an address says to mean this configuration."""
         return query_fields(self.fields)
 
 
 class ColumnGroup(NamedTuple):
-    """Neighbouring columns under one heading."""
-
     label: str
     columns: Sequence[Column]
 
     @property
     def filter(self) -> dict[str, str]:
-        """Return what an address says to mean them all, without what is not recorded, which no filter asks for."""
         common = set.intersection(*(set(column.query.items()) for column in self.columns))
-        return {name: value for name, value in self.columns[0].query.items() if value and (name, value) in common}
+        return {
+            name: value
+            for name, value in self.columns[0].query.items()
+            if value and (name, value) in common
+        }
 
 
 class Cell(NamedTuple):
-    """What became of one experiment: its state in words, and the numbers that matter most."""
-
     result: ExperimentResult
     state: Word
     numbers: str
 
     @property
     def query(self) -> str:
-        """Return what an address says beside the configuration to mean this result's point."""
-        return "&" + urlencode({"batch_size": self.result.batch_size or "", "run": self.result.run_id})
+        return "&" + urlencode(
+            {"batch_size": self.result.batch_size or "", "run": self.result.run_id}
+        )
 
     @property
     def anchor(self) -> str:
-        """Return where on the model's page it is told: its failure, or the point."""
         return f"failure-{self.result.id}" if self.result.status == "failed" else "point"
 
 
 class MatrixRow(NamedTuple):
-    """One model: for each column its cells, one a batch size, none where it was not measured so."""
-
     model: str
     cells: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
 class SuiteMatrix:
-    """One suite; `rows` are the models of this page, the counts are of all of them."""
-
     suite: str
     columns: Sequence[Column]
     rows: Sequence[MatrixRow]
@@ -108,23 +106,24 @@ class SuiteMatrix:
 
     @cached_property
     def groups(self) -> Sequence[ColumnGroup]:
-        """Return the columns of each configuration; exports are one, whatever experiment names their backend."""
-        return [ColumnGroup(label, list(columns)) for label, columns in groupby(self.columns, attrgetter("label"))]
+        return [
+            ColumnGroup(label, list(columns))
+            for label, columns in groupby(self.columns, attrgetter("label"))
+        ]
 
 
 def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
-    """Return results in brief."""
-    return [BriefResult(*[getattr(result, name) for name in BriefResult._fields]) for result in measured]
+    return [
+        BriefResult(*[getattr(result, name) for name in BriefResult._fields]) for result in measured
+    ]
 
 
 def has_several_configurations(results: Iterable[BriefResult]) -> bool:
-    """Return True if a suite was measured in more than one configuration."""
     keys = {result[: len(SET)] for result in results}
     return len(keys) > len({key[0] for key in keys})
 
 
 def order_models(results: Sequence[BriefResult]) -> list[tuple[str, str]]:
-    """Return suites with their models, the suite and in it the model with the worst result first."""
     worst: dict[tuple[str, str], tuple[int, float]] = {}
     for result in results:
         rank = rank_result(result)
@@ -139,13 +138,16 @@ def order_models(results: Sequence[BriefResult]) -> list[tuple[str, str]]:
 
 
 def build_matrices(
-    results: Iterable[BriefResult], listed: Sequence[ExperimentResult], models: Sequence[tuple[str, str]]
+    results: Iterable[BriefResult],
+    listed: Sequence[ExperimentResult],
+    models: Sequence[tuple[str, str]],
 ) -> list[SuiteMatrix]:
-    """Build a matrix for each suite of the models asked for, in their order; `listed` has their results."""
     models_by_suite: dict[str, list[str]] = {}
     for suite, model in models:
         models_by_suite.setdefault(suite, []).append(model)
-    counts: dict[str, dict[tuple[tuple[Any, ...], str], Counter[str]]] = {suite: {} for suite in models_by_suite}
+    counts: dict[str, dict[tuple[tuple[Any, ...], str], Counter[str]]] = {
+        suite: {} for suite in models_by_suite
+    }
     names: dict[str, set[str]] = {suite: set() for suite in models_by_suite}
     for result in results:
         if result.suite in counts:
@@ -156,7 +158,11 @@ def build_matrices(
             names[result.suite].add(result.model)
     return [
         _build_matrix(
-            suite, counts[suite], [result for result in listed if result.suite == suite], chosen, len(names[suite])
+            suite,
+            counts[suite],
+            [result for result in listed if result.suite == suite],
+            chosen,
+            len(names[suite]),
         )
         for suite, chosen in models_by_suite.items()
     ]
@@ -169,7 +175,9 @@ def _build_matrix(
     models: Sequence[str],
     model_count: int,
 ) -> SuiteMatrix:
-    configurations = [dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])} for key, _name in counts]
+    configurations = [
+        dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])} for key, _name in counts
+    ]
     parts = [_list_parts(fields, name) for fields, (_key, name) in zip(configurations, counts)]
     alike = set.intersection(*map(set, parts)) if len({key for key, _name in counts}) > 1 else set()
     common, different = _part_fields(configurations)
@@ -177,7 +185,9 @@ def _build_matrix(
     for pair, fields, own in zip(counts, configurations, parts):
         told = {name: value for name, value in fields.items() if name in different}
         label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
-        columns_by_pair[pair] = Column(fields, label or ("exports" if pair[1] in EXPORTS else "no backend"), pair[1])
+        columns_by_pair[pair] = Column(
+            fields, label or ("exports" if pair[1] in EXPORTS else "no backend"), pair[1]
+        )
     first: dict[str, tuple[int, str]] = {}
     for (_key, experiment), column in columns_by_pair.items():
         first[column.label] = min(_rank(experiment), first.get(column.label, _rank(experiment)))
@@ -189,18 +199,28 @@ def _build_matrix(
     ordered = sorted(counts, key=order)
     columns = [columns_by_pair[pair] for pair in ordered]
     shared = [part for part in parts[0] if part in alike] if parts else []
-    common_label = _label(common | {"backend": "_".join(shared)}) if len(set(map(str, configurations))) > 1 else ""
+    common_label = (
+        _label(common | {"backend": "_".join(shared)})
+        if len(set(map(str, configurations))) > 1
+        else ""
+    )
     cells: dict[tuple[str, tuple[Any, ...]], list[Cell]] = {}
     for result in listed:
         key = tuple([getattr(result, name) for name in SET])
         cells.setdefault((result.model, (key, result.experiment)), []).append(_make_cell(result))
-    rows = [MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models]
-    return SuiteMatrix(suite, columns, rows, model_count, [counts[pair] for pair in ordered], common_label)
+    rows = [
+        MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models
+    ]
+    return SuiteMatrix(
+        suite, columns, rows, model_count, [counts[pair] for pair in ordered], common_label
+    )
 
 
 def _make_cell(result: ExperimentResult) -> Cell:
     numbers = [
-        label + format_short(BY_NAME[name], value) + (_describe_noise(result) if name == "speedup" else "")
+        label
+        + format_short(BY_NAME[name], value)
+        + (_describe_noise(result) if name == "speedup" else "")
         for name, label in _SHOWN.items()
         if (value := getattr(result, name)) is not None
     ]
@@ -218,7 +238,6 @@ def _describe_noise(result: ExperimentResult) -> str:
 
 
 def describe_result(result: ExperimentResult) -> Word:
-    """Return the state of one experiment in few words; the whole reason is its meaning."""
     if result.status != "measured":
         word = describe_status(result)
         if result.status == "failed":
@@ -232,7 +251,6 @@ def describe_result(result: ExperimentResult) -> Word:
 
 
 def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
-    """Return what configurations are ordered by: one process first, inference first."""
     fields = dict(zip(SET, key))
     return fields["world_size"], fields["mode"] or ""
 
@@ -242,16 +260,16 @@ def _rank(experiment: str) -> tuple[int, str]:
 
 
 def _list_parts(fields: Mapping[str, Any], experiment: str) -> tuple[str, ...]:
-    """Return the parts of a backend's label but the name of the experiment, which an export's label begins with."""
     parts = split_backend(fields["backend"] or "")
     return parts[1:] if parts[:1] == (experiment,) else parts
 
 
 def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], set[str]]:
-    """Return what configurations have in common, and the names of what differs."""
     different = {name for name in SET if len({str(fields[name]) for fields in configurations}) > 1}
     common = (
-        {name: value for name, value in configurations[0].items() if name not in different} if configurations else {}
+        {name: value for name, value in configurations[0].items() if name not in different}
+        if configurations
+        else {}
     )
     return common, different
 
@@ -259,4 +277,8 @@ def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str,
 def _label(fields: Mapping[str, Any]) -> str:
     empty: dict[str, Any] = dict.fromkeys(SET) | {"dynamic": False, "world_size": 1}
     known = empty | {name: value for name, value in fields.items() if name != "suite"}
-    return label_fields(known) if any(known[name] and known[name] != value for name, value in empty.items()) else ""
+    return (
+        label_fields(known)
+        if any(known[name] and known[name] != value for name, value in empty.items())
+        else ""
+    )

@@ -1,4 +1,4 @@
-"""Minimal programs that `bench --minify` kept among a result's facts. Pure functions."""
+"""Minimal programs that `bench --minify` stored among a result's facts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ _FINISHED = "minified"
 
 @dataclass(frozen=True)
 class MinimalProgram:
-    """The fewest operations that still fail as a graph of the model did."""
-
     repro_id: str | None
     graph: int | None
     graph_count: int | None
@@ -25,7 +23,6 @@ class MinimalProgram:
 
 
 def list_minimal_programs(facts: Mapping[str, Any]) -> list[MinimalProgram]:
-    """Return the minimal programs of a result; facts come from other machines too, and what is none is left out."""
     listed = facts.get("minimal_programs")
     bodies = [body for body in listed if isinstance(body, dict)] if isinstance(listed, list) else []
     return [_parse(body) for body in bodies]

@@ -1,6 +1,7 @@
-"""Series of one model's history, and model names as parts of an address.
+"""Series of one model's history, and model names in URLs.
 
-What browsers and servers would change on the way (`..`, `//`, control characters) is written as `~` and two digits.
+Characters that browsers and servers would change (`..`, `//`, control characters) are written as
+`~` and two digits.
 """
 
 from __future__ import annotations
@@ -20,59 +21,62 @@ _EMPTY = "~"
 
 
 def write_name(name: str) -> str:
-    """Write a name as the end of an address."""
-    return _UNSAFE.sub(lambda match: "".join(f"~{ord(character):02X}" for character in match[0]), name) or _EMPTY
+    return (
+        _UNSAFE.sub(lambda match: "".join(f"~{ord(character):02X}" for character in match[0]), name)
+        or _EMPTY
+    )
 
 
 def read_name(written: str) -> str:
-    """Read a name that `write_name` wrote; one that was typed by hand may stay as it is."""
     return "" if written == _EMPTY else _WRITTEN.sub(lambda match: chr(int(match[1], 16)), written)
 
 
 # What tells two series of a model apart; the address of a series has these.
-FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+FIELDS = (
+    "suite",
+    "mode",
+    "dtype",
+    "device",
+    "hardware",
+    "backend",
+    "dynamic",
+    "batch_size",
+    "world_size",
+)
 SEPARATOR = " · "
 Pair = tuple[ResultRow, tuple[ExperimentResult, ...]]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run's result of a series, and the experiments that it was made of, the leading one first."""
-
     row: ResultRow
     parts: tuple[ExperimentResult, ...]
 
 
 @dataclass(frozen=True)
 class ModelSeries:
-    """A model's results that can be compared with each other, the oldest first."""
-
     fields: dict[str, Any]
     points: Sequence[Point]
 
     @property
     def newest(self) -> ResultRow:
-        """Return its newest result."""
         return self.points[-1].row
 
     @property
     def status_counts(self) -> Sequence[tuple[str, int]]:
-        """Return how many points have each status, the commonest first."""
         return Counter(point.row.status for point in self.points).most_common()
 
     @property
     def label(self) -> str:
-        """Name the series as people do: inference · float32 · NVIDIA H200 · inductor · batch 8."""
+        """Format as `inference · float32 · NVIDIA H200 · inductor · batch 8`."""
         return label_fields(self.fields)
 
     @property
     def query(self) -> dict[str, str]:
-        """Return what an address says to mean this series."""
         return query_fields(self.fields)
 
 
 def label_fields(fields: Mapping[str, Any]) -> str:
-    """Return the label of a configuration."""
     labels = [fields["mode"], fields["dtype"], fields["hardware"] or fields["device"]]
     labels += map(describe_part, split_backend(fields["backend"] or ""))
     labels += ["dynamic shapes" if fields["dynamic"] else None]
@@ -82,25 +86,27 @@ def label_fields(fields: Mapping[str, Any]) -> str:
 
 
 def query_fields(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return the query of an address for a configuration."""
     query = {name: "" if value is None else str(value) for name, value in fields.items()}
     return query | {"dynamic": "yes" if fields["dynamic"] else "no"}
 
 
 def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
-    """Split a model's results, newest first, into series: the one that was measured last comes first."""
     points_by_key: dict[tuple[Any, ...], list[Point]] = {}
     for row, parts in history:
-        points_by_key.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(Point(row, parts))
-    return [ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points))) for key, points in points_by_key.items()]
+        points_by_key.setdefault(tuple(getattr(row, name) for name in FIELDS), []).append(
+            Point(row, parts)
+        )
+    return [
+        ModelSeries(dict(zip(FIELDS, key)), tuple(reversed(points)))
+        for key, points in points_by_key.items()
+    ]
 
 
 def choose_series(
     series: Sequence[ModelSeries], given: Mapping[str, str], run_id: str | None = None
 ) -> ModelSeries | None:
-    """Return the series that fits what an address says, where several do the first one that was timed.
-
-    The link to a failure without a batch size means the series of its run.
+    """Return the series that matches a URL's parameters; of several, the first one that was
+    timed.
     """
     fit = [
         model_series
@@ -109,9 +115,15 @@ def choose_series(
     ]
     if not fit and given.get("batch_size") == "":
         of_run = [
-            model_series for model_series in series if run_id in {point.row.run_id for point in model_series.points}
+            model_series
+            for model_series in series
+            if run_id in {point.row.run_id for point in model_series.points}
         ]
-        return choose_series(of_run, {name: value for name, value in given.items() if name != "batch_size"}, run_id)
-    timed = [model_series for model_series in fit if "performance" in model_series.newest.experiments]
+        return choose_series(
+            of_run, {name: value for name, value in given.items() if name != "batch_size"}, run_id
+        )
+    timed = [
+        model_series for model_series in fit if "performance" in model_series.newest.experiments
+    ]
     matches = timed or fit
     return matches[0] if matches else None

@@ -23,7 +23,17 @@ from compileboard.collectors.store.rollups.summaries import (
 )
 
 # What makes two results comparable; the hardware is the environment's, which is said beside.
-_KEY = ("suite", "model", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
+_KEY = (
+    "suite",
+    "model",
+    "mode",
+    "dtype",
+    "device",
+    "backend",
+    "dynamic",
+    "batch_size",
+    "world_size",
+)
 # Of these a share is spoken of in points, and a mean of counts as it is.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
@@ -37,11 +47,10 @@ _OF_MODELS = {
 
 @dataclass(frozen=True)
 class SummaryDelta:
-    """A number of both sides over the same models; None where no model has it on both.
+    """A number of both sides over the same models; None if no model has it on both.
 
-    `noise` is how far the logarithm of new ÷ base may be off, 95 times of 100; None where no interval was recorded.
-    `latency` is of a speedup what became of the compiled models' latency, new ÷ base: the rest is eager mode's.
-    `verdicts` counts the models by Compare's words; None where nobody asked Compare.
+    `noise` is the 95% error of the logarithm of new ÷ base. `latency` is the compiled latency's new
+    ÷ base.
     """
 
     metric: Metric
@@ -54,7 +63,7 @@ class SummaryDelta:
 
     @property
     def text(self) -> str:
-        """Write the change: +2.1%, −1.5 points, +0.25; "" where there is none to write."""
+        """Format the change: `+2.1%`, `−1.5 points`, `+0.25`; '' if there is none."""
         if self.base is None or self.new is None:
             return ""
         change = self.new - self.base
@@ -66,12 +75,14 @@ class SummaryDelta:
 
     @property
     def aside(self) -> str:
-        """Return how the compiled latency changed beside a speedup, "" where that is not known."""
-        return "" if self.latency is None else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f}%')}"
+        return (
+            ""
+            if self.latency is None
+            else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f}%')}"
+        )
 
     @property
     def word(self) -> str:
-        """Return what it is: better, worse, unchanged, within 5%, no clear difference, …; "" where it has no sides."""
         verdict = self.verdict
         if verdict is None:
             return "not comparable"
@@ -79,43 +90,50 @@ class SummaryDelta:
 
     @property
     def label(self) -> str:
-        """Return what stands behind the change: worse (2 of 5 models), one sample each: not judged; "" for nothing."""
         verdict = self.verdict
         if verdict is None or verdict.word in ("same", "changed", "negligible"):
             return ""
         if verdict.word in ("better", "worse"):
             counts = self.verdicts or {}
             count, total = counts.get(verdict.word, 0), sum(counts.values())
-            return f"{verdict.word} ({count} of {format_plural(total, 'model')})" if count else verdict.word
+            return (
+                f"{verdict.word} ({count} of {format_plural(total, 'model')})"
+                if count
+                else verdict.word
+            )
         return verdict.label + (": not judged" if verdict.word == "single" else "")
 
     @cached_property
     def verdict(self) -> Verdict[Metric] | None:
-        """Return the decision on it, as Compare has it over its models; None where a side has no number."""
         if self.base is None or self.new is None:
             return None
         metric = replace(self.metric, kind="count") if self.metric.name in _PLAIN else self.metric
-        return decide_overall(metric, self.base, self.new, self.verdicts, self.noise, latency=self.latency)
+        return decide_overall(
+            metric, self.base, self.new, self.verdicts, self.noise, latency=self.latency
+        )
 
 
 def _sign(text: str) -> str:
-    """Write a change with its sign; one that rounds to nothing has none."""
     plain = text.replace("−", "-")
     if not plain.strip("-+0. ×%points"):
         return "±" + plain.lstrip("-")
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
 
 
-def filter_set(rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False) -> list[ResultRow]:
-    """Filter rows to one configuration; a baseline may be of another GPU, which the page then tells."""
+def filter_set(
+    rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False
+) -> list[ResultRow]:
     names = [name for name in of.fields if name != "hardware" or not any_hardware]
     return [row for row in rows if all(getattr(row, name) == getattr(of, name) for name in names)]
 
 
 def format_number(metric: Metric, value: float | None, definition: Definition) -> str:
-    """Write one number of a suite; where there is none, why."""
     if value is None:
-        return "not checked" if metric.name == "pass_ratio" and not definition.has_pass_rate else "not measured"
+        return (
+            "not checked"
+            if metric.name == "pass_ratio" and not definition.has_pass_rate
+            else "not measured"
+        )
     return format_value(metric, value)
 
 
@@ -125,21 +143,22 @@ def compare(
     definition: Definition,
     verdicts: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[SummaryDelta]:
-    """Sum up both sides over their common models: for each number, those that count for it on both sides.
-
-    A model that only one side has, or that has no such number on one, moves nothing; pass rates leave out what was
-    skipped or not run. `verdicts` has for each metric of a model how many models came to which of Compare's words.
+    """Compare both sides over their common models. Pass rates leave out what was skipped or not
+    run.
     """
     common, _only_base, _only_new = _match_models(filter_models(base), filter_models(new))
     deltas = [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
     if verdicts is None:
         return deltas
     return [
-        replace(delta, verdicts=verdicts.get(_OF_MODELS.get(delta.metric.name, delta.metric.name))) for delta in deltas
+        replace(delta, verdicts=verdicts.get(_OF_MODELS.get(delta.metric.name, delta.metric.name)))
+        for delta in deltas
     ]
 
 
-def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition) -> SummaryDelta:
+def _compare_one(
+    metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition
+) -> SummaryDelta:
     if metric.name == "pass_ratio":
         there = [pair for pair in common if not {result.status for result in pair} & _ABSENT]
         counts = [count_passed(rows, definition) for rows in _split(there)]
@@ -152,23 +171,25 @@ def _compare_one(metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], 
     base, new = map(number.sum_up, _split(pairs))
     if metric.name != "geomean_speedup":
         return SummaryDelta(metric, base, new, len(pairs))
-    return SummaryDelta(metric, base, new, len(pairs), _find_noise(pairs, number), _compare_latency(pairs))
+    return SummaryDelta(
+        metric, base, new, len(pairs), _find_noise(pairs, number), _compare_latency(pairs)
+    )
 
 
 def _compare_latency(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> float | None:
-    """Return new ÷ base of the compiled latency's geomean; None where a model lacks one."""
     times = [(base_row.abs_latency_ms, new_row.abs_latency_ms) for base_row, new_row in pairs]
     ratios = [new / base for base, new in times if base and new and min(base, new) > 0]
     return geomean(ratios) if len(ratios) == len(pairs) else None
 
 
 def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) -> float | None:
-    """Return how far a change of a geomean may be off, from the intervals of its speedups; None where one has none."""
     rows = list(chain.from_iterable(pairs))
     if any(number.get(row) != row.speedup for row in rows):
         return None
     intervals = ((row.speedup_low, row.speedup_high) for row in rows)
-    return find_noise([None if low is None or high is None else (low, high) for low, high in intervals])
+    return find_noise(
+        [None if low is None or high is None else (low, high) for low, high in intervals]
+    )
 
 
 def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:
@@ -185,8 +206,6 @@ def _match_models(
 
 @dataclass(frozen=True)
 class ModelFailure:
-    """A model that fails on a side: `word` is new, resolved or still; a side without the model is None."""
-
     row: ResultRow
     word: str
     base: str | None
@@ -194,7 +213,6 @@ class ModelFailure:
 
 
 def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[ModelFailure]:
-    """List what fails in new, newly first, and what failed on base and is measured again."""
     both, only_base, only_new = _match_models(base, new)
     pairs = [*both, *((row, None) for row in only_base), *((None, row) for row in only_new)]
     failures = []
@@ -203,7 +221,9 @@ def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[M
         row = after or before
         if row is not None and now is not None:
             failures.append(ModelFailure(row, "still" if was is not None else "new", was, now))
-        elif row is not None and was is not None and after is not None and after.status == "measured":
+        elif (
+            row is not None and was is not None and after is not None and after.status == "measured"
+        ):
             failures.append(ModelFailure(row, "resolved", was, None))
     order = ("new", "resolved", "still")
     return sorted(
@@ -217,7 +237,6 @@ def list_failures(base: Sequence[ResultRow], new: Sequence[ResultRow]) -> list[M
 
 
 def _format_failure(row: ResultRow | None) -> str | None:
-    """Return how a model fails; None where it does not."""
     if row is None:
         return None
     if row.status == "failed":

@@ -1,7 +1,6 @@
-"""Where the ranks of a run differ, aspect by aspect, and the first compile at which they part.
+"""Differences between the ranks of a run by aspect, and the first compile at which they diverge.
 
-Ranks are aligned by what they compiled, in their own order: clocks of machines differ. What most ranks have is usual;
-where no more than half agree, none is.
+Ranks are aligned by what they compiled, in their own order, since the clocks of machines differ.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompi
 
 
 class Aspect(NamedTuple):
-    """One compared aspect: its name, its label and what it is."""
-
     name: str
     label: str
     meaning: str
@@ -33,10 +30,18 @@ ASPECTS = (
     Aspect("outcomes", "Outcomes", "outcomes of the shared compiles"),
     Aspect("breaks", "Graph breaks", "graph breaks of the shared compiles"),
     Aspect("caches", "Caches", "cache results of the shared compiles, in order"),
-    Aspect("collectives", "Collectives", "collectives that inductor scheduled, in order: another order can hang"),
+    Aspect(
+        "collectives",
+        "Collectives",
+        "collectives that inductor scheduled, in order: another order can hang",
+    ),
     Aspect("tensors", "Tensors", "input sizes of the shared compiles, and inductor's buffers"),
     Aspect("graphs", "Graphs", "dynamo's graphs of the shared compiles, without device numbers"),
-    Aspect("code", "Generated code", "inductor's code of the shared compiles, without device numbers and paths"),
+    Aspect(
+        "code",
+        "Generated code",
+        "inductor's code of the shared compiles, without device numbers and paths",
+    ),
 )
 SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED = "same", "differs", "not recorded", "not compared"
 
@@ -51,16 +56,12 @@ _KERNEL_HASH = re.compile(r"'(?:backend_hash|kernel_hash)': '\w+'")
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that did the same at one position, and the compile of the first of them; None: no further compile."""
-
     ranks: tuple[int, ...]
     compile: RankCompile | None
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first compile at which ranks diverge. `shared_count` compiles before it are the same on every rank."""
-
     shared_count: int
     aspect: str
     last: CompilePosition | None
@@ -69,8 +70,6 @@ class Divergence:
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """One compile id of all ranks: in `cells` a compile a column, None where those ranks have none."""
-
     position: CompilePosition
     differs: tuple[str, ...]
     cells: tuple[RankCompile | None, ...]
@@ -81,14 +80,11 @@ class AlignedRow:
 
     @property
     def spread_us(self) -> int:
-        """Return how much longer the slowest rank took than the quickest."""
         return self.most_us - self.least_us
 
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One rank: what it compiled, how long that took, and in which aspects it differs from most."""
-
     rank: int
     pids: tuple[int | None, ...]
     compile_count: int
@@ -101,14 +97,11 @@ class RankSummary:
     verdicts: dict[str, str]
 
     def get(self, phase: str) -> int | None:
-        """Return the time of one phase."""
         return self.phases.get(phase)
 
 
 @dataclass(frozen=True)
 class CollectiveSchedule:
-    """The collectives that inductor scheduled for some ranks, in order: (operation, how often in a row)."""
-
     ranks: tuple[int, ...]
     steps: tuple[tuple[str, int], ...]
 
@@ -119,14 +112,14 @@ class CollectiveSchedule:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """How the ranks of a run differ. `columns` are ranks that compiled everything alike."""
-
     ranks: tuple[RankSummary, ...]
     aspects: dict[str, str]
     columns: tuple[tuple[int, ...], ...]
     rows: tuple[AlignedRow, ...]
     divergence: Divergence | None
-    partial: tuple[RankCompile, ...]  # recompiles that some ranks have and others have not, in program order
+    partial: tuple[
+        RankCompile, ...
+    ]  # recompiles that some ranks have and others have not, in program order
     schedules: tuple[CollectiveSchedule, ...] = ()
 
 
@@ -136,26 +129,41 @@ _Digests = Mapping[int, bytes]
 
 
 def normalize(text: str, aspect: str) -> bytes:
-    """Return a digest of a text without what each rank has of its own; estimated times are left out of tensors."""
+    """Return a digest of a text without rank-specific parts and without tensors' estimated
+    times.
+    """
     if aspect == "tensors":
         try:
             ops = json.loads(text)["ops"]
-            text = json.dumps([{key: op[key] for key in op if key != "estimated_runtime_ns"} for op in ops])
+            text = json.dumps(
+                [{key: op[key] for key in op if key != "estimated_runtime_ns"} for op in ops]
+            )
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
-    text = _NOISE.sub("", _DEVICE.sub(r"\g<kind>\g<word>\g<call>", text)) if aspect != "collectives" else text
-    return hashlib.blake2b(_KERNEL_HASH.sub("", text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    text = (
+        _NOISE.sub("", _DEVICE.sub(r"\g<kind>\g<word>\g<call>", text))
+        if aspect != "collectives"
+        else text
+    )
+    return hashlib.blake2b(
+        _KERNEL_HASH.sub("", text).encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
-def list_schedules(sequences: Sequence[RankSequence], texts: Mapping[int, str]) -> tuple[CollectiveSchedule, ...]:
-    """List the schedules of collectives, ranks with the same one together; none where none was recorded.
-
-    `texts` has inductor's JSON by payload.
+def list_schedules(
+    sequences: Sequence[RankSequence], texts: Mapping[int, str]
+) -> tuple[CollectiveSchedule, ...]:
+    """List the schedules of collectives, ranks with the same one together; `texts` is by
+    payload.
     """
     ranks_by_steps: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for sequence in sequences:
-        numbers = (number for entry in sequence.compiles for number in entry.texts[_TEXT["collectives"]])
-        operations = [operation for number in numbers for operation in _read_schedule(texts.get(number, ""))]
+        numbers = (
+            number for entry in sequence.compiles for number in entry.texts[_TEXT["collectives"]]
+        )
+        operations = [
+            operation for number in numbers for operation in _read_schedule(texts.get(number, ""))
+        ]
         steps = tuple((operation, len(list(same))) for operation, same in groupby(operations))
         ranks_by_steps.setdefault(steps, []).append(sequence.rank)
     if not any(ranks_by_steps):
@@ -172,9 +180,8 @@ def _read_schedule(text: str) -> list[str]:
 
 
 def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
-    """List (aspect, payload) of the texts that differ as they are: only without device numbers is it known whether.
-
-    Collectives come first, then texts in program order.
+    """List (aspect, payload) of texts that differ and must be compared without their device
+    numbers.
     """
     rows = _align(sequences)
     unclear: dict[tuple[str, int], None] = {}
@@ -183,14 +190,20 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
             for aspect in aspects:
                 ids = {rank_compile.texts[_TEXT[aspect]] for rank_compile in compiles.values()}
                 if len(ids) > 1:
-                    unclear.update(dict.fromkeys((aspect, number) for numbers in sorted(ids) for number in numbers))
+                    unclear.update(
+                        dict.fromkeys(
+                            (aspect, number) for numbers in sorted(ids) for number in numbers
+                        )
+                    )
     return list(unclear)
 
 
 def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankComparison:
-    """Compare ranks; `digests` has normalize() of the texts that list_unclear names, as far as they were read."""
     rows = _align(sequences)
-    verdicts = {sequence.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME) for sequence in sequences}
+    verdicts = {
+        sequence.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME)
+        for sequence in sequences
+    }
     _judge_whole(sequences, verdicts, digests)
     differing: dict[CompilePosition, list[str]] = {}
     classes: dict[int, list[int]] = {sequence.rank: [] for sequence in sequences}
@@ -204,24 +217,31 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
             seen: dict[Hashable, int] = {None: 0}
             for rank, known in classes.items():
                 rank_compile = compiles.get(rank)
-                known.append(seen.setdefault(rank_compile and _mark(rank_compile, kinds, digests), len(seen)))
+                known.append(
+                    seen.setdefault(rank_compile and _mark(rank_compile, kinds, digests), len(seen))
+                )
     aspects = _sum_up(sequences, verdicts, unclear)
     grouped: dict[tuple[int, ...], list[int]] = {}
     for rank, known in classes.items():
         grouped.setdefault(tuple(known), []).append(rank)
-    columns = tuple(tuple(ranks) for ranks in sorted(grouped.values(), key=lambda members: (-len(members), members[0])))
+    columns = tuple(
+        tuple(ranks)
+        for ranks in sorted(grouped.values(), key=lambda members: (-len(members), members[0]))
+    )
     return RankComparison(
         ranks=tuple(_summarize(sequence, verdicts[sequence.rank]) for sequence in sequences),
         aspects=aspects,
         columns=columns,
-        rows=tuple(_make_row(key, compiles, differing.get(key, ()), columns) for key, compiles in rows.items()),
+        rows=tuple(
+            _make_row(key, compiles, differing.get(key, ()), columns)
+            for key, compiles in rows.items()
+        ),
         divergence=_find_divergence(sequences, digests),
         partial=tuple(_list_partial(rows, len(sequences))),
     )
 
 
 def _align(sequences: Iterable[RankSequence]) -> _Rows:
-    """Align every rank's compiles into rows, in an order that keeps each rank's own as far as they agree."""
     order: list[CompilePosition] = []
     known: set[CompilePosition] = set()
     shapes: set[tuple[CompilePosition, ...]] = set()
@@ -274,9 +294,11 @@ def _mark(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) ->
 
 
 def _judge_position(
-    compiles: Mapping[int, RankCompile], verdicts: dict[int, dict[str, str]], digests: _Digests, unclear: set[str]
+    compiles: Mapping[int, RankCompile],
+    verdicts: dict[int, dict[str, str]],
+    digests: _Digests,
+    unclear: set[str],
 ) -> list[str]:
-    """List the aspects in which one compile differs among the ranks that have it."""
     marks = {
         (
             rank_compile.outcome,
@@ -291,16 +313,26 @@ def _judge_position(
     together = {rank_compile.texts for rank_compile in compiles.values()}
     if len(marks) == 1 and len(together) == 1:
         return []
-    texts = [aspect for aspect, number in _TEXT.items() if len({ids[number] for ids in together}) > 1]
-    differing = [] if len({rank_compile.function_id for rank_compile in compiles.values()}) == 1 else ["compiles"]
+    texts = [
+        aspect for aspect, number in _TEXT.items() if len({ids[number] for ids in together}) > 1
+    ]
+    differing = (
+        []
+        if len({rank_compile.function_id for rank_compile in compiles.values()}) == 1
+        else ["compiles"]
+    )
     if len({rank_compile.causes for rank_compile in compiles.values()}) > 1:
         differing.append("recompiles")
     for aspect in _PLACED:
-        ids = {number for ids in together for number in ids[_TEXT[aspect]]} if aspect in texts else ()
+        ids = (
+            {number for ids in together for number in ids[_TEXT[aspect]]} if aspect in texts else ()
+        )
         if any(number not in digests for number in ids):
             unclear.add(aspect)
             continue
-        values = {rank: _value(rank_compile, aspect, digests) for rank, rank_compile in compiles.items()}
+        values = {
+            rank: _value(rank_compile, aspect, digests) for rank, rank_compile in compiles.items()
+        }
         if odd := list_outliers(values):
             differing.append(aspect)
             for rank in odd:
@@ -309,7 +341,9 @@ def _judge_position(
 
 
 def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
-    """List the ranks that differ from more than half of the others; all of them where no value has a majority."""
+    """List the ranks that differ from more than half of the others; all of them without a
+    majority.
+    """
     counts = Counter(values.values())
     if len(counts) < 2:
         return []
@@ -317,19 +351,24 @@ def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
     return [rank for rank, value in values.items() if count * 2 <= len(values) or value != usual]
 
 
-def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], digests: _Digests) -> None:
-    """Judge what is compared as one sequence over the whole run."""
+def _judge_whole(
+    sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], digests: _Digests
+) -> None:
     compiles = {
         sequence.rank: tuple((entry.position, entry.function_id) for entry in sequence.compiles)
         for sequence in sequences
     }
     recompiles = {
-        sequence.rank: tuple((entry.position, entry.causes) for entry in sequence.compiles if entry.causes)
+        sequence.rank: tuple(
+            (entry.position, entry.causes) for entry in sequence.compiles if entry.causes
+        )
         for sequence in sequences
     }
     collectives = {
         sequence.rank: tuple(
-            digests.get(number, number) for entry in sequence.compiles for number in entry.texts[_TEXT["collectives"]]
+            digests.get(number, number)
+            for entry in sequence.compiles
+            for number in entry.texts[_TEXT["collectives"]]
         )
         for sequence in sequences
     }
@@ -346,11 +385,12 @@ def _judge_whole(sequences: Sequence[RankSequence], verdicts: dict[int, dict[str
 def _sum_up(
     sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], unclear: set[str]
 ) -> dict[str, str]:
-    """Return each aspect's verdict over all ranks, and mark what was not recorded or not compared."""
     recorded = {"compiles", "recompiles", "outcomes", "breaks"}
     for sequence in sequences:
         for rank_compile in sequence.compiles:
-            recorded.update(aspect for aspect, number in _TEXT.items() if rank_compile.texts[number])
+            recorded.update(
+                aspect for aspect, number in _TEXT.items() if rank_compile.texts[number]
+            )
             if rank_compile.caches:
                 recorded.add("caches")
             if rank_compile.sizes:
@@ -358,7 +398,9 @@ def _sum_up(
     aspects = {}
     for aspect in (aspect.name for aspect in ASPECTS):
         differs = any(rank_verdicts[aspect] == DIFFERS for rank_verdicts in verdicts.values())
-        default = NOT_RECORDED if aspect not in recorded else NOT_COMPARED if aspect in unclear else SAME
+        default = (
+            NOT_RECORDED if aspect not in recorded else NOT_COMPARED if aspect in unclear else SAME
+        )
         aspects[aspect] = DIFFERS if differs else default
         for rank_verdicts in verdicts.values():
             if rank_verdicts[aspect] != DIFFERS:
@@ -368,27 +410,45 @@ def _sum_up(
 
 def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Divergence | None:
     last: CompilePosition | None = None
-    for position, candidates in enumerate(zip_longest(*(sequence.compiles for sequence in sequences))):
-        compiles = {sequence.rank: rank_compile for sequence, rank_compile in zip(sequences, candidates, strict=True)}
+    for position, candidates in enumerate(
+        zip_longest(*(sequence.compiles for sequence in sequences))
+    ):
+        compiles = {
+            sequence.rank: rank_compile
+            for sequence, rank_compile in zip(sequences, candidates, strict=True)
+        }
         steps: dict[int, Hashable] = {
-            rank: None if rank_compile is None else (rank_compile.position, rank_compile.function_id)
+            rank: None
+            if rank_compile is None
+            else (rank_compile.position, rank_compile.function_id)
             for rank, rank_compile in compiles.items()
         }
         if len(set(steps.values())) > 1:
             return Divergence(position, "compiles", last, _group(compiles, steps))
-        there = {rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile is not None}
-        causes: dict[int, Hashable] = {rank: rank_compile.causes for rank, rank_compile in there.items()}
+        there = {
+            rank: rank_compile
+            for rank, rank_compile in compiles.items()
+            if rank_compile is not None
+        }
+        causes: dict[int, Hashable] = {
+            rank: rank_compile.causes for rank, rank_compile in there.items()
+        }
         if len(set(causes.values())) > 1:
             return Divergence(position, "recompiles", last, _group(compiles, causes))
         kinds = _judge_position(there, {rank: {} for rank in there}, digests, set())
         if kinds:
-            values = {rank: _value(rank_compile, kinds[0], digests) for rank, rank_compile in there.items()}
+            values = {
+                rank: _value(rank_compile, kinds[0], digests)
+                for rank, rank_compile in there.items()
+            }
             return Divergence(position, kinds[0], last, _group(compiles, values))
         last = next(iter(there.values())).position
     return None
 
 
-def _group(compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hashable]) -> tuple[RankGroup, ...]:
+def _group(
+    compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hashable]
+) -> tuple[RankGroup, ...]:
     ranks_by_value: dict[Hashable, list[int]] = {}
     for rank, value in values.items():
         ranks_by_value.setdefault(value, []).append(rank)
@@ -398,9 +458,12 @@ def _group(compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hash
 
 def _list_partial(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
     for compiles in rows.values():
-        recompiled = {rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile.causes}
+        recompiled = {
+            rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile.causes
+        }
         if recompiled and (
-            len(recompiled) < rank_count or len({rank_compile.causes for rank_compile in recompiled.values()}) > 1
+            len(recompiled) < rank_count
+            or len({rank_compile.causes for rank_compile in recompiled.values()}) > 1
         ):
             seen = set()
             for rank_compile in recompiled.values():
@@ -436,9 +499,13 @@ def _summarize(sequence: RankSequence, verdicts: dict[str, str]) -> RankSummary:
         compile_count=len(sequence.compiles),
         recompile_count=sum(bool(rank_compile.causes) for rank_compile in sequence.compiles),
         graph_break_count=sum(len(rank_compile.breaks) for rank_compile in sequence.compiles),
-        piece_count=sum(rank_compile.piece_count for rank_compile in sequence.compiles) if has_graphs else None,
+        piece_count=sum(rank_compile.piece_count for rank_compile in sequence.compiles)
+        if has_graphs
+        else None,
         total_us=sequence.total_us,
         phases=sequence.phases,
-        slowest=max(sequence.compiles, key=lambda rank_compile: rank_compile.total_us, default=None),
+        slowest=max(
+            sequence.compiles, key=lambda rank_compile: rank_compile.total_us, default=None
+        ),
         verdicts=verdicts,
     )

@@ -1,4 +1,4 @@
-"""How ranks diverge, in sentences: the first divergence, and each aspect that differs."""
+"""The divergence of ranks in sentences: the first one, and each aspect that differs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.labels import describe_outcome
-from compileboard.app.analysis.ranks.comparison import ASPECTS, Divergence, RankComparison, RankGroup, RankSummary
+from compileboard.app.analysis.ranks.comparison import (
+    ASPECTS,
+    Divergence,
+    RankComparison,
+    RankGroup,
+    RankSummary,
+)
 from compileboard.app.format import format_duration, format_plural
 from compileboard.app.queries.run.ranks import RankCompile
 
@@ -23,8 +29,6 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class RankGroupText:
-    """What some ranks did where ranks diverge; `compile` is the first rank's."""
-
     ranks: str
     did: str
     compile: RankCompile | None
@@ -32,22 +36,23 @@ class RankGroupText:
 
 @dataclass(frozen=True)
 class DivergenceText:
-    """Where ranks diverge: one sentence, what is before it, and each group of ranks."""
-
     sentence: str
     before: str
     groups: tuple[RankGroupText, ...]
 
 
 def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
-    """Name ranks with what is consecutive drawn together: ranks 0–6, 8."""
+    """Format ranks with ranges: `ranks 0–6, 8`."""
     ranges: list[list[int]] = []
     for rank in sorted(ranks):
         if ranges and rank == ranges[-1][1] + 1:
             ranges[-1][1] = rank
         else:
             ranges.append([rank, rank])
-    shown = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges[:_MOST_RANGES]]
+    shown = [
+        f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}"
+        for a, b in ranges[:_MOST_RANGES]
+    ]
     if len(ranges) > _MOST_RANGES:
         left = sum(b - a + 1 for a, b in ranges[_MOST_RANGES:])
         shown.append(f"and {left} more")
@@ -55,12 +60,17 @@ def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
     return f"{'Rank' if capital else 'rank'}{'' if is_single else 's'} {', '.join(shown)}"
 
 
-def describe_divergence(divergence: Divergence, names: Mapping[int, tuple[str, str]]) -> DivergenceText:
-    """Return where ranks diverge; `names` has (function, file) by function id. The smallest group comes first."""
-    groups = sorted(divergence.groups, key=lambda group: (group.compile is None, len(group.ranks), group.ranks))
+def describe_divergence(
+    divergence: Divergence, names: Mapping[int, tuple[str, str]]
+) -> DivergenceText:
+    groups = sorted(
+        divergence.groups, key=lambda group: (group.compile is None, len(group.ranks), group.ranks)
+    )
     after = divergence.last.compile_id if divergence.last else None
     texts = tuple(
-        RankGroupText(name_ranks(group.ranks), _did(divergence.aspect, group, names, after), group.compile)
+        RankGroupText(
+            name_ranks(group.ranks), _did(divergence.aspect, group, names, after), group.compile
+        )
         for group in groups
     )
     parts = [f"{group.ranks} {group.did}" for group in texts[:4]]
@@ -69,27 +79,39 @@ def describe_divergence(divergence: Divergence, names: Mapping[int, tuple[str, s
     sentence = "; ".join(parts)
     before = "The ranks differ from their first compile on."
     if divergence.shared_count:
-        before = f"The {format_plural(divergence.shared_count, 'compile')} before it are the same on every rank."
+        before = (
+            f"The {format_plural(divergence.shared_count, 'compile')} before it are the same "
+            "on every rank."
+        )
     if divergence.shared_count == 1:
         before = "The compile before it is the same on every rank."
     return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, texts)
 
 
-def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None) -> str:
+def _did(
+    aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None
+) -> str:
     rank_compile = group.compile
     if rank_compile is None:
         return f"compiled nothing after {after}" if after else "compiled nothing"
     name = names.get(rank_compile.function_id or 0, ("a function that torch did not name", ""))[0]
     where = f"{name} ({rank_compile.position.compile_id})"
     if aspect == "compiles":
-        return f"{'re' if rank_compile.causes else ''}compiled {name} as {rank_compile.position.compile_id}"
+        return (
+            f"{'re' if rank_compile.causes else ''}compiled {name} as "
+            f"{rank_compile.position.compile_id}"
+        )
     if aspect == "recompiles":
         why = "for another guard" if rank_compile.causes else "without a failed guard"
         return f"compiled {name} as {rank_compile.position.compile_id} {why}"
     if aspect == "outcomes":
         return f"ended {where} as “{describe_outcome(rank_compile.outcome, running=False).word}”"
     if aspect == "breaks":
-        count = format_plural(len(rank_compile.breaks), "graph break") if rank_compile.breaks else "no graph break"
+        count = (
+            format_plural(len(rank_compile.breaks), "graph break")
+            if rank_compile.breaks
+            else "no graph break"
+        )
         return f"had {count} in {where}"
     if aspect == "caches":
         return f"found in the caches for {where}: {describe_caches(rank_compile.caches)}"
@@ -97,24 +119,27 @@ def _did(aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], af
 
 
 def describe_caches(results: Sequence[str]) -> str:
-    """Sum up the look-ups of one compile: FX graph 2 hits, 1 miss."""
+    """Format the lookups of one compile: `FX graph 2 hits, 1 miss`."""
     counts = Counter(results)
     by_cache: dict[str, list[str]] = {}
     for result, count in counts.items():
         cache, _space, word = result.partition(" ")
         by_cache.setdefault(_CACHES.get(cache, cache), []).append(f"{count} × {word}")
-    return "; ".join(f"{cache} {', '.join(counts)}" for cache, counts in by_cache.items()) or "no lookup"
+    return (
+        "; ".join(f"{cache} {', '.join(counts)}" for cache, counts in by_cache.items())
+        or "no lookup"
+    )
 
 
 def explain_groups(divergence: Divergence | None) -> list[int]:
-    """List the compiles, by key, whose failed guards explain the divergence; none for a divergence of another kind."""
     if divergence is None or divergence.aspect not in ("compiles", "recompiles"):
         return []
-    return [group.compile.key for group in divergence.groups if group.compile and group.compile.causes]
+    return [
+        group.compile.key for group in divergence.groups if group.compile and group.compile.causes
+    ]
 
 
 def describe_times(ranks: Sequence[RankSummary]) -> str | None:
-    """Return which rank compiled longest, and by how much; None where no time was recorded."""
     slow = max(ranks, key=lambda rank: (rank.total_us, -rank.rank))
     quick = min(ranks, key=lambda rank: (rank.total_us, rank.rank))
     if not slow.total_us:
@@ -125,23 +150,28 @@ def describe_times(ranks: Sequence[RankSummary]) -> str | None:
     more = format_duration(slow.total_us - quick.total_us)
     return (
         f"Rank {slow.rank} spent {most} compiling, {more} "
-        f"more than rank {quick.rank}. Ranks meet at every collective, so the others may have waited that long. "
+        f"more than rank {quick.rank}. Ranks meet at every collective, so the others may have "
+        "waited that long. "
         "Waiting is not recorded."
     )
 
 
 def list_verdicts(comparison: RankComparison) -> list[tuple[tuple[int, ...], dict[str, str]]]:
-    """List ranks with the same verdicts together, those that differ most first."""
     groups: dict[tuple[str, ...], list[RankSummary]] = {}
     for rank in comparison.ranks:
         groups.setdefault(tuple(rank.verdicts.values()), []).append(rank)
-    ordered = sorted(groups.items(), key=lambda item: (-item[0].count("differs"), len(item[1]), item[1][0].rank))
-    return [(tuple(summary.rank for summary in group), group[0].verdicts) for _key, group in ordered]
+    ordered = sorted(
+        groups.items(), key=lambda item: (-item[0].count("differs"), len(item[1]), item[1][0].rank)
+    )
+    return [
+        (tuple(summary.rank for summary in group), group[0].verdicts) for _key, group in ordered
+    ]
 
 
 def describe_differences(comparison: RankComparison) -> str:
-    """Return in which aspects ranks differ."""
-    odd = [aspect.label.lower() for aspect in ASPECTS if comparison.aspects[aspect.name] == "differs"]
+    odd = [
+        aspect.label.lower() for aspect in ASPECTS if comparison.aspects[aspect.name] == "differs"
+    ]
     if not odd:
         return f"All {len(comparison.ranks)} ranks compiled the same, as far as recorded."
     listed = odd[0] if len(odd) == 1 else f"{', '.join(odd[:-1])} and {odd[-1]}"

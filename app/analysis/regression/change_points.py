@@ -1,4 +1,6 @@
-"""Change points of a series: a scan for candidates, least squares between neighbours, and a test of each."""
+"""Change points of a series: a scan for candidates, least squares between neighbours, and a test of
+each.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,11 @@ _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
 def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[int]:
-    """Return both ends and every position that may be a step, generously: each is tested afterwards.
+    """Return both ends and every position that may be a step, generously: each is tested
+    afterwards.
 
-    The stretch of the series whose mean stands farthest from the rest's (a window of 2, 3, 4, 5, 7, … points anywhere,
-    or everything from a point on) is cut out, then the same is done in every piece.
+    The segment whose mean is farthest from the rest's is cut out, then the same is done in every
+    piece.
     Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary segmentation.
     """
     count = len(series)
@@ -48,7 +51,11 @@ def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[
         gain, position = _best(series, low, high, start + low, end + low)
         if gain < lowest:
             continue
-        inner = [cut for cut in (int(start[position]) + low, int(end[position]) + low) if low < cut < high]
+        inner = [
+            cut
+            for cut in (int(start[position]) + low, int(end[position]) + low)
+            if low < cut < high
+        ]
         cuts.update(inner)
         bounds = [low, *inner, high]
         pieces.extend(pairwise(bounds))
@@ -62,7 +69,6 @@ def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[
 
 
 def may_have_change(series: WeightedValues, sigma: float) -> bool:
-    """Return whether any stretch up to the newest point might be a new level."""
     if len(series) < MIN_BASELINE + MIN_POINTS:
         return False
     _, gains = split_gains(series, 0, len(series))
@@ -70,13 +76,11 @@ def may_have_change(series: WeightedValues, sigma: float) -> bool:
 
 
 def split_gains(series: WeightedValues, low: int, high: int) -> tuple[Ints, Floats]:
-    """Return every position to split a stretch, and by how much that lowers the sum of squares."""
     positions = np.arange(low + MIN_POINTS, high - MIN_POINTS + 1)
     return positions, _gains(series, low, high, np.full_like(positions, low), positions)
 
 
 def refine_positions(series: WeightedValues, cuts: list[int]) -> None:
-    """Move each cut, twice over, to where it fits best between its neighbours."""
     for _ in range(2):
         for j in range(1, len(cuts) - 1):
             positions, gains = split_gains(series, cuts[j - 1], cuts[j + 1])
@@ -91,7 +95,6 @@ def _best(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -
 
 
 def _gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> Floats:
-    """Return by how much a level of its own for each window lowers the sum of squares of a stretch."""
     weight = series.weight_sums[end] - series.weight_sums[start]
     total = series.weight_sums[high] - series.weight_sums[low]
     mean = (series.sums[high] - series.sums[low]) / total
@@ -102,7 +105,6 @@ def _gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) 
 
 @lru_cache(maxsize=64)
 def _windows(length: int) -> tuple[Ints, Ints]:
-    """Return the starts and ends of the windows of a stretch."""
     starts, ends, width = [], [], MIN_POINTS
     while width <= length // 2:
         starts.append(np.arange(length - width + 1))
@@ -127,42 +129,52 @@ _RETURN_LOSS = 2 * math.log(100)
 # The tests of a step
 # -------------------
 #
-# A fit is levels m[0], m[1], … between cuts; w are their weights (numbers of points) and s the noise about them,
-# widened for points that resemble the one before. With one level more in a stretch the sum of squares falls by
+# A fit is levels m[0], m[1], … between cuts; w are their weights (numbers of points) and s the
+# noise about them, widened for points that resemble the one before. With one level more in a
+# stretch the sum of squares falls by
 #
 #     G = d² / (1/w_inside + 1/w_outside),    d = mean inside − mean outside,
 #
-# so that √G / s is Student's t of two means: `sigmas`. The alternatives to "nothing happened" are two.
+# so that √G / s is Student's t of two means: `sigmas`. The alternatives to "nothing happened" are
+# two.
 #
-# 1. A step: m[j-1] before the cut, m[j] after it. t holds level j against level j-1, and its tail is corrected for
+# 1. A step: m[j-1] before the cut, m[j] after it. t holds level j against level j-1, and its tail
+# is corrected for
 #    the places at which such a step could have been (`_places`).
 #
-# 2. An excursion: m[j-1], then m[j], then m[j-1] again. Both of its cuts are one event with two levels, so t holds
-#    level j against the points before *and* after it. Ten points of 5% in noise of 2.5%, 40 points before and 10
-#    after: t is 5.8 (1/10 and 1/50), where the way back alone has 4.5 (1/10 and 1/10), less than the 4.9 asked for.
-#    An excursion has a length beside its place; its tail is corrected for both, and 5.3 is asked for.
+# 2. An excursion: m[j-1], then m[j], then m[j-1] again. Both of its cuts are one event with two
+# levels, so t holds
+# levels, so t holds level j against the points before *and* after it. Ten points of 5% in noise of
+# 2.5%, 40 points before and 10
+# after: t is 5.8 (1/10 and 1/50), where the way back alone has 4.5 (1/10 and 1/10), less than the
+# 4.9 asked for.
+# An excursion has a length beside its place; its tail is corrected for both, and 5.3 is asked for.
 #
-# Of an excursion it remains to be shown that it has both ends: against a step at one end alone, which has as many
-# levels, its likelihood is exp((G_excursion − G_step) / 2s²) times higher. If the level stayed, the probability that
-# it ever exceeds 100 is 1/100 where the levels are known. That also ends a newest step, which was corrected for fewer
-# places than an excursion is: that something happened is then settled, and the question is which of both it was.
+# Of an excursion it remains to be shown that it has both ends: against a step at one end alone,
+# which has as many levels, its likelihood is exp((G_excursion − G_step) / 2s²) times higher. If the
+# level stayed, the probability that it ever exceeds 100 is 1/100 where the levels are known. That
+# also ends a newest step, which was corrected for fewer places than an excursion is: that something
+# happened is then settled, and the question is which of both it was.
 #
-# A level is back at an older one when a third of the step is left at most, or half of it where two standard errors of
-# the two levels are more than that third.
+# A level is back at an older one when a third of the step is left at most, or half of it where two
+# standard errors of the two levels are more than that third.
 #
-# Sources: Levin and Kline 1985, Yao 1993 (tests of an excursion, "epidemic alternatives"); Olshen et al. 2004 (the
-# search for it); Ville 1939, Wald 1945 (the likelihood ratio).
+# Sources: Levin and Kline 1985, Yao 1993 (tests of an excursion, "epidemic alternatives"); Olshen
+# et al. 2004 (the search for it); Ville 1939, Wald 1945 (the likelihood ratio).
 
 
 @dataclass(frozen=True)
 class ChangePoint:
     """One change of level; indices are positions in the values as given.
 
-    `low` to `high` are the positions at which the first point after may lie; `relative` is None where `before` is 0.
-    `sigmas` is the size in standard errors, `p_value` is corrected for the number of positions looked at.
-    `recovered_at` is the first point back at the level before, `recovers` the index of the earliest step that this
-    one takes back. Where the newest step rather seems to be over, `may_be_back` are the positions between which the
-    first point back would lie.
+    `low` to `high` are the positions at which the first point after may lie; `relative` is None
+    where `before` is 0.
+    `sigmas` is the size in standard errors, `p_value` is corrected for the number of positions
+    looked at.
+    `recovered_at` is the first point back at the level before, `recovers` the index of the earliest
+    step that this
+    one takes back. Where the newest step rather seems to be over, `may_be_back` are the positions
+    between which the first point back would lie.
     """
 
     index: int
@@ -182,7 +194,9 @@ class ChangePoint:
 
 @dataclass(frozen=True)
 class _CutTest:
-    """How far a cut stands out; `loss` is by how much 2 log likelihood falls without it, where it ends an excursion."""
+    """How far a cut stands out; `loss` is by how much 2 log likelihood falls without it, where it
+    ends an excursion.
+    """
 
     sigmas: float
     p_value: float
@@ -201,13 +215,19 @@ class _Fit:
     tests: list[_CutTest] = field(default_factory=list)
 
     def is_back(self, j: int, i: int) -> bool:
-        """Return whether level i is the one before cut j, as far as can be said of so many points."""
+        """Return whether level i is the one before cut j, as far as can be said of so many
+        points.
+        """
         size, left = (abs(self.means[at] - self.means[j - 1]) for at in (j, i))
-        noise = _LEVEL_SIGMAS * self.sigma * math.sqrt(1 / self.weights[i] + 1 / self.weights[j - 1])
+        noise = (
+            _LEVEL_SIGMAS * self.sigma * math.sqrt(1 / self.weights[i] + 1 / self.weights[j - 1])
+        )
         return left <= max(RECOVERED * size, min(_RECOVERED_IN_NOISE * size, noise))
 
     def find_excursion(self, j: int) -> int | None:
-        """Return the first cut of the excursion that cut j begins or ends, None where it is a step for good."""
+        """Return the first cut of the excursion that cut j begins or ends, None where it is a step
+        for good.
+        """
         if j + 1 < len(self.means) and self.is_back(j, j + 1):
             return j
         return j - 1 if j >= 2 and self.is_back(j - 1, j) else None
@@ -220,15 +240,15 @@ def detect_change_points(
     alpha: float = ALPHA,
     min_relative: float = MIN_RELATIVE,
 ) -> list[ChangePoint]:
-    """Return the steps of a series in order, up and down, recovered ones too.
+    """Return the steps of a series in order, up and down, including recovered ones.
 
-    Values come oldest first; what is not finite is missing and never filled in. Errors are standard errors: points with
-    larger ones than usual count less. A level needs 2 points, the first one 3, so one point is never a step. Candidates
-    come from a scan over windows of all widths; then the weakest is dropped, and the rest are located anew by least
-    squares, until each passes a t test against the noise about the fitted levels (widened where neighbours resemble
-    each other, corrected for the number of places), a rank test that outliers cannot pass, and the smallest size.
-    A step near the newest points is corrected for those few positions alone: it is found at once, and may go again.
-    Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947; docs/trends.md has rates.
+    Values are oldest first; non-finite ones are missing. Errors are standard errors. A level needs
+    2 points, the first one 3, so that one point is never a step. Candidates come from a scan over
+    windows of all widths; the weakest is dropped and the rest are located anew until each passes a
+    t test against the noise about the fitted levels, a rank test that outliers cannot pass, and the
+    minimum size. A step near the newest points is found at once, and may disappear again.
+    Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947;
+    docs/trends.md has rates.
     """
     series = prepare(values, errors)
     if series is None or len(series.series) < MIN_BASELINE + MIN_POINTS:
@@ -237,9 +257,14 @@ def detect_change_points(
     refine_positions(series.series, cuts)
     while len(cuts) > 2:
         fit = _fit(series.series, cuts, series.sigma)
-        doubts = [_drop_insignificant(fit, j, series.centre, alpha, min_relative) for j in range(1, len(cuts) - 1)]
+        doubts = [
+            _drop_insignificant(fit, j, series.centre, alpha, min_relative)
+            for j in range(1, len(cuts) - 1)
+        ]
         if not any(doubts):  # ranks last: they cost most
-            doubts = [0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)]
+            doubts = [
+                0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)
+            ]
         if not any(doubts):
             return _make_change_points(series, _end_newest(series.series, fit, series.sigma))
         weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.tests[j].sigmas))
@@ -249,7 +274,6 @@ def detect_change_points(
 
 
 def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
-    """Fit a level between each two cuts and say how many standard errors each cut is, and how likely by chance."""
     positions = np.array(cuts)
     weight = np.diff(series.weight_sums[positions])
     means = np.diff(series.sums[positions]) / weight
@@ -280,7 +304,9 @@ def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutTest:
 
 
 def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
-    """Let the newest step end where an excursion explains the points better; both cuts have the step's p-value."""
+    """Let the newest step end where an excursion explains the points better; both cuts have the
+    step's p-value.
+    """
     newest = len(fit.means) - 1
     ends, gains = _return_gains(series, fit.cuts)
     if not len(ends) or fit.find_excursion(newest) is not None:
@@ -290,11 +316,15 @@ def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
     if ended.find_excursion(newest) != newest or min(test.loss for test in tests) <= _RETURN_LOSS:
         return fit
     p_value = fit.tests[-1].p_value
-    return replace(ended, tests=[*fit.tests[:-1], *(replace(test, p_value=p_value) for test in tests)])
+    return replace(
+        ended, tests=[*fit.tests[:-1], *(replace(test, p_value=p_value) for test in tests)]
+    )
 
 
 def _return_gains(series: WeightedValues, cuts: Sequence[int]) -> tuple[Ints, Floats]:
-    """Return where the newest step may have ended, and by how much an excursion up to there fits better than a step."""
+    """Return where the newest step may have ended, and by how much an excursion up to there fits
+    better than a step.
+    """
     low, start, high = cuts[-3:]
     ends = np.arange(start + MIN_POINTS, high - MIN_POINTS + 1)
     gains = _gains(series, low, high, np.full_like(ends, start), ends)
@@ -302,18 +332,22 @@ def _return_gains(series: WeightedValues, cuts: Sequence[int]) -> tuple[Ints, Fl
 
 
 def _places(cuts: list[int], j: int) -> int:
-    """Count the positions at which such a step could have been: after the newest step, only those of later points."""
     return cuts[-1] if j < len(cuts) - 2 else max(1, cuts[-1] - cuts[j] - 1)
 
 
 def t_survival(size: float, freedom: int) -> float:
     """Return the two-sided tail of Student's t. Source: Wallace 1959, good to a few per cent."""
-    normal = math.sqrt(freedom * math.log1p(size * size / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
+    normal = (
+        math.sqrt(freedom * math.log1p(size * size / freedom))
+        * (8 * freedom + 1)
+        / (8 * freedom + 3)
+    )
     return math.erfc(normal / math.sqrt(2))
 
 
-def _drop_insignificant(fit: _Fit, j: int, centre: float, alpha: float, min_relative: float) -> float:
-    """Return 0 for a cut that is large, significant and has a baseline, else how little it is so."""
+def _drop_insignificant(
+    fit: _Fit, j: int, centre: float, alpha: float, min_relative: float
+) -> float:
     before, after = fit.means[j - 1], fit.means[j]
     if abs(after - before) < min_relative * abs(before + centre):
         return 2.0
@@ -326,9 +360,8 @@ def _drop_insignificant(fit: _Fit, j: int, centre: float, alpha: float, min_rela
 
 
 def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
-    """Return whether a cut's sides differ by rank too; values that repeat to the last digit need no such proof.
-
-    A level that was left and come back to is one side, so that a short stretch is held against all of it.
+    """Return whether a cut's sides differ by rank too; values that repeat to the last digit need no
+    such proof.
     """
     cuts, first = fit.cuts, fit.find_excursion(j)
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
@@ -374,7 +407,9 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
                 after_count=cuts[j + 1] - cuts[j],
                 recovered_at=int(positions[cuts[recovered[j]]]) if j in recovered else None,
                 recovers=None if undone is None else int(positions[cuts[undone]]),
-                may_be_back=(int(over[0]), int(over[-1])) if is_over and j == len(means) - 1 else None,
+                may_be_back=(int(over[0]), int(over[-1]))
+                if is_over and j == len(means) - 1
+                else None,
             )
         )
     return steps
@@ -383,8 +418,8 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
 def _find_recovered(fit: _Fit, *, beyond: bool = True) -> dict[int, int]:
     """Return for each step that was taken back the level that did.
 
-    With `beyond`, a level on the far side of the one before did so too. What takes a step back is taken back by
-    nothing: a change that comes again after it is a step of its own.
+    With `beyond`, a level on the far side of the one before did so too. What takes a step back is
+    taken back by nothing: a change that comes again after it is a step of its own.
     """
     recovered: dict[int, int] = {}
     undoing: set[int] = set()

@@ -1,4 +1,6 @@
-"""Slow drift, which crosses no threshold on any day, and series that stopped: pure functions over values and times."""
+"""Slow drift, which crosses no threshold on any day, and series that stopped. Pure functions over
+values and times.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ _MARGIN = 4.0  # by how much the line's information criterion has to beat the st
 class Drift:
     """A slow change: level until `start`, straight from there to `end`, level again.
 
-    Indices are positions in the given values; `relative` is None where `before` is 0; `replaces` are the indices of the
-    steps that the drift explains better; `recovered_at` is the first point of the step that took it back.
+    Indices are positions in the given values; `relative` is None where `before` is 0; `replaces`
+    are the indices of the steps that the drift explains better; `recovered_at` is the first point
+    of the step that took it back.
     """
 
     start: int
@@ -57,16 +60,12 @@ class Drift:
 
 @dataclass(frozen=True)
 class SeriesChanges:
-    """The changes of a series: its change points, and its drift without the points that the drift explains."""
-
     steps: list[ChangePoint]
     drift: Drift | None
 
 
 @dataclass(frozen=True)
 class _TrendFit:
-    """The best fit of level, slope, level to a stretch."""
-
     start: int
     end: int
     size: float
@@ -84,12 +83,12 @@ def detect_drift(
     alpha: float = ALPHA,
     min_relative: float = MIN_RELATIVE,
 ) -> Drift | None:
-    """Return the clearest slow drift of a series, None where there is none or where steps explain the series better.
+    """Return the clearest slow drift of a series, None if there is none or steps explain it better.
 
-    A line of level, slope and level again is fitted by least squares to every stretch between steps, and to every
-    stretch in which all steps go one way. It has to pass a t test against the noise about it, corrected as steps are,
-    and to beat the staircase of the steps found, and one single step, by the Bayesian information criterion.
-    Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/trends.md has the measured rates.
+    Level, slope and level are fitted by least squares between steps. The fit has to pass a t test,
+    corrected as steps are, and to beat the steps by the Bayesian information criterion.
+    Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/trends.md has the
+    measured rates.
     """
     series = prepare(values, errors)
     if series is None or len(series.raw) < _FEWEST_POINTS:
@@ -97,7 +96,9 @@ def detect_drift(
     change_points = detect_change_points(values, errors) if steps is None else steps
     cuts = [int(np.searchsorted(series.positions, step.index)) for step in change_points]
     best: tuple[_TrendFit, tuple[int, ...], int] | None = None
-    for low, high, inner in _segments(cuts, [step.after > step.before for step in change_points], len(series.raw)):
+    for low, high, inner in _segments(
+        cuts, [step.after > step.before for step in change_points], len(series.raw)
+    ):
         line = _fit_line(series.series, low, high, series.sigma, alpha)
         if line is None or (best is not None and line.sigmas <= best[0].sigmas):
             continue
@@ -109,7 +110,6 @@ def detect_drift(
 
 
 def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChanges:
-    """Return the steps and the drift of a series, nothing twice."""
     steps = detect_change_points(values, errors)
     drift = detect_drift(values, errors, steps=steps)
     if drift is None:
@@ -123,7 +123,9 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
             step = replace(step, recovered_at=drift.end)
         if step.recovers in replaced:
             step = replace(step, recovers=None)
-        share = (step.after - drift.before) / (drift.after - drift.before)  # 1: all of the drift; 0: back
+        share = (step.after - drift.before) / (
+            drift.after - drift.before
+        )  # 1: all of the drift; 0: back
         if step.index > drift.end and share <= RECOVERED and drift.recovered_at is None:
             drift = replace(drift, recovered_at=step.index)
             step = replace(step, recovers=drift.end if share >= -RECOVERED else None)
@@ -133,10 +135,7 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
 
 @dataclass(frozen=True)
 class StopLimits:
-    """Limits after which a silent series counts as stopped: its regularity, and how many runs it missed.
-
-    `times_longest` is of the most runs that it ever left out before.
-    """
+    """`times_longest` is relative to the most runs that the series ever skipped before."""
 
     least_points: int = 3
     least_missed: int = 3
@@ -144,26 +143,33 @@ class StopLimits:
 
 
 OF_MODEL = StopLimits()
-# A suite is also measured now and then, or for some days and never meant to be again: nobody wants to hear of that.
+# A suite is also measured now and then, or for some days and never meant to be again: nobody wants
+# to hear of that.
 OF_SUITE = StopLimits(least_points=10, least_missed=10, times_longest=2)
 
 
-def is_stopped(times: Sequence[float], suite_times: Sequence[float], limits: StopLimits = OF_MODEL) -> bool:
-    """Return whether a series stopped while its suite, or a suite while the others, went on.
-
-    Both are sorted times of runs. The others have to have gone on for more runs than it ever left out before.
+def is_stopped(
+    times: Sequence[float], suite_times: Sequence[float], limits: StopLimits = OF_MODEL
+) -> bool:
+    """Return whether a series stopped while its suite went on, for more runs than it ever skipped
+    before.
     """
     if len(times) < limits.least_points:
         return False
     positions = [bisect_right(suite_times, time) for time in times]
     longest = max(after - before for before, after in pairwise(positions))
-    return len(suite_times) - positions[-1] >= max(limits.least_missed, limits.times_longest * longest)
+    return len(suite_times) - positions[-1] >= max(
+        limits.least_missed, limits.times_longest * longest
+    )
 
 
-def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return the stretches in which a drift may be: between neighbouring steps, and around steps that go one way."""
+def _segments(
+    cuts: Sequence[int], is_up: Sequence[bool], count: int
+) -> list[tuple[int, int, tuple[int, ...]]]:
     bounds = [0, *cuts, count]
-    segments: list[tuple[int, int, tuple[int, ...]]] = [(low, high, ()) for low, high in pairwise(bounds)]
+    segments: list[tuple[int, int, tuple[int, ...]]] = [
+        (low, high, ()) for low, high in pairwise(bounds)
+    ]
     for i in range(len(cuts)):
         for j in range(i, len(cuts)):
             if is_up[j] != is_up[i]:
@@ -172,8 +178,9 @@ def _segments(cuts: Sequence[int], is_up: Sequence[bool], count: int) -> list[tu
     return [stretch for stretch in segments if stretch[1] - stretch[0] >= _FEWEST_POINTS]
 
 
-def _fit_line(series: WeightedValues, low: int, high: int, sigma: float, alpha: float) -> _TrendFit | None:
-    """Fit level, slope, level to a stretch; None where it is not significant."""
+def _fit_line(
+    series: WeightedValues, low: int, high: int, sigma: float, alpha: float
+) -> _TrendFit | None:
     values, weights = series.values[low:high], series.weights[low:high]
     starts, ends, shapes, squares = _shapes(high - low)
     total = float(weights.sum())
@@ -202,7 +209,6 @@ def _is_large(line: _TrendFit, centre: float, min_relative: float) -> bool:
 def _fits_better(
     line: _TrendFit, series: WeightedValues, low: int, high: int, inner: Sequence[int], sigma: float
 ) -> bool:
-    """Return whether a line fits a stretch better than its change points, and than any single one."""
     values, weights = series.values[low:high], series.weights[low:high]
     stairs = [_residuals(values, weights, [0, *(cut - low for cut in inner), high - low])]
     positions = np.arange(2, high - low - 1)
@@ -211,13 +217,18 @@ def _fits_better(
     gains = surplus * surplus / (totals[positions - 1] * (1 - totals[positions - 1] / totals[-1]))
     stairs.append(_residuals(values, weights, [0, int(positions[np.argmax(gains)]), high - low]))
     terms = [1 + _STEP_TERMS * len(inner), 1 + _STEP_TERMS]
-    return all(line.criterion + _MARGIN < _criterion(stair, count, sigma) for stair, count in zip(stairs, terms))
+    return all(
+        line.criterion + _MARGIN < _criterion(stair, count, sigma)
+        for stair, count in zip(stairs, terms)
+    )
 
 
 def _residuals(values: Floats, weights: Floats, bounds: Sequence[int]) -> Floats:
     fitted = np.empty_like(values)
     for low, high in pairwise(bounds):
-        fitted[low:high] = float(values[low:high] @ weights[low:high]) / float(weights[low:high].sum())
+        fitted[low:high] = float(values[low:high] @ weights[low:high]) / float(
+            weights[low:high].sum()
+        )
     residuals: Floats = (values - fitted) * np.sqrt(weights)
     return residuals
 
@@ -228,7 +239,9 @@ def _deviation(residuals: Floats, terms: int, sigma: float) -> float:
 
 def _criterion(residuals: Floats, terms: int, sigma: float) -> float:
     count = len(residuals)
-    return count * math.log(float(residuals @ residuals) / count + (sigma / 4) ** 2) + terms * math.log(count)
+    return count * math.log(
+        float(residuals @ residuals) / count + (sigma / 4) ** 2
+    ) + terms * math.log(count)
 
 
 def _make_drift(series: CleanSeries, line: _TrendFit, inner: Sequence[int], low: int) -> Drift:
@@ -247,10 +260,6 @@ def _make_drift(series: CleanSeries, line: _TrendFit, inner: Sequence[int], low:
 
 @lru_cache(maxsize=16)
 def _shapes(count: int) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return lines that go from 0 to 1 between two knots, and their squares.
-
-    Shape: knots, knots, knots × points, knots × points
-    """
     knots = np.unique(np.linspace(0, count - 1, min(count, _KNOTS + 1)).round().astype(np.intp))
     pairs = np.array([(low, high) for low in knots for high in knots if high - low >= _SHORTEST])
     starts, ends = pairs[:, 0], pairs[:, 1]

@@ -1,4 +1,4 @@
-"""How noisy a series is, whatever steps it has: its scale, its spikes, how far a point resembles the one before."""
+"""The noise of a series, whatever steps it has: its scale, its spikes, its autocorrelation."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Ints: TypeAlias = NDArray[np.intp]
 Numbers: TypeAlias = Sequence[float] | Floats
 
 _MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.4826 ÷ √2
-_SMALLER_TO_SIGMA = 1.0  # of the smaller of two neighbouring differences, root mean square, its largest 5% left out
+_SMALLER_TO_SIGMA = (
+    1.0  # of the smaller of two neighbouring differences, root mean square, its largest 5% left out
+)
 _SPIKE_SIGMAS = 4.0
 _SHORTEST_FOR_MEMORY = 12
 
 
 def noise_scale(values: Floats) -> float:
-    """Estimate the noise's standard deviation from successive differences, of which a step spoils one alone.
+    """Estimate the noise's standard deviation from successive differences; a step affects only one.
 
-    Where most neighbours are equal (counts that flicker) the median difference is 0; there the smaller of two
-    neighbouring differences speaks, which a step leaves at 0 and a flicker does not.
     Shape: at least 3 finite values
     Source: Rousseeuw and Croux 1993 (MAD); von Neumann 1941 (successive differences).
     """
@@ -36,22 +36,23 @@ def noise_scale(values: Floats) -> float:
 
 
 def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats]:
-    """Find the points that stand far from the median of themselves and both neighbours; return them and the medians.
+    """Return which points are far from the median of themselves and both neighbours, and the
+    medians.
 
     Shape: at least 3 finite values
     Source: Hampel's identifier over 3 points.
     """
     padded = np.concatenate((values[2:3], values, values[-3:-2]))
     before, after = padded[:-2], padded[2:]
-    medians: Floats = np.maximum(np.minimum(before, after), np.minimum(np.maximum(before, after), values))
+    medians: Floats = np.maximum(
+        np.minimum(before, after), np.minimum(np.maximum(before, after), values)
+    )
     return np.abs(values - medians) > _SPIKE_SIGMAS * sigma, medians
 
 
 def autocorrelation(residuals: Floats, level_count: int) -> float:
-    """Estimate how far a point's noise repeats the one before it: the AR(1) coefficient, 0 where it may be chance.
+    """Estimate the AR(1) coefficient of a series' noise, 0 where it may be chance.
 
-    The bias of a short series and of the fitted levels is added back; an estimate within one standard error of 0 counts
-    as 0, one beyond two counts in full.
     Source: Kendall 1954 (bias); Gao and Bruce 1997 (firm shrinkage).
     """
     count = len(residuals)
@@ -78,8 +79,6 @@ _SPIKE_WEIGHT = 0.01
 
 @dataclass(frozen=True)
 class WeightedValues:
-    """A series without gaps and spikes, near 0, its weights, and the running sums of both."""
-
     values: Floats
     weights: Floats
     sums: Floats
@@ -91,10 +90,8 @@ class WeightedValues:
 
 @dataclass(frozen=True)
 class CleanSeries:
-    """A series ready for the search: `raw` are its finite values, `positions` where they stand in those given.
-
-    Everything is divided by 2 to the power of `exponent`, so that no square overflows. `series` is about `centre`,
-    `sigma` its noise, and what is below `rounding` is 0.
+    """A series ready for the search. All values are divided by 2 to the power of `exponent`, so
+    that no square overflows.
     """
 
     series: WeightedValues
@@ -107,9 +104,8 @@ class CleanSeries:
 
 
 def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
-    """Make a series ready, None where fewer than 3 values are finite or all of them are 0.
-
-    Raises: ValueError if there are not as many errors as values.
+    """Return None if fewer than 3 values are finite or all are 0. Raises ValueError for a wrong
+    number of errors.
     """
     if errors is not None and len(errors) != len(values):
         raise ValueError(f"expected an error for each of {len(values)} values, got {len(errors)}")
@@ -137,7 +133,6 @@ def _sum_up(values: Floats, weights: Floats) -> WeightedValues:
 
 
 def _weigh(errors: Numbers | None, positions: Ints, sigma: float, exponent: int) -> Floats:
-    """Weigh each point by its error; one with a usual error weighs about 1."""
     if errors is None:
         return np.ones(len(positions))
     own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[positions]), -exponent)

@@ -1,4 +1,6 @@
-"""Causes of a run with their fixes as pages, reports and the API show them, and the run's verdict."""
+"""Causes of a run with their fixes, as pages, reports and the API show them, and the run's
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,14 @@ class FixAdvice:
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
     helps: Annotated[bool, "False where nothing is known to help, or nothing is to be fixed."]
-    diff: Annotated[tuple[str, ...], "The change of the user's own lines; empty where it takes a person."]
+    diff: Annotated[
+        tuple[str, ...], "The change of the user's own lines; empty where it takes a person."
+    ]
     file: Annotated[str | None, "The file that it changes."]
     line: Annotated[int | None, "Its first line."]
-    example: Annotated[tuple[str, ...], "The change of a small program, run against torch before and after."]
+    example: Annotated[
+        tuple[str, ...], "The change of a small program, run against torch before and after."
+    ]
     settings: Annotated[tuple[str, ...], "Statements that do the same, behind `import torch`."]
 
 
@@ -44,7 +50,9 @@ class FixAdvice:
 class TriedFix:
     """Result of a fix that was tried on this run's program."""
 
-    outcome: Annotated[str, "improved, unchanged, worse, different, failed, not_applied or interrupted."]
+    outcome: Annotated[
+        str, "improved, unchanged, worse, different, failed, not_applied or interrupted."
+    ]
     label: Annotated[str, "The outcome in words."]
     summary: Annotated[str, "What changed, in one line."]
     title: Annotated[str, "The fix."]
@@ -56,9 +64,13 @@ class TriedFix:
 class CauseRow(Cause):
     """A cause of lost compile time, with its fixes."""
 
-    advice: Annotated[tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."] = ()
+    advice: Annotated[
+        tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."
+    ] = ()
     trials: Annotated[tuple[TriedFix, ...], "Fixes that were tried, the newest first."] = ()
-    try_command: Annotated[str | None, "The command that tries the first fix that needs no person."] = None
+    try_command: Annotated[
+        str | None, "The command that tries the first fix that needs no person."
+    ] = None
 
     @property
     @published
@@ -74,25 +86,30 @@ class CauseRow(Cause):
 
     @property
     @published
-    def reason_id(self) -> Annotated[ContentId, "`id` of its first graph break, or recompile cause."]:
+    def reason_id(
+        self,
+    ) -> Annotated[ContentId, "`id` of its first graph break, or recompile cause."]:
         """Return the id of its page over all runs."""
         return format_id(self.content_ids[0])
 
     def hide_source(self) -> CauseRow:
-        """Return it without a line of the program: fixes have the catalogue's titles and examples alone."""
         titles = [_BLANK.sub("…", suggested.fix.title) for suggested in self.fixes]
-        advice = [replace(row, title=title, diff=(), file=None) for row, title in zip(self.advice, titles, strict=True)]
+        advice = [
+            replace(row, title=title, diff=(), file=None)
+            for row, title in zip(self.advice, titles, strict=True)
+        ]
         return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
 
     @property
     def noun(self) -> str:
-        """Return what its events are called, with their number."""
-        return format_plural(self.event_count, "graph break" if self.kind == "graph_break" else "recompile")
+        return format_plural(
+            self.event_count, "graph break" if self.kind == "graph_break" else "recompile"
+        )
 
 
 @dataclass(frozen=True)
 class RunVerdict:
-    """What is wrong with a run in one sentence, and the line below it."""
+    """The problem of a run in one sentence, and the line below it."""
 
     tone: Annotated[str, "bad, warn, good or quiet."]
     sentence: Annotated[str, "The answer."]
@@ -103,11 +120,16 @@ class RunVerdict:
 def list_cause_rows(
     causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial], *, is_pushed: bool
 ) -> list[CauseRow]:
-    """Return causes with their fixes as they are shown; what was pushed is in no database from which it is tried."""
+    """A pushed run is in no local database, so its fixes cannot be tried there."""
     by_cause: dict[str | None, list[TriedFix]] = {}
     for trial in trials:
         result = TriedFix(
-            trial.outcome, trial.outcome_label, trial.summary, trial.title, trial.new_run_id, trial.base_run_id
+            trial.outcome,
+            trial.outcome_label,
+            trial.summary,
+            trial.title,
+            trial.new_run_id,
+            trial.base_run_id,
         )
         by_cause.setdefault(trial.cause_fingerprint, []).append(result)
     return [
@@ -141,10 +163,11 @@ def _describe_fix(suggested: SuggestedFix, cause: Cause) -> FixAdvice:
 
 
 def _list_changes(suggested: SuggestedFix, cause: Cause) -> list[str]:
-    """List the lines of a fix's edits as a diff; what the edit removes is shown as it was recorded."""
     changes = []
     for edit in suggested.edits:
-        lines = [find_line(cause, edit.file, edit.line + offset) for offset in range(edit.line_count)]
+        lines = [
+            find_line(cause, edit.file, edit.line + offset) for offset in range(edit.line_count)
+        ]
         changes += [f"-{line}" for line in lines if line is not None]
         changes += [f"+{line}" for line in edit.replacement]
     if suggested.settings and not suggested.edits:
@@ -153,7 +176,6 @@ def _list_changes(suggested: SuggestedFix, cause: Cause) -> list[str]:
 
 
 def find_line(cause: Cause, file: str, line: int) -> str | None:
-    """Return one line of a cause's recorded source."""
     code: SourceLines | None = cause.code
     if code is not None and code.file == file and 0 <= line - code.first_line < len(code.lines):
         return code.lines[line - code.first_line]
@@ -163,14 +185,15 @@ def find_line(cause: Cause, file: str, line: int) -> str | None:
 def judge_run(
     run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem], *, is_pruned: bool = False
 ) -> RunVerdict:
-    """Return a run's verdict: what fails first, then what a fix would save; of a pruned run, what was counted."""
     grave = [problem for problem in problems if problem.severity == "bad"]
     eager = [cause for cause in causes if cause.is_eager]
     fix_count = sum(cause.is_fixable for cause in causes)
     notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
     notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
     notes += [f"{cause.function or 'A function'} runs eagerly" for cause in eager[:2]]
-    notes += [f"{format_plural(len(eager) - 2, 'more cause')} of eager code"] if len(eager) > 2 else []
+    notes += (
+        [f"{format_plural(len(eager) - 2, 'more cause')} of eager code"] if len(eager) > 2 else []
+    )
     if not causes and not run.compile_count:
         words = "Nothing was compiled" if run.state != "running" else "Nothing was compiled yet"
         if run.has_only_results:
@@ -179,14 +202,19 @@ def judge_run(
     failed = [describe_end(run)] if run.state in ("failed", "killed") else []
     failed += list_failures(run)
     if is_pruned:
-        counts = (format_plural(run.graph_break_count, "graph break"), format_plural(run.recompile_count, "recompile"))
+        counts = (
+            format_plural(run.graph_break_count, "graph break"),
+            format_plural(run.recompile_count, "recompile"),
+        )
         return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = "Nothing to fix: 1 graph per function, no recompiles"
         if grave:
             sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
-        return RunVerdict("bad" if grave else "warn" if failed else "good", sentence, ". ".join(notes), None)
+        return RunVerdict(
+            "bad" if grave else "warn" if failed else "good", sentence, ". ".join(notes), None
+        )
     is_expected = all(cause.is_expected for cause in causes) and not failed
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
@@ -195,11 +223,6 @@ def judge_run(
 
 @dataclass(frozen=True)
 class SavingShare:
-    """One fix's part of a run's compile time; `number` is None for the rest.
-
-    Units: microseconds; percent of the bar.
-    """
-
     number: int | None
     time_us: int
     start: float
@@ -207,12 +230,10 @@ class SavingShare:
 
     @property
     def color(self) -> str:
-        """Return the fix's colour: they repeat after eight."""
         return "rest" if self.number is None else f"series-{(self.number - 1) % 8 + 1}"
 
 
 def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingShare]:
-    """Split a run's compile time into what each cause's fix saves, and the rest; empty where it is not known."""
     if not compile_us or not any(cause.saved_us for cause in causes):
         return []
     parts = [(cause.number, cause.saved_us) for cause in causes if cause.saved_us]

@@ -1,4 +1,4 @@
-"""A run's state as a word, a colour and an explanation, and what failed in it: for pages, lists, reports, the API."""
+"""A run's state as a label, a colour and an explanation, and its failures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from compileboard.app.queries.newest import RecorderClock
 
 
 class HasRunState(Protocol):
-    """What is needed of a run: RunRow and anything like it."""
-
     @property
     def state(self) -> str: ...
     @property
@@ -26,8 +24,6 @@ class HasRunState(Protocol):
 
 
 class RunState(NamedTuple):
-    """A state's word, the kind of its badge, what it means, and what failed in the run, if anything."""
-
     word: str
     kind: str
     explanation: str
@@ -35,10 +31,7 @@ class RunState(NamedTuple):
 
 
 def list_problems(run: HasRunState) -> tuple[str, ...]:
-    """List what failed in a run, whatever became of its program.
-
-    A failure is a compile that raised, or an exception while compiled code ran; a wrong answer is a failed result.
-    """
+    """List the failures: compiles that raised, exceptions in compiled code, failed results."""
     counts = (
         (run.failure_count, "failure", "failures"),
         (run.failed_result_count, "result failed", "results failed"),
@@ -47,33 +40,34 @@ def list_problems(run: HasRunState) -> tuple[str, ...]:
 
 
 def describe_state(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:
-    """Describe how a run stands; one in which something failed is never plain green."""
     state = _describe_program(run, now_us, stale_after_s)
     problems = list_problems(run)
-    return state._replace(kind="warn" if problems and state.kind == "good" else state.kind, problems=problems)
+    return state._replace(
+        kind="warn" if problems and state.kind == "good" else state.kind, problems=problems
+    )
 
 
 def _describe_program(run: HasRunState, now_us: int, stale_after_s: int) -> RunState:
-    """Describe how a run's program ended; a running one whose recorder fell silent is "interrupted?"."""
     if run.state == "running":
         if not RecorderClock(now_us, stale_after_s).is_running(run.state, run.heartbeat_us):
             silence = format_duration(stale_after_s * 1_000_000)
             explanation = (
                 f"No sign of life from its recorder for over {silence}: the recorder "
-                "was stopped, or its machine sleeps. What it wrote is kept, and the next collector command picks it up."
+                "was stopped, or its machine sleeps. What it wrote is kept, and the next "
+                "collector command picks it up."
             )
             return RunState("interrupted?", "warn", explanation)
         return RunState("running", "busy", "Recording. This page refreshes itself.")
     if run.state in ("finished", "failed", "killed"):
-        return RunState(run.state, "good" if run.state == "finished" else "bad", f"{describe_end(run)}.")
+        return RunState(
+            run.state, "good" if run.state == "finished" else "bad", f"{describe_end(run)}."
+        )
     if run.state == "imported":
         return RunState("imported", "quiet", "Imported from a trace log, which has no exit code.")
     return RunState("interrupted", "warn", "The recorder ended before the program.")
 
 
 class HasStreamState(Protocol):
-    """What is needed of a stream."""
-
     @property
     def is_here(self) -> bool: ...
     @property
@@ -85,7 +79,7 @@ class HasStreamState(Protocol):
 
 
 def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
-    """Describe how what a box pushes stands; one that fell silent before its end is lost."""
+    """Describe the state of a pushed stream; one that fell silent before its end is lost."""
     if not stream.is_here:
         return RunState("deleted", "quiet", "The run was deleted, or nothing of it was stored yet.")
     if stream.ended_us is not None:
@@ -93,13 +87,20 @@ def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
     if stream.updated_us >= clock.alive_since_us:
         return RunState("receiving", "busy", "The box sends.")
     if stream.is_replaced:
-        return RunState("replaced", "quiet", "The run's recorder began anew: a later stream has all of it.")
+        return RunState(
+            "replaced", "quiet", "The run's recorder began anew: a later stream has all of it."
+        )
     silence = format_duration(clock.now_us - stream.updated_us)
-    return RunState("silent", "warn", f"Nothing came for {silence}. What waits on the box goes out when it is back.")
+    return RunState(
+        "silent",
+        "warn",
+        f"Nothing came for {silence}. What waits on the box goes out when it is back.",
+    )
 
 
 def describe_end(run: HasRunState) -> str:
-    """Describe how the program of a run that is over ended."""
     if run.state == "killed":
         return f"The program was ended by {run.signal or 'a signal'}"
-    return "The program ended" + ("" if run.exit_code is None else f" with exit code {run.exit_code}")
+    return "The program ended" + (
+        "" if run.exit_code is None else f" with exit code {run.exit_code}"
+    )

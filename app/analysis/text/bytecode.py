@@ -1,6 +1,7 @@
-"""Python's listing of bytecode as rows: dynamo writes that of the code after a graph break, before and after its own.
+"""Python's bytecode listings as rows, as dynamo logs them for code after a graph break.
 
-Source: Lib/dis.py of 3.10 to 3.14: offsets and ">>" before jump targets up to 3.12, labels as "L1:" from 3.13 on
+Source: Lib/dis.py of 3.10 to 3.14: offsets and ">>" before jump targets up to 3.12, labels as "L1:"
+from 3.13 on
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ _NUMBER = re.compile(r"(?<![L\d])\d+")
 
 @dataclass(frozen=True)
 class BytecodeRow:
-    """One line of the listing. `number` is its line of the text, `remark` the whole of what is no instruction."""
-
     number: int
     line: str = ""
     offset: str = ""
@@ -34,20 +33,16 @@ class BytecodeRow:
 
 @dataclass(frozen=True)
 class Bytecode:
-    """A listing's rows; `has_offsets` is False from Python 3.13 on."""
-
     rows: Sequence[BytecodeRow]
     has_offsets: bool
     row_count: int
 
 
 def is_bytecode(name: str) -> bool:
-    """Return True for an artifact that is a listing of bytecode, by torch's name of it."""
     return name.endswith(SUFFIXES)
 
 
 def parse_bytecode(text: str) -> Bytecode | None:
-    """Read a listing, or None where no line is an instruction."""
     lines = text.split("\n")
     matches = [_INSTRUCTION.fullmatch(line) if len(line) < 4_000 else None for line in lines]
     heads = [_NUMBER.findall(match["head"]) for match in matches if match is not None]

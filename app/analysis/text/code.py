@@ -1,8 +1,8 @@
-"""Source text as coloured lines of HTML: Python, FX graphs, C++ and JSON, by one regular expression each.
+"""Source text as coloured lines of HTML: Python, FX graphs, C++ and JSON, by one regular expression
+each.
 
-Pygments was measured and left out: 72 KB of inductor's output code took 34 ms with its Triton kernels as one string and
-97 ms with the kernels read as code, 57 KB of fx_graph_runnable 157 ms. This takes 22 and 23 ms, and knows FX graphs.
-Colours are classes of static/css/code.css, so that the strict CSP holds.
+Pygments was measured and left out: 72 KB of inductor's output code took 97 ms, here 23 ms, and this
+knows FX graphs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ LANGUAGES = ("python", "graph", "cpp", "json", "text")
 COLOUR_LIMIT_CHARS = 400_000  # ≈ 0.12 s; the largest output code of the recorded models has 247 000
 _NESTED_LIMIT = 4  # a kernel in a string in a runnable is depth 2
 _LINE_BREAK = re.compile(r"\r\n?")
-_PICTURES = str.maketrans({"\0": "␀", "\x0b": "␋", "\x0c": "␌", "\x1b": "␛"})  # HTML has no place for these
+_PICTURES = str.maketrans(
+    {"\0": "␀", "\x0b": "␋", "\x0c": "␌", "\x1b": "␛"}
+)  # HTML has no place for these
 
 _PYTHON_STRING = (
     r"(?P<s>(?:\b[rbfuRBFU]{1,2})?(?:'''[^'\\]*(?:(?:\\(?:[\s\S]|\Z)|'(?!''))[^'\\]*)*(?:'''|\Z)"
@@ -28,13 +30,17 @@ _PYTHON_STRING = (
 )
 _PYTHON_REST = (
     r"|(?P<c>\#[^\n]*)|(?P<n>\b(?:0[xX][\da-fA-F_]+|\d[\d_]*(?:\.\d*)?(?:[eE][+-]?\d+)?j?))"
-    r"|(?P<d>(?m:^[ \t]*)@[\w.]+)|(?P<f>(?:(?<=\bdef )|(?<=\bclass ))\w+|\btorch\.ops\.[\w.]+)|(?P<w>[^\W\d]\w*)"
+    r"|(?P<d>(?m:^[ \t]*)@[\w.]+)|(?P<f>(?:(?<=\bdef )|(?<=\bclass "
+    r"))\w+|\btorch\.ops\.[\w.]+)|(?P<w>[^\W\d]\w*)"
 )
-# A tensor's type, as in "f32[8, 128][128, 1]cuda:0" or "Sym(s0)"; what follows a semicolon only frees memory.
+# A tensor's type, as in "f32[8, 128][128, 1]cuda:0" or "Sym(s0)"; what follows a semicolon only
+# frees memory.
 _GRAPH_FIRST = r'(?P<t>"(?:b?f|c|i|u|b|Sym)\w*[\[(][^"\n]*")|(?P<x>;[ \t]+\w+(?: = \w+)* = None)|'
 _CPP = (
-    r'(?P<c>//[^\n]*|/\*[\s\S]*?(?:\*/|\Z))|(?P<s>"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|' + r"'(?:\\.|[^'\\\n])')"
-    r"|(?P<d>(?m:^)[ \t]*\#[^\n]*)|(?P<n>\b(?:0[xX][\da-fA-F]+|\d[\d']*(?:\.\d*)?(?:[eE][+-]?\d+)?)[fFuUlLzZ]*)"
+    r'(?P<c>//[^\n]*|/\*[\s\S]*?(?:\*/|\Z))|(?P<s>"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|'
+    + r"'(?:\\.|[^'\\\n])')"
+    r"|(?P<d>(?m:^)[ "
+    r"\t]*\#[^\n]*)|(?P<n>\b(?:0[xX][\da-fA-F]+|\d[\d']*(?:\.\d*)?(?:[eE][+-]?\d+)?)[fFuUlLzZ]*)"
     r"|(?P<w>[^\W\d]\w*)"
 )
 _JSON = (
@@ -49,18 +55,23 @@ def _mark(kind: str, words: str) -> dict[str, str]:
 
 _PYTHON_WORDS = _mark(
     "k",
-    "and as assert async await break case class continue def del elif else except finally for from global if import in "
+    "and as assert async await break case class continue def del elif else except finally for "
+    "from global if import in "
     "is lambda match nonlocal not or pass raise return try while with yield",
 ) | _mark("b", "None True False self cls")
 _CPP_WORDS = _mark(
     "k",
-    "alignas alignof auto break case catch class const constexpr continue default delete do else enum explicit extern "
-    "false for friend if inline namespace new noexcept nullptr operator private public return sizeof static "
-    "static_assert static_cast reinterpret_cast struct switch template this throw true try typedef typename using "
+    "alignas alignof auto break case catch class const constexpr continue default delete do "
+    "else enum explicit extern "
+    "false for friend if inline namespace new noexcept nullptr operator private public return "
+    "sizeof static "
+    "static_assert static_cast reinterpret_cast struct switch template this throw true try "
+    "typedef typename using "
     "virtual volatile while",
 ) | _mark(
     "t",
-    "void bool char short int long float double unsigned signed size_t int8_t uint8_t int16_t uint16_t int32_t "
+    "void bool char short int long float double unsigned signed size_t int8_t uint8_t int16_t "
+    "uint16_t int32_t "
     "uint32_t int64_t uint64_t bfloat16 half",
 )
 
@@ -77,20 +88,20 @@ _KNOWN = {
     "cpp": _Language(re.compile(_CPP), _CPP_WORDS),
     "json": _Language(re.compile(_JSON), dict.fromkeys(("true", "false", "null"), "b")),
 }
-_KERNEL = re.compile(r"^\s*(?:(?P<cpp>\#include|extern \"C\"|\#pragma)|(?:import|from|@|def|class)\s?\w)", re.MULTILINE)
+_KERNEL = re.compile(
+    r"^\s*(?:(?P<cpp>\#include|extern \"C\"|\#pragma)|(?:import|from|@|def|class)\s?\w)",
+    re.MULTILINE,
+)
 _QUOTED = re.compile(r"(?P<open>\w*('''|\"\"\"))(?P<body>.*?)(?P<close>\2)?\Z", re.DOTALL)
 
 
 class CodeLines(list[Markup]):
-    """A text's lines as HTML; `plain_because` is why they have no colours, where colours were asked for."""
-
     plain_because: str = ""
 
 
 def highlight(text: str, language: str) -> CodeLines:
-    """Colour a text, one entry a line, everything escaped; beyond COLOUR_LIMIT_CHARS it is only escaped.
-
-    Raises: ValueError for a language that is not one of LANGUAGES.
+    """Colour a text, escaped; beyond COLOUR_LIMIT_CHARS only escaped. Raises ValueError for an
+    unknown language.
     """
     if language not in LANGUAGES:
         raise ValueError(f"language: {language!r} is not one of {', '.join(LANGUAGES)}.")
@@ -99,12 +110,13 @@ def highlight(text: str, language: str) -> CodeLines:
     html = escape(text, quote=False) if plain else "".join(_colour(text, language))
     lines = CodeLines(map(Markup, html.split("\n")))
     if plain and language != "text":
-        lines.plain_because = f"Shown without colours: {len(text):,} characters are more than {COLOUR_LIMIT_CHARS:,}."
+        lines.plain_because = (
+            f"Shown without colours: {len(text):,} characters are more than {COLOUR_LIMIT_CHARS:,}."
+        )
     return lines
 
 
 def indent_json(text: str) -> str:
-    """Indent JSON that torch wrote on one line; a text that is not JSON is returned as it is."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -133,7 +145,6 @@ def _colour(text: str, language: str, depth: int = 0) -> Iterator[str]:
 
 
 def _span(kind: str, token: str) -> str:
-    """Wrap a token, closed and opened again at line ends, so that every line stands alone."""
     inner = escape(token, quote=False)
     if "\n" in inner:
         inner = inner.replace("\n", f'</span>\n<span class="{kind}">')
@@ -141,7 +152,6 @@ def _span(kind: str, token: str) -> str:
 
 
 def _string(token: str, language: str, depth: int) -> Iterable[str]:
-    """Colour a string; one that holds a kernel is read as the code that it is."""
     quoted = _QUOTED.match(token) if "\n" in token and depth < _NESTED_LIMIT else None
     kernel = _KERNEL.search(quoted["body"]) if quoted else None
     if quoted is None or kernel is None:
@@ -154,7 +164,6 @@ def _string(token: str, language: str, depth: int) -> Iterable[str]:
 
 
 def _comment(token: str, language: str, depth: int) -> Iterable[str]:
-    """Colour "# File: m.py:83 in forward, code: x = y": the user's own line stands out of the comment."""
     location, mark, code = token.partition(", code: ")
     yield _span("c", location + mark)
     if code:

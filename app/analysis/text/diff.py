@@ -1,7 +1,7 @@
-"""What differs between two texts, line by line: anchors that occur once, then the longest chain of what is left.
+"""Line differences of two texts, as difflib is quadratic on graphs of thousands of lines.
 
-difflib is quadratic on graphs of thousands of lines. Here lines that occur once on both sides are anchors (patience
-diff), again between them, and the small rest is matched exactly (Hunt and Szymanski, CACM 20:5, 1977) within a budget.
+Lines that occur once on both sides are anchors (patience diff), again between them, and the rest is
+matched exactly (Hunt and Szymanski, CACM 20:5, 1977) within a budget.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from typing import Literal, NamedTuple
 Kind = Literal["same", "changed", "added", "removed"]
 Pieces = tuple[tuple[str, bool], ...]
 
-# What two runs of one program never have in common; the second column finds the part that means nothing.
+# What two runs of one program never have in common; the second column finds the part that means
+# nothing.
 NOISE = {
     "memory addresses": r"(?:\bat 0x(?P<address>[0-9a-fA-F]+)|\b0x(?P<pointer>[0-9a-fA-F]{9,16})\b)",
-    "object ids": r"___check_(?:obj|type)_id\([^\n]*?, (?P<object>\d+)\)|\b__builtins_dict___(?P<dict>\d+)",
+    "object ids": (
+        r"___check_(?:obj|type)_id\([^\n]*?, "
+        r"(?P<object>\d+)\)|\b__builtins_dict___(?P<dict>\d+)"
+    ),
     "paths of generated code": r"(?P<path>(?:/[\w.+-]+)*/\w{2}/c[a-z0-9]{50,52}(?:\.\w+)?)",
 }
 _HINTS = {
@@ -41,8 +45,6 @@ _IGNORED = "\0"
 
 
 class DiffRow(NamedTuple):
-    """One line of the comparison: its texts, numbered from 1, None where that side has no line."""
-
     kind: Kind
     left_number: int | None
     left_text: str | None
@@ -51,8 +53,6 @@ class DiffRow(NamedTuple):
 
 
 class ShownRow(NamedTuple):
-    """One line as a page shows it: each side in pieces of (text, did it change), and its sign."""
-
     kind: Kind
     left_number: int | None
     left: Pieces | None
@@ -64,8 +64,6 @@ class ShownRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """A stretch of equal lines that is folded."""
-
     count: int
     left_number: int
     right_number: int
@@ -74,7 +72,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class TextDiff:
-    """Two texts compared; `equivalent` means that they differ only in what was ignored."""
+    """Two texts compared; `equivalent` means that they differ only in ignored parts."""
 
     rows: tuple[DiffRow, ...]
     identical: bool
@@ -89,21 +87,25 @@ class TextDiff:
 
     @cached_property
     def parts(self) -> tuple[ShownRow | Fold, ...]:
-        """List what a page shows: changed lines with `context` equal ones around them, folds between."""
         return tuple(islice(_fold(self.rows, self.context, _Noise(self.ignored)), self.shown_limit))
 
     @property
     def hidden_count(self) -> int:
-        """Count the lines of the comparison that lie behind the last part."""
-        return len(self.rows) - sum(part.count if isinstance(part, Fold) else 1 for part in self.parts)
+        return len(self.rows) - sum(
+            part.count if isinstance(part, Fold) else 1 for part in self.parts
+        )
 
 
 def diff_texts(
-    old: str, new: str, *, ignore: Collection[str] = (), context: int = 3, shown_limit: int = SHOWN_LIMIT
+    old: str,
+    new: str,
+    *,
+    ignore: Collection[str] = (),
+    context: int = 3,
+    shown_limit: int = SHOWN_LIMIT,
 ) -> TextDiff:
-    """Compare two texts by lines; `ignore` names kinds of NOISE that make no difference.
-
-    Raises: ValueError for a kind that NOISE does not have.
+    """`ignore` names kinds of NOISE that make no difference. Raises ValueError for an unknown
+    kind.
     """
     if unknown := sorted(set(ignore) - set(NOISE)):
         raise ValueError(f"ignore: {unknown[0]!r} is not one of {', '.join(NOISE)}.")
@@ -127,22 +129,20 @@ def diff_texts(
         coarse_because=""
         if matcher.exact
         else "The texts repeat the same lines too often for an exact comparison: "
-        "lines that occur often were not matched, so that more may be shown as changed than did change.",
+        "lines that occur often were not matched, so that more may be shown as changed than "
+        "did change.",
         context=context,
         shown_limit=shown_limit,
     )
 
 
 class _Noise:
-    """The parts of a line that are never meaningful."""
-
     def __init__(self, names: Iterable[str]) -> None:
         names = tuple(names)
         self._hints = tuple(hint for name in names for hint in _HINTS[name])
         self._pattern = re.compile("|".join(NOISE[name] for name in names)) if names else None
 
     def without(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yield each line with its noise taken out."""
         return (self._clean(line) for line in lines) if self._pattern else iter(lines)
 
     def _clean(self, line: str) -> str:
@@ -156,13 +156,11 @@ class _Noise:
         return "".join([*pieces, line[at:]])
 
     def spans(self, line: str) -> Iterator[tuple[int, int]]:
-        """Yield where the noise of a line is."""
         if self._pattern and any(hint in line for hint in self._hints):
             for match in self._pattern.finditer(line):
                 yield match.span(match.lastgroup or 0)
 
     def words(self, line: str) -> tuple[list[str], list[str]]:
-        """Split a line into words as they are, and as they compare."""
         shown: list[str] = []
         compared: list[str] = []
         at = 0
@@ -177,15 +175,12 @@ class _Noise:
 
 @dataclass
 class _Matcher:
-    """Match equal lines of two sequences of numbers."""
-
     a: Sequence[int]
     b: Sequence[int]
     exact: bool = True
     _budget: int = field(default=_STEP_BUDGET)
 
     def match(self) -> list[tuple[int, int]]:
-        """List the pairs of equal lines, ascending on both sides."""
         pairs: list[tuple[int, int]] = []
         todo = [(0, len(self.a), 0, len(self.b))]
         while todo:
@@ -202,18 +197,25 @@ class _Matcher:
             pairs += anchors
             if anchors and not final:
                 ends = [(a_low - 1, b_low - 1), *anchors, (a_high, b_high)]
-                todo += [(i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(ends) if k > i + 1 and m > j + 1]
+                todo += [
+                    (i + 1, k, j + 1, m)
+                    for (i, j), (k, m) in pairwise(ends)
+                    if k > i + 1 and m > j + 1
+                ]
         return sorted(pairs)
 
-    def _anchors(self, a_low: int, a_high: int, b_low: int, b_high: int) -> tuple[list[tuple[int, int]], bool]:
-        """Chain the lines that occur once on both sides, else all, else the rarest; say whether nothing is left."""
+    def _anchors(
+        self, a_low: int, a_high: int, b_low: int, b_high: int
+    ) -> tuple[list[tuple[int, int]], bool]:
         self._budget -= a_high - a_low + b_high - b_low
         if self._budget < 0:
             self.exact = False
             return [], True
         here, there = Counter(self.a[a_low:a_high]), Counter(self.b[b_low:b_high])
         weights = {line: count * there[line] for line, count in here.items() if line in there}
-        anchors: dict[int, list[int]] = {line: [] for line, weight in weights.items() if weight == 1}
+        anchors: dict[int, list[int]] = {
+            line: [] for line, weight in weights.items() if weight == 1
+        }
         final = not weights
         if not anchors:
             allowed = min(_GAP_PAIRS, self._budget)
@@ -228,11 +230,12 @@ class _Matcher:
         for j in range(b_high - 1, b_low - 1, -1):
             if self.b[j] in anchors:
                 anchors[self.b[j]].append(j)
-        return _longest_chain((i, anchors[self.a[i]]) for i in range(a_low, a_high) if self.a[i] in anchors), final
+        return _longest_chain(
+            (i, anchors[self.a[i]]) for i in range(a_low, a_high) if self.a[i] in anchors
+        ), final
 
 
 def _longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tuple[int, int]]:
-    """Chain as many pairs as ascend on both sides; each left position comes with its right positions, highest first."""
     ends: list[int] = []
     links: list[tuple[int, int, object]] = []
     for i, positions in candidates:
@@ -277,24 +280,29 @@ def _row(left: Sequence[str], right: Sequence[str], i: int | None, j: int | None
 
 
 class _Aligner:
-    """Decide which removed line became which added line: those that share the most words, in order."""
-
     def __init__(self, left: Sequence[str], right: Sequence[str], noise: _Noise) -> None:
         self._left, self._right, self._noise = left, right, noise
         self._budget = _ALIGN_BUDGET
 
-    def align(self, a_low: int, a_high: int, b_low: int, b_high: int) -> list[tuple[int | None, int | None]]:
-        """List the pairs of a gap; one side is None where a line has no other."""
+    def align(
+        self, a_low: int, a_high: int, b_low: int, b_high: int
+    ) -> list[tuple[int | None, int | None]]:
         size = (a_high - a_low) * (b_high - b_low)
         if size == 0:
-            return [(i, None) for i in range(a_low, a_high)] + [(None, j) for j in range(b_low, b_high)]
+            return [(i, None) for i in range(a_low, a_high)] + [
+                (None, j) for j in range(b_low, b_high)
+            ]
         here = [self._words(line) for line in self._left[a_low:a_high]]
         there = [self._words(line) for line in self._right[b_low:b_high]]
         if size <= self._budget:
             self._budget -= size
             pairs = _best_pairs(here, there)
         else:  # too many to compare each with each: the first with the first
-            pairs = [(k, k) for k, (left, right) in enumerate(zip(here, there)) if _likeness(left, right) >= _LIKE]
+            pairs = [
+                (k, k)
+                for k, (left, right) in enumerate(zip(here, there))
+                if _likeness(left, right) >= _LIKE
+            ]
         aligned: list[tuple[int | None, int | None]] = []
         i, j = a_low, b_low
         for here_at, there_at in (*pairs, (a_high - a_low, b_high - b_low)):
@@ -314,8 +322,9 @@ def _likeness(left: frozenset[str], right: frozenset[str]) -> float:
     return 2 * len(left & right) / (len(left) + len(right)) if left or right else 1.0
 
 
-def _best_pairs(here: Sequence[frozenset[str]], there: Sequence[frozenset[str]]) -> list[tuple[int, int]]:
-    """Pair lines in order so that the sum of their likeness is highest."""
+def _best_pairs(
+    here: Sequence[frozenset[str]], there: Sequence[frozenset[str]]
+) -> list[tuple[int, int]]:
     width = len(there) + 1
     best = [[0.0] * width for _ in range(len(here) + 1)]
     likeness = [[_likeness(left, right) for right in there] for left in here]
@@ -362,12 +371,13 @@ def _show(row: DiffRow, noise: _Noise, in_full: bool) -> ShownRow:
     right: Pieces | None = None if row.right_text is None else ((row.right_text, False),)
     if row.kind == "changed":
         left, right = mark_changes(row.left_text or "", row.right_text or "", noise, in_full)
-    signs = {"same": ("", ""), "changed": ("~", "~"), "added": ("", "+"), "removed": ("−", "")}[row.kind]
+    signs = {"same": ("", ""), "changed": ("~", "~"), "added": ("", "+"), "removed": ("−", "")}[
+        row.kind
+    ]
     return ShownRow(row.kind, row.left_number, left, signs[0], row.right_number, right, signs[1])
 
 
 def mark_changes(old: str, new: str, noise: _Noise, in_full: bool = True) -> tuple[Pieces, Pieces]:
-    """Split two lines into pieces of (text, did it change): by words, or as one piece each."""
     if not in_full:
         return ((old, True),), ((new, True),)
     (a, a_keys), (b, b_keys) = noise.words(old), noise.words(new)
@@ -383,6 +393,10 @@ def mark_changes(old: str, new: str, noise: _Noise, in_full: bool = True) -> tup
 
 def _pieces(words: Sequence[str], same: set[int]) -> Pieces:
     # A space between two changed words is part of the change: one mark is easier to read than many.
-    same -= {k for k in same if words[k].isspace() and 0 < k < len(words) - 1 and not {k - 1, k + 1} & same}
+    same -= {
+        k
+        for k in same
+        if words[k].isspace() and 0 < k < len(words) - 1 and not {k - 1, k + 1} & same
+    }
     runs = groupby(range(len(words)), key=lambda at: at not in same)
     return tuple([("".join([words[at] for at in run]), changed) for changed, run in runs])

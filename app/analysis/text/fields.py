@@ -1,4 +1,6 @@
-"""Torch's reprs, "TensorMetadata(dtype=torch.float32, shape=torch.Size([8]))", split into fields and compared."""
+"""torch's reprs, "TensorMetadata(dtype=torch.float32, shape=torch.Size([8]))", split into fields
+and compared.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-_TOKEN = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|[(\[{]|[)\]}]|, ", re.DOTALL)
+_TOKEN = re.compile(
+    r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|[(\[{]|[)\]}]|, ", re.DOTALL
+)
 _FIELD = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)\s*\Z", re.DOTALL | re.ASCII)
 
@@ -21,7 +25,6 @@ class FieldChange:
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split at the commas that stand in no bracket and no string."""
     parts, depth, start = [], 0, 0
     for token in _TOKEN.finditer(text):
         what = token[0]
@@ -36,7 +39,6 @@ def split_arguments(text: str) -> list[str]:
 
 
 def read_fields(text: str) -> dict[str, str] | None:
-    """Read "Name(a=1, b=2)" into its fields; None where it is no such call with named arguments only."""
     call = _CALL.match(text)
     if call is None:
         return None
@@ -50,8 +52,9 @@ def read_fields(text: str) -> dict[str, str] | None:
 
 
 def compare_fields(before: dict[str, str], after: dict[str, str]) -> tuple[FieldChange, ...]:
-    """List the fields that differ, in the order in which torch writes them."""
     names = list(dict.fromkeys((*before, *after)))
     return tuple(
-        FieldChange(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+        FieldChange(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
     )

@@ -1,4 +1,4 @@
-"""Order commits so that each comes after those it is made from, as far as that is known."""
+"""Order commits so that each comes after its known ancestors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _Key = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class CommitOrder:
-    """The position of each commit, and what is not known of it.
+    """The position of each commit, and what is unknown about it.
 
-    `unknown` are commits of which nobody told what came before; `histories` counts chains that nothing known connects.
+    `unknown` are commits whose parent was never reported; `histories` counts chains that nothing
+    known connects.
     """
 
     positions: Mapping[str, int]
@@ -24,9 +25,10 @@ class CommitOrder:
 
 
 def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitOrder:
-    """Order commits: an ancestor before its descendants, the rest by the commit's time, else when it was first seen.
+    """Order commits: an ancestor before its descendants, the rest by the commit's time, else when
+    it was first seen.
 
-    Parents may lack commits, name some that nobody has, or run in circles: no commit is lost.
+    Parents may lack commits, name unknown ones, or form cycles: no commit is lost.
     """
     nearest, ends = _find_nearest(first_seen_us, parents)
     _cut_circles(nearest)
@@ -37,17 +39,16 @@ def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitO
     positions = {commit: position for position, commit in enumerate(_sort(nearest, keys))}
     known = [commit for commit in first_seen_us if commit in parents]
     oldest_us = min((parents[commit][1] for commit in known), default=0)
-    # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand or not.
+    # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand
+    # or not.
     first = [ends.get(commit, commit) for commit in known if nearest[commit] is None]
     begun = {commit if parents[commit][1] > oldest_us else None for commit in first}
     return CommitOrder(positions, frozenset(first_seen_us) - frozenset(known), len(begun))
 
 
-def _find_nearest(selected: Iterable[str], parents: Parents) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Find for each selected commit the nearest selected one before it; where there is none, where its chain ends.
-
-    Each step is taken once, however many chains share it.
-    """
+def _find_nearest(
+    selected: Iterable[str], parents: Parents
+) -> tuple[dict[str, str | None], dict[str, str]]:
     starts = set(selected)
     nearest: dict[str, str | None] = {}
     ends: dict[str, str] = {}
@@ -67,7 +68,7 @@ def _find_nearest(selected: Iterable[str], parents: Parents) -> tuple[dict[str, 
 
 
 def _cut_circles(nearest: dict[str, str | None]) -> None:
-    """Treat one commit of each circle as a first one; git makes none, a hostile database may."""
+    """Treat one commit of each cycle as a first one; git makes none, a hostile database may."""
     done: set[str] = set()
     for start in sorted(nearest):
         path: set[str] = set()
@@ -83,7 +84,6 @@ def _cut_circles(nearest: dict[str, str | None]) -> None:
 
 
 def _sort(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[str]:
-    """Sort a forest: of what may come next, what has the earliest commit among itself and its descendants."""
     children: dict[str | None, list[str]] = {}
     for commit, before in nearest.items():
         children.setdefault(before, []).append(commit)

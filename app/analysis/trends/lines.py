@@ -1,4 +1,4 @@
-"""Points over time, commits or versions of torch: their order, what changed around them, what is left out."""
+"""Points over time, commits or versions of torch: their order, and what is left out."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One run's value of one line; None is what was not measured, and never 0."""
-
     run_id: str
     value: float | None
     low: float | None = None
@@ -41,53 +39,51 @@ class TrendPoint:
     status: Status = "measured"
     reason: str | None = None
     note: str | None = None  # what else is to know of the value
-    is_incomplete: bool = False  # the value is of other models than the line's: a cross, no part of the line
+    is_incomplete: bool = (
+        False  # the value is of other models than the line's: a cross, no part of the line
+    )
 
     @property
     def drawn(self) -> float | None:
-        """Return the value that the line goes through, None where it has a gap."""
         return None if self.is_incomplete else self.value
 
 
 @dataclass(frozen=True)
 class TrendLine:
-    """One line of a chart: a suite, a model, a function, a graph break or a kind of guard."""
-
     label: str
     points: Sequence[TrendPoint]
     query: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_points(self) -> bool:
-        """Return whether there is anything to draw: a value, or a failure to mark."""
         return any(point.value is not None or point.status == "failed" for point in self.points)
 
 
 def pad(line: TrendLine, run_ids: Sequence[str]) -> TrendLine:
-    """Add the runs that should have a point and have none, so that they are gaps."""
     known = {point.run_id for point in line.points}
     absent = [
-        TrendPoint(run_id, None, status="absent", reason="no result") for run_id in run_ids if run_id not in known
+        TrendPoint(run_id, None, status="absent", reason="no result")
+        for run_id in run_ids
+        if run_id not in known
     ]
     return replace(line, points=[*line.points, *absent])
 
 
 @dataclass(frozen=True)
 class EnvironmentChange:
-    """How a run's environment differs from those before it on the axis: (word, before, now)."""
-
     run: TrendRun
     parts: tuple[tuple[str, str, str], ...]
 
     @property
     def label(self) -> str:
-        """Return the change in a few words: torch 2.13.0, triton 3.7.0."""
-        return ", ".join(now if word == "GPU" else f"{word} {now}" for word, _before, now in self.parts)
+        return ", ".join(
+            now if word == "GPU" else f"{word} {now}" for word, _before, now in self.parts
+        )
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The runs of all points in their order, and where each stands.
+    """The runs of all points in order, and the position of each.
 
     Units: positions are milliseconds since the epoch on an axis of dates, else 0, 1, 2, …
     """
@@ -100,17 +96,18 @@ class Axis:
     notes: Sequence[str]
 
 
-def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None) -> Axis:
-    """Order runs along an axis; too many become the last of each day, then of each week, which the notes say.
-
-    `parents` is what is known of the commits' ancestry; no other axis needs it.
-    """
+def lay_out(
+    runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None
+) -> Axis:
+    """Order runs along an axis; too many are reduced to the last of each day, then of each week."""
     known = sorted(runs, key=lambda run: (run.started_us, run.id))
     shown, notes = _leave_out(known, name)
     shown, note = thin(shown, most)
     notes += [note] if note else []
     if name == "date":
-        return Axis(name, shown, [run.started_us // 1000 for run in shown], (), find_changes(shown), notes)
+        return Axis(
+            name, shown, [run.started_us // 1000 for run in shown], (), find_changes(shown), notes
+        )
     keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in shown}
     if name == "commit":
         order = _order_commits(shown, parents or {})
@@ -118,20 +115,27 @@ def lay_out(runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parent
         notes += _format_unknown(shown, order)
     shown = sorted(shown, key=lambda run: (keys[run.id], run.started_us, run.id))
     positions = list(range(len(shown)))
-    label_of: Callable[[TrendRun], str] = _short_commit if name == "commit" else lambda run: run.torch_version or ""
-    firsts = [index for index in positions if index == 0 or label_of(shown[index]) != label_of(shown[index - 1])]
+    label_of: Callable[[TrendRun], str] = (
+        _short_commit if name == "commit" else lambda run: run.torch_version or ""
+    )
+    firsts = [
+        index
+        for index in positions
+        if index == 0 or label_of(shown[index]) != label_of(shown[index - 1])
+    ]
     ticks = [(index, label_of(shown[index])) for index in firsts[:: max(len(firsts) // 8, 1)]]
     return Axis(name, shown, positions, ticks, find_changes(shown), notes)
 
 
 def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
-    """Leave out what has no place on an axis."""
     if name == "date":
         return list(runs), []
     placed = [run for run in runs if (run.git_commit if name == "commit" else run.torch_version)]
     missing = len(runs) - len(placed)
     what = "commit" if name == "commit" else "version of torch"
-    return placed, [f"{missing} {'run has' if missing == 1 else 'runs have'} no recorded {what}"] if missing else []
+    return placed, [
+        f"{missing} {'run has' if missing == 1 else 'runs have'} no recorded {what}"
+    ] if missing else []
 
 
 def _short_commit(run: TrendRun) -> str:
@@ -139,7 +143,6 @@ def _short_commit(run: TrendRun) -> str:
 
 
 def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
-    """Order the commits of runs, which are in the order of time."""
     seen_us: dict[str, int] = {}
     for run in runs:
         seen_us.setdefault(run.git_commit or "", run.started_us)
@@ -147,25 +150,29 @@ def _order_commits(runs: Sequence[TrendRun], parents: Parents) -> CommitOrder:
 
 
 def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
-    """List the runs that do not stand where their commit's ancestry would put them."""
     notes = []
     count = sum(run.git_commit in order.unknown for run in runs)
     if count:
-        whose = "1 run's commit" if count == 1 else f"the commits of {'all' if count == len(runs) else count} runs"
+        whose = (
+            "1 run's commit"
+            if count == 1
+            else f"the commits of {'all' if count == len(runs) else count} runs"
+        )
         notes.append(
             f"The history before {whose} is not recorded, so the time of its first run places it; "
             "compileboard-collect commits adds a repository's history"
         )
     if order.histories > 1:
         notes.append(
-            f"These runs are of {order.histories} stretches of history, and the commits between them are not known; "
+            f"These runs are of {order.histories} stretches of history, and the commits "
+            "between them are not known; "
             "their commits' times say which comes first"
         )
     return notes
 
 
 def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
-    """Make a key that orders versions: 2.9.1 before 2.10.0, and 2.10.0.dev20260101 before 2.10.0."""
+    """Sort key for versions: 2.9.1 before 2.10.0, and 2.10.0.dev20260101 before 2.10.0."""
     release, _plus, _local = (text or "").partition("+")
     numbers = re.match(r"\d+(?:\.\d+)*", release)
     rest = release[numbers.end() :] if numbers else release
@@ -176,7 +183,7 @@ def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
 
 
 def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
-    """Return the last run of each day, or week, where there are more than `most`; runs are in the order of time."""
+    """Return the last run of each day, or week, if there are more than `most`."""
     if len(runs) <= most:
         return list(runs), None
     shown = list(runs)
@@ -184,12 +191,17 @@ def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | Non
         last = {run.started_us // (days * _DAY_US): run for run in runs}
         shown = list(last.values())
         if len(shown) <= most:
-            return shown, f"{len(runs)} runs are more than a chart shows: these are the last of each {word}"
-    return shown[-most:], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
+            return (
+                shown,
+                f"{len(runs)} runs are more than a chart shows: these are the last of each {word}",
+            )
+    return shown[
+        -most:
+    ], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
 
 
 def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:
-    """List where the environment changed; what a run did not record is as before. Runs are in their axis' order."""
+    """List environment changes; an unrecorded value counts as unchanged."""
     known: dict[str, str] = {}
     changes = []
     for run in runs:
@@ -207,7 +219,6 @@ def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:
 
 
 def describe_run(run: TrendRun) -> str:
-    """Return the lines of a point's hover on its run: when, commit, subject, torch, environment."""
     commit = _short_commit(run) + (" (dirty)" if run.git_dirty else "") if run.git_commit else ""
     subject = (run.git_subject or "")[:70]
     torch = f"torch {run.torch_version}" if run.torch_version else "torch not recorded"
@@ -234,10 +245,7 @@ CHOICES = ("pass_ratio", *BY_NAME)
 
 
 def find_metric(name: str, *, of_suite: bool) -> Metric | None:
-    """Return a metric as a suite or a model has it, None where that has none of it.
-
-    Raises: FilterError if there is no such metric at all.
-    """
+    """Raises FilterError for an unknown metric; None is one that a suite or model does not have."""
     if name not in BY_NAME and name not in SUMMARY_BY_NAME:
         known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))
         raise FilterError(f"metric: {name[:40]!r} is not one of {known}")
@@ -247,18 +255,17 @@ def find_metric(name: str, *, of_suite: bool) -> Metric | None:
 
 
 def find_choice(name: str) -> str | None:
-    """Return what the trend page calls a metric, None where it draws none of that name."""
     choice = _MODEL_OF.get(name, name)
     return choice if choice in CHOICES else None
 
 
 def read_choices(names: Sequence[str]) -> list[str]:
-    """Name metrics as selectors do, whether a suite's or a model's name was given; each once."""
     return list(dict.fromkeys(_MODEL_OF.get(name, name) for name in names))
 
 
-def build_suite_line(metric: Metric, summaries: Sequence[StoredSummary], label: str = "the suite") -> TrendLine:
-    """Make a suite's line."""
+def build_suite_line(
+    metric: Metric, summaries: Sequence[StoredSummary], label: str = "the suite"
+) -> TrendLine:
     return TrendLine(label, [_sum_point(metric, summary) for summary in summaries])
 
 
@@ -266,24 +273,36 @@ def _sum_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
     value: float | None = getattr(summary, metric.name)
     if summary.measured_count:
         # What failed is in no mean: a suite that loses its worst model is no better.
-        note = f"{summary.failed_count} of {summary.total_count} models failed" if summary.failed_count else None
+        note = (
+            f"{summary.failed_count} of {summary.total_count} models failed"
+            if summary.failed_count
+            else None
+        )
         is_incomplete = summary.is_incomplete and value is not None and metric.name != "pass_ratio"
         return TrendPoint(summary.run_id, value, note=note, is_incomplete=is_incomplete)
     status: Status = "failed" if summary.failed_count else "skipped"
     reason = f"{summary.failed_count} of {summary.total_count} models failed, none was measured"
     return TrendPoint(
-        summary.run_id, value, status=status, reason=reason if summary.failed_count else "no model was measured"
+        summary.run_id,
+        value,
+        status=status,
+        reason=reason if summary.failed_count else "no model was measured",
     )
 
 
 def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLine]:
-    """Make a line a model; one measured with several batch sizes has a line each."""
     rows_by_line: dict[tuple[str, Any], list[ResultRow]] = {}
     for row in rows:
         rows_by_line.setdefault((row.model, row.batch_size), []).append(row)
-    many = {model for model, _size in rows_by_line if sum(model == other for other, _other_size in rows_by_line) > 1}
+    many = {
+        model
+        for model, _size in rows_by_line
+        if sum(model == other for other, _other_size in rows_by_line) > 1
+    }
     lines = []
-    for (model, size), members in sorted(rows_by_line.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)):
+    for (model, size), members in sorted(
+        rows_by_line.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)
+    ):
         label = f"{model}, batch {size}" if model in many and size else model
         lines.append(TrendLine(label, [_row_point(metric, result) for result in members]))
     return lines
@@ -298,5 +317,4 @@ def _row_point(metric: Metric, row: ResultRow) -> TrendPoint:
 
 
 def build_count_line(label: str, points: Sequence[HistoryPoint]) -> TrendLine:
-    """Make the line of something that is counted in every run that was observed; none is a real 0."""
     return TrendLine(label, [TrendPoint(point.run_id, point.count) for point in points])

@@ -1,4 +1,4 @@
-"""Deleted runs, and who changed what."""
+"""Deleted runs, and the audit log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_audit(selection: AuditFilter, page: PageQuery) -> Page[AuditRow]:
 @operation("/tokens")
 @needs("admin")
 def list_tokens(page: PageQuery) -> Page[TokenRow]:
-    """List the tokens of people and boxes, newest first, without their secrets."""
+    """List the tokens of people and machines, newest first, without their secrets."""
     return tokens.list_tokens(get_reader(), page.cursor, page.limit)
 
 

@@ -16,7 +16,14 @@ from compileboard.app.queries.dashboard.baselines import get_baseline as find_st
 from compileboard.app.queries.dashboard.baselines import list_baselines as list_stored
 from compileboard.app.queries.fields import Count, FileName, FunctionName, LineNumber
 from compileboard.app.queries.page import FilterError, Page
-from compileboard.app.queries.parameters import BackendName, DeviceName, DtypeName, ModeName, Parameter, SuiteName
+from compileboard.app.queries.parameters import (
+    BackendName,
+    DeviceName,
+    DtypeName,
+    ModeName,
+    Parameter,
+    SuiteName,
+)
 from compileboard.app.schema import Keywords
 from compileboard.app.screens.fleet.checks import CheckJson, CheckRequest, build_check, report_check
 from compileboard.collectors.store.rollups.results import fill
@@ -47,23 +54,26 @@ class KeptResult:
 
 @dataclass(frozen=True)
 class BaselineDetail(BaselineRow):
-    """A stored baseline with what it keeps."""
+    """A stored baseline with its content."""
 
     environment: Annotated[dict[str, str], "What speeds depend on: the hardware, torch's version."]
     results: Annotated[list[KeptResult], "Results."]
     graph_breaks: Annotated[list[KeptDistinct] | None, "Graph breaks. null where not recorded."]
-    recompile_causes: Annotated[list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."]
+    recompile_causes: Annotated[
+        list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."
+    ]
 
 
 @dataclass(frozen=True)
 class CheckQuery:
-    """What is checked, against what, under which rules, of which models."""
-
     run: Annotated[str | None, "A run's id or its beginning, or `latest`."] = None
     baseline: Annotated[
-        str | None, "What to compare with: a run, a commit, a stored baseline, `latest` or `previous`."
+        str | None,
+        "What to compare with: a run, a commit, a stored baseline, `latest` or `previous`.",
     ] = None
-    rule: Annotated[str | None, "A rule's name, or names with commas between; `default` where it is not given."] = None
+    rule: Annotated[
+        str | None, "A rule's name, or names with commas between; `default` where it is not given."
+    ] = None
     environment: Annotated[
         bool, Parameter(choices=("any",)), "`any`: compare speeds across another GPU or torch too."
     ] = False
@@ -78,8 +88,12 @@ class CheckQuery:
         Keywords(pattern="^(yes|no)?$"),
         "`yes`: with dynamic shapes; `no`: without.",
     ] = None
-    batch_size: Annotated[int | None, Parameter(expected="a whole number"), "The batch size."] = None
-    world_size: Annotated[int | None, Parameter(expected="a whole number"), "Ranks that it ran on."] = None
+    batch_size: Annotated[int | None, Parameter(expected="a whole number"), "The batch size."] = (
+        None
+    )
+    world_size: Annotated[
+        int | None, Parameter(expected="a whole number"), "Ranks that it ran on."
+    ] = None
     model: Annotated[str | None, "A model's name, whole."] = None
 
 
@@ -94,7 +108,7 @@ def list_baselines(page: PageQuery) -> Page[BaselineRow]:
 
 @operation("/baselines/<path:baseline_name>")
 def get_baseline(baseline_name: str) -> BaselineDetail:
-    """Return one stored baseline with what it keeps."""
+    """Return one stored baseline with its content."""
     stored = find_stored(get_reader(), baseline_name)
     if stored is None:
         refuse(f"There is no baseline {baseline_name[:80]}; /api/v1/baselines lists them.")
@@ -112,16 +126,24 @@ def get_baseline(baseline_name: str) -> BaselineDetail:
 
 
 def _list_distinct(items: Iterable[RuleDistinct] | None) -> list[KeptDistinct] | None:
-    return None if items is None else [fill(KeptDistinct, vars(item) | {"result": item.model}) for item in items]
+    return (
+        None
+        if items is None
+        else [fill(KeptDistinct, vars(item) | {"result": item.model}) for item in items]
+    )
 
 
 @operation("/check")
 def get_check(query: CheckQuery) -> CheckJson:
-    """Put a run against a baseline, under rules, as `compileboard check` does. What cannot be compared is 400."""
+    """Check a run against a baseline under rules, as `compileboard check` does. What cannot be
+    compared is 400.
+    """
     asked = query.run or "latest"
     for name, value in (("run", asked), ("baseline", query.baseline)):
         if value and is_file(value):  # a file of the server's is nobody's business
-            raise FilterError(f"{name}: {value[:80]!r} is a file; the API compares what is in the database")
+            raise FilterError(
+                f"{name}: {value[:80]!r} is a file; the API compares what is in the database"
+            )
     names = [word for word in (query.rule or "").split(",") if word]
     series = {name: value for name in _SERIES if (value := getattr(query, name)) is not None}
     request = CheckRequest(

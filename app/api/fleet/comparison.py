@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.analysis.comparison.differences import WORDS
-from compileboard.app.analysis.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
+from compileboard.app.analysis.comparison.model import (
+    ChangedSetting,
+    ComparedRun,
+    EnvironmentDifference,
+)
 from compileboard.app.analysis.comparison.rows import comparison_row
 from compileboard.app.analysis.comparison.summary import ComparisonSummary
 from compileboard.app.api.answers import operation, refuse
@@ -23,8 +27,6 @@ from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
 @dataclass(frozen=True)
 class Change:
-    """A metric on both sides."""
-
     base: Annotated[float | None, "Base, in the metric's unit."]
     new: Annotated[float | None, "New, in the metric's unit."]
     change: Annotated[float | None, "New ÷ base − 1; null where base is not above 0."]
@@ -32,8 +34,6 @@ class Change:
 
 @dataclass(frozen=True)
 class NamedSeries(SeriesFields):
-    """A model, and what it was measured as."""
-
     model: Annotated[str, "The model's name."]
 
 
@@ -44,7 +44,9 @@ class CompareDelta(Change):
     verdict: Annotated[str, one_of(LABELS), "What it means."]
     method: Annotated[str, one_of(METHODS), "What the verdict rests on."]
     detail: Annotated[str, "Its outcome."]
-    basis: Annotated[str, "What the verdict rests on: the samples a side, and how far they scatter."]
+    basis: Annotated[
+        str, "What the verdict rests on: the samples a side, and how far they scatter."
+    ]
     p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
     ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
     ratio_high: Annotated[float | None, "Where it ends."]
@@ -52,7 +54,7 @@ class CompareDelta(Change):
 
 @dataclass(frozen=True)
 class DistinctChangeJson:
-    """One of them."""
+    """One distinct graph break or recompile cause."""
 
     fingerprint: Annotated[str, "What makes it the same in another run."]
     kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
@@ -91,13 +93,19 @@ class MetricMean(Change):
     metric: Annotated[str, "Its name."]
     label: Annotated[str, "Its label."]
     unit: Annotated[str, "Its unit, empty for counts."]
-    direction: Annotated[str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."]
+    direction: Annotated[
+        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
+    ]
     mean: Annotated[str, one_of(("sum", "geometric mean")), "What base and new are."]
     count: Annotated[Count, "Models in it; a wrong answer counts in no mean."]
     verdict: Annotated[
-        str | None, one_of(LABELS), "What the change over all models means; null where there is no mean."
+        str | None,
+        one_of(LABELS),
+        "What the change over all models means; null where there is no mean.",
     ]
-    basis: Annotated[str | None, "What the verdict on the mean rests on: how many of its models moved."]
+    basis: Annotated[
+        str | None, "What the verdict on the mean rests on: how many of its models moved."
+    ]
     verdicts: Annotated[dict[str, Count], "Models by verdict."]
     methods: Annotated[dict[str, Count], "Models by what the verdict rests on."]
 
@@ -106,18 +114,24 @@ class MetricMean(Change):
 class ComparedModel(NamedSeries):
     """A model that both sides measured."""
 
-    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
-    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+    base_run_id: Annotated[
+        str | None, "The run that base's result is of; null for a stored baseline's."
+    ]
+    new_run_id: Annotated[
+        str | None, "The run that new's result is of; null for a stored baseline's."
+    ]
     base_accuracy: Annotated[str | None, "Upstream's verdict on base."]
     new_accuracy: Annotated[str | None, "Upstream's verdict in new."]
-    accuracy_change: Annotated[str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."]
+    accuracy_change: Annotated[
+        str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."
+    ]
     warning: Annotated[str | None, "What makes its numbers doubtful."]
     metrics: Annotated[dict[str, CompareDelta], "Its metrics by name."]
 
 
 @dataclass(frozen=True)
 class UnpairedModel(NamedSeries):
-    """A model."""
+    """A model of one side."""
 
     run_id: Annotated[str | None, "The run that its result is of."]
     status: Annotated[str, "What became of it."]
@@ -126,10 +140,14 @@ class UnpairedModel(NamedSeries):
 
 @dataclass(frozen=True)
 class ExcludedModel(NamedSeries):
-    """A model."""
+    """A model that is not compared."""
 
-    base_run_id: Annotated[str | None, "The run that base's result is of; null for a stored baseline's."]
-    new_run_id: Annotated[str | None, "The run that new's result is of; null for a stored baseline's."]
+    base_run_id: Annotated[
+        str | None, "The run that base's result is of; null for a stored baseline's."
+    ]
+    new_run_id: Annotated[
+        str | None, "The run that new's result is of; null for a stored baseline's."
+    ]
     reason: Annotated[str, "Why it is not compared."]
 
 
@@ -157,11 +175,17 @@ class ComparisonJson:
     models: Annotated[list[ComparedModel], "By name."]
     only_base: Annotated[list[UnpairedModel], "Models that only base has."]
     only_new: Annotated[list[UnpairedModel], "Models that only new has."]
-    excluded: Annotated[list[ExcludedModel], "Models that both sides know and that are not compared."]
+    excluded: Annotated[
+        list[ExcludedModel], "Models that both sides know and that are not compared."
+    ]
     graph_breaks: CompareDistinct
     recompile_causes: CompareDistinct
-    totals: Annotated[dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."]
-    functions: Annotated[list[ComparedFunction], "Functions, the largest change of compile time first."]
+    totals: Annotated[
+        dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."
+    ]
+    functions: Annotated[
+        list[ComparedFunction], "Functions, the largest change of compile time first."
+    ]
     environment: Annotated[list[EnvironmentDifference], "Surroundings."]
     settings: Annotated[list[ChangedSetting], "Configuration, what differs first."]
     summary: Annotated[ComparisonSummary, "What changed, in a sentence and by model."]
@@ -169,9 +193,9 @@ class ComparisonJson:
 
 @dataclass(frozen=True)
 class SidesQuery:
-    """What is compared."""
-
-    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = None
+    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = (
+        None
+    )
     new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
     anyway: Annotated[
         bool,
@@ -183,7 +207,9 @@ class SidesQuery:
 
 @operation("/compare")
 def get_comparison(sides: SidesQuery) -> ComparisonJson:
-    """Return what changed from base to new: every metric of every model with its verdict, graph breaks, recompiles."""
+    """Return what changed from base to new: every metric of every model with its verdict, graph
+    breaks, recompiles.
+    """
     screen = build_default_comparison(
         get_store(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
     )

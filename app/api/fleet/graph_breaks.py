@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.api.fleet.reasons import History, Trends, list_fields, list_runs, read_trends, refuse_reason
+from compileboard.app.api.fleet.reasons import (
+    History,
+    Trends,
+    list_fields,
+    list_runs,
+    read_trends,
+    refuse_reason,
+)
 from compileboard.app.db import get_engine, get_store
 from compileboard.app.queries.fields import SORT_HELP, Stack
 from compileboard.app.queries.fleet.graph_breaks import (
@@ -24,8 +31,6 @@ from compileboard.app.screens.fleet.reasons import build_graph_break
 
 @dataclass(frozen=True)
 class BreakSort:
-    """The order of a list of distinct graph breaks."""
-
     sort: Annotated[str, order_by(GRAPH_BREAKS.orders), SORT_HELP] = GRAPH_BREAKS.default_order
 
 
@@ -48,14 +53,18 @@ class BreakTrends(Trends):
 
 
 @operation("/graph_breaks")
-def list_graph_breaks(selection: BreakFilter, order: BreakSort, page: PageQuery) -> Page[DistinctBreak]:
+def list_graph_breaks(
+    selection: BreakFilter, order: BreakSort, page: PageQuery
+) -> Page[DistinctBreak]:
     """List distinct graph breaks across runs, the most frequent first."""
-    return list_reasons(get_engine(), GRAPH_BREAKS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
+    return list_reasons(
+        get_engine(), GRAPH_BREAKS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+    )
 
 
 @operation("/graph_breaks/trends")
 def get_graph_break_trends(selection: BreakFilter) -> BreakTrends:
-    """Return distinct graph breaks summed, and how they went from run to run."""
+    """Return the totals of distinct graph breaks, and their trend over runs."""
     return BreakTrends(**read_trends(GRAPH_BREAKS, selection))
 
 

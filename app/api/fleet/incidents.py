@@ -24,25 +24,33 @@ from compileboard.app.schema import OPTIONAL, Keywords, list_names, one_of
 from compileboard.app.screens.fleet.incidents import ABSENT, build_incident_record
 from compileboard.app.screens.fleet.incidents import list_incidents as list_page
 from compileboard.app.web.access import choose_author, describe_author
-from compileboard.collectors.store.dashboard.incidents import ACTIONS, AUTHOR_LIMIT, TEXT_LIMIT, save_comment
+from compileboard.collectors.store.dashboard.incidents import (
+    ACTIONS,
+    AUTHOR_LIMIT,
+    TEXT_LIMIT,
+    save_comment,
+)
 
 
 @dataclass(frozen=True)
 class SeriesChangeJson(SeriesChange):
-    """A change of one series. An empty text or a 0 of the series is not recorded."""
+    """A change of one series. An empty text or a 0 in the series' fields means not recorded."""
 
     sentence: Annotated[str, "What it is, in one line."]
     measured_as: Annotated[str, "Configuration of the series, in words."]
     range: Annotated[str, "Its range of runs or commits, in words."]
     confidence: Annotated[str, "Confidence, in words."]
     before: Annotated[
-        dict[str, Any] | None, "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
+        dict[str, Any] | None,
+        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
     ]
     after: Annotated[
-        dict[str, Any] | None, "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
+        dict[str, Any] | None,
+        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
     ]
     environment: Annotated[
-        list[dict[str, Any]], "What of GPU, driver, torch and triton changed: `word`, `before`, `now`."
+        list[dict[str, Any]],
+        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
     ]
     commits: Annotated[
         dict[str, Any] | None,
@@ -50,7 +58,10 @@ class SeriesChangeJson(SeriesChange):
     ]
     causes: Annotated[
         list[dict[str, Any]],
-        "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, `break_id`, `cause_id`.",
+        (
+            "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, "
+            "`break_id`, `cause_id`."
+        ),
     ]
     points: Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]
 
@@ -78,10 +89,14 @@ class CommentBody:
     """An action with the author's name and reason."""
 
     author: Annotated[
-        str, Keywords(maxLength=AUTHOR_LIMIT), "Your name. Leave it out with a token, whose name signs; else required."
+        str,
+        Keywords(maxLength=AUTHOR_LIMIT),
+        "Your name. Leave it out with a token, whose name signs; else required.",
     ] = field(default="", metadata=OPTIONAL)
     text: Annotated[
-        str | None, Keywords(maxLength=TEXT_LIMIT), "The comment, or the reason: required to ignore and to comment."
+        str | None,
+        Keywords(maxLength=TEXT_LIMIT),
+        "The comment, or the reason: required to ignore and to comment.",
     ] = field(default=None, metadata=OPTIONAL)
 
 
@@ -111,7 +126,6 @@ def get_incident(incident_id: str) -> IncidentDetailJson:
 
 
 def make_change_json(change: SeriesChange) -> SeriesChangeJson:
-    """Return a change with its messages and evidence."""
     evidence = change.evidence
     return SeriesChangeJson(
         **vars(change),
@@ -129,7 +143,6 @@ def make_change_json(change: SeriesChange) -> SeriesChangeJson:
 
 
 def make_comment_json(comment: Comment) -> CommentJson:
-    """Return a comment without its ids."""
     return CommentJson(comment.action, comment.author, comment.text, comment.time_us)
 
 
@@ -161,7 +174,9 @@ def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
     body = _read_body()
     try:
         author = choose_author(body.author)
-        with writing(f"incident.{action}", incident_id, describe_author(author[:AUTHOR_LIMIT])) as connection:
+        with writing(
+            f"incident.{action}", incident_id, describe_author(author[:AUTHOR_LIMIT])
+        ) as connection:
             save_comment(connection, incident_id, action, author=author, text=body.text or "")
     except ValueError as error:
         raise FilterError(str(error)) from None
@@ -169,17 +184,15 @@ def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
 
 
 def _read_body() -> CommentBody:
-    """Read who does what.
-
-    Raises: FilterError if the body is not an object of what is expected.
-    """
     body: Any = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):
         raise FilterError('body: expected a JSON object, {"author": "your name", "text": "why"}')
     names = list_names(CommentBody)
     for key, value in body.items():
         if key not in names:
-            raise FilterError(f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}")
+            raise FilterError(
+                f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}"
+            )
         if not isinstance(value, str) and not (key == "text" and value is None):
             raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
     return CommentBody(**body)

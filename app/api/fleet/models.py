@@ -50,34 +50,34 @@ class ModelHistoryJson:
     suites: Annotated[list[str], "The suites that have a model of this name."]
     series: Annotated[list[ModelSeriesJson], "The series that was measured last comes first."]
     exports: Annotated[list[ExportedResult], "The newest of each way to export or precompile it."]
-    distributed: Annotated[list[DistributedResult], "The newest on several ranks, by way and ranks."]
+    distributed: Annotated[
+        list[DistributedResult], "The newest on several ranks, by way and ranks."
+    ]
 
 
 @dataclass(frozen=True)
 class ModelSort:
-    """The order of a list of results."""
-
     sort: Annotated[str, order_by(ORDERS), SORT_HELP] = DEFAULT_ORDER
 
 
 @dataclass(frozen=True)
 class SuiteQuery:
-    """Which suite."""
-
     suite: SuiteName = None
 
 
 @operation("/runs/<run_id>/results")
 def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
     """List a run's benchmark results, one row a model and metric set, by suite and model."""
-    return cut_page(read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit).map(
-        make_result
-    )
+    return cut_page(
+        read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit
+    ).map(make_result)
 
 
 @operation("/models")
 def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
-    """List the newest benchmark result of each model and metric set, or those of one run, the worst first."""
+    """List the newest benchmark result of each model and metric set, or those of one run, the worst
+    first.
+    """
     if selection.run:
         find_run(selection.run)
     rows = sort_results(list_models(get_engine(), selection), order.sort)
@@ -94,7 +94,7 @@ class MatrixColumnJson(SetFields):
 
 @dataclass(frozen=True)
 class MatrixCellJson:
-    """What became of one experiment of one model."""
+    """The result of one experiment of one model."""
 
     column: Annotated[Count, "Place of its column among the suite's, from 0."]
     state: Annotated[str, "Its state in words, as the page has it."]
@@ -127,7 +127,9 @@ class MatrixJson:
 
 @operation("/matrix")
 def list_matrices(selection: ModelFilter, page: PageQuery) -> Page[MatrixJson]:
-    """List the state of each experiment of each configuration, a matrix a suite; a page is of models."""
+    """List the state of each experiment of each configuration, one matrix per suite; pages are of
+    models.
+    """
     if selection.run:
         find_run(selection.run)
     screen = build_models(get_engine(), selection, None, page.cursor, page.limit, "matrix")
@@ -151,13 +153,18 @@ def _make_matrix(matrix: SuiteMatrix) -> MatrixJson:
 
 def _make_cell(column: int, cell: Cell) -> MatrixCellJson:
     result = cell.result
-    own = {name: getattr(result, name) for name in ("status", "reason", "message", "batch_size", "run_id", "time_us")}
+    own = {
+        name: getattr(result, name)
+        for name in ("status", "reason", "message", "batch_size", "run_id", "time_us")
+    }
     return MatrixCellJson(column, cell.state.word, cell.numbers, **own)
 
 
 @operation("/models/<path:name>")
 def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
-    """Return one model's benchmark results over time: its series, each with its points, the oldest first."""
+    """Return one model's benchmark results over time: its series, each with its points, the oldest
+    first.
+    """
     name = read_name(name)
     history = build_model_history(get_engine(), name, query.suite)
     if history is None:
@@ -167,10 +174,18 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
         model=name,
         suites=history.suites,
         series=[_make_series(series) for series in every],
-        exports=[export for suite in history.suites for export in build_exports(open_run, every, suite)],
-        distributed=[several for suite in history.suites for several in build_distributed(open_run, every, suite)],
+        exports=[
+            export for suite in history.suites for export in build_exports(open_run, every, suite)
+        ],
+        distributed=[
+            several
+            for suite in history.suites
+            for several in build_distributed(open_run, every, suite)
+        ],
     )
 
 
 def _make_series(series: ModelSeries) -> ModelSeriesJson:
-    return ModelSeriesJson(**series.fields, points=[make_result(point.row) for point in series.points])
+    return ModelSeriesJson(
+        **series.fields, points=[make_result(point.row) for point in series.points]
+    )

@@ -1,4 +1,4 @@
-"""What the API has of reasons across runs alike: of graph breaks and of recompiles."""
+"""Shared parts of the endpoints for graph breaks and recompiles across runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 r
 
 @dataclass(frozen=True)
 class DistinctTrend:
-    """One distinct thing."""
+    """The trend of one distinct graph break or recompile cause."""
 
     id: Annotated[ContentId, "Its `id`."]
     trend: TrendLine
@@ -39,26 +39,33 @@ class Trends:
     distinct: Annotated[list[DistinctTrend], "By `id`."]
 
 
-def read_trends(subject: ReasonSubject[Selection, Any, Any, Any], selected: Selection) -> dict[str, Any]:
-    """Return the fields of the subject's Trends."""
+def read_trends(
+    subject: ReasonSubject[Selection, Any, Any, Any], selected: Selection
+) -> dict[str, Any]:
     trends = get_reason_trends(get_engine(), subject, selected)
-    distinct = [DistinctTrend(reason_id, line) for reason_id, line in sorted(trends.grid.lines.items())]
-    return {"slots": trends.slots, "kinds": trends.grid.kinds, "distinct": distinct, "summary": trends.summary}
+    distinct = [
+        DistinctTrend(reason_id, line) for reason_id, line in sorted(trends.grid.lines.items())
+    ]
+    return {
+        "slots": trends.slots,
+        "kinds": trends.grid.kinds,
+        "distinct": distinct,
+        "summary": trends.summary,
+    }
 
 
 def list_fields(screen: ReasonScreen[Any, Any]) -> dict[str, Any]:
-    """Return the fields of one reason's answer: those of its row, and what its page has beside it."""
     of_page = ("reason", "models", "newest_run", "cause")
     beside = {name: part for name, part in vars(screen).items() if name not in of_page}
     return {**vars(screen.reason), **beside}
 
 
 def list_runs(subject: AnySubject, text: str, page: PageQuery) -> Page[AffectedRun]:
-    """List the runs that have the reason of an address."""
-    runs = build_reason_runs(get_engine(), subject, read_content_id(text), page.cursor, page.limit, get_clock())
+    runs = build_reason_runs(
+        get_engine(), subject, read_content_id(text), page.cursor, page.limit, get_clock()
+    )
     return runs or refuse_reason(subject, text)
 
 
 def refuse_reason(subject: AnySubject, text: str) -> NoReturn:
-    """Answer that there is no such reason."""
     refuse(subject.describe_absence(text))

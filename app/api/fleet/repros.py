@@ -27,14 +27,12 @@ from compileboard.collectors.store.repros import ReproResult
 
 @dataclass(frozen=True)
 class FailureSort:
-    """The order of a list of failures."""
-
     sort: Annotated[str, order_by(ORDERS), fields.SORT_HELP] = DEFAULT_ORDER
 
 
 @dataclass(frozen=True)
 class ReproResultJson:
-    """What a command of `collectors repro` found out."""
+    """The result of a `collectors repro` command."""
 
     command: Annotated[str, "run, minify, analyze, check or bisect."]
     status: Annotated[str, "Its answer in a word."]
@@ -56,19 +54,25 @@ class ReproDetail(ReproRow):
     manifest: Annotated[dict[str, Any], "All that was captured, without what is at its default."]
     program: Annotated[str, "The graph as Python's source."]
     dynamo_program: Annotated[str | None, "dynamo's graph, where `program` is AOTAutograd's."]
-    storage_bytes: Annotated[dict[str, int], "Size of each storage whose bytes are stored, by SHA-256."]
+    storage_bytes: Annotated[
+        dict[str, int], "Size of each storage whose bytes are stored, by SHA-256."
+    ]
     results: Annotated[list[ReproResultJson], "What was found out, newest first."]
 
 
 @operation("/repros")
-def list_repro_failures(selection: FailureFilter, order: FailureSort, page: PageQuery) -> Page[DistinctFailure]:
+def list_repro_failures(
+    selection: FailureFilter, order: FailureSort, page: PageQuery
+) -> Page[DistinctFailure]:
     """List failures that have repros, across runs, the last captured first."""
-    return list_failures(get_reader(), selection, sort=order.sort, cursor=page.cursor, limit=page.limit)
+    return list_failures(
+        get_reader(), selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+    )
 
 
 @operation("/repros/<repro_id>")
 def get_repro(repro_id: str) -> ReproDetail:
-    """Return one repro with its programs and what was found out."""
+    """Return one repro with its programs and results."""
     screen = build_repro(get_store(), repro_id) if read_content_id(repro_id) != -1 else None
     if screen is None:
         refuse(f"There is no repro {repro_id[:40]}. Its run may have been deleted.")
@@ -90,4 +94,6 @@ def _make_result(result: ReproResult) -> ReproResultJson:
 @operation("/runs/<run_id>/repros")
 def list_run_repros(detail: RunDetail, page: PageQuery) -> Page[ReproRow]:
     """List the repros of a run, the newest first."""
-    return list_repros(get_run_reader(detail.run.id), run_id=detail.run.id, cursor=page.cursor, limit=page.limit)
+    return list_repros(
+        get_run_reader(detail.run.id), run_id=detail.run.id, cursor=page.cursor, limit=page.limit
+    )

@@ -23,22 +23,25 @@ KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """What is looked for, and where."""
-
     q: Annotated[
         str,
         Parameter(most=0),
         "Words that a text must all have; quotes keep words together, `-word` leaves texts out.",
     ] = ""
     run: Annotated[str | None, Parameter(most=0), "Only in this run: its id."] = None
-    kind: Annotated[str | None, Parameter(choices=tuple(KINDS)), "Only this kind of texts, page by page."] = None
+    kind: Annotated[
+        str | None, Parameter(choices=tuple(KINDS)), "Only this kind of texts, page by page."
+    ] = None
 
 
 @dataclass(frozen=True)
 class SearchLine:
     """A line that has some of the words, cut where it is long."""
 
-    line: Annotated[int | None, "Its number in the artifact's text, from 1; null where the text is not one of lines."]
+    line: Annotated[
+        int | None,
+        "Its number in the artifact's text, from 1; null where the text is not one of lines.",
+    ]
     text: Annotated[str, "The line."]
     found: Annotated[list[str], "What of it was sought."]
 
@@ -50,12 +53,16 @@ class SearchHit:
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
     kind: KindOfText
-    ref_id: Annotated[int | str, "`id` of what it is the text of: the artifact, graph break, recompile, failure."]
+    ref_id: Annotated[
+        int | str, "`id` of what it is the text of: the artifact, graph break, recompile, failure."
+    ]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
     title: Annotated[str, "What it is called."]
-    lines: Annotated[list[SearchLine], "The three best lines; none where only its title has the words."]
+    lines: Annotated[
+        list[SearchLine], "The three best lines; none where only its title has the words."
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,10 @@ class SearchGroupJson:
     count: Annotated[Count, "Texts that were found; at most 500 are counted."]
     is_more: Annotated[bool, "Whether there are more than that."]
     next: Annotated[str | None, "`cursor` of the next page of the kind that was asked for."]
-    hits: Annotated[list[SearchHit], "Those put into the index last come first; none of a kind that was not asked for."]
+    hits: Annotated[
+        list[SearchHit],
+        "Those put into the index last come first; none of a kind that was not asked for.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -81,11 +91,15 @@ class SearchResult:
 
 @operation("/search")
 def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
-    """Return texts of all runs, or of one, that have every word of `q`: some of each kind, or the pages of one kind."""
+    """Return texts of all runs, or of one, that have every word of `q`: some of each kind, or the
+    pages of one kind.
+    """
     if query.run is not None:
         find_run(query.run)
     if page.cursor and not query.kind:
-        raise FilterError("cursor: only the texts of one kind have further pages; give kind as well")
+        raise FilterError(
+            "cursor: only the texts of one kind have further pages; give kind as well"
+        )
     screen = build_search(get_store(), query.q, query.kind, query.run, page.cursor, page.limit)
     return SearchResult(
         groups=[

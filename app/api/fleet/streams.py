@@ -1,4 +1,4 @@
-"""What boxes push: streams of events, and texts by their content. `collectors/wire` has the protocol."""
+"""Pushed data: streams of events, and texts by content hash. `collectors/wire` has the protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from typing import Annotated, Any, TypeVar
 from flask import Response, current_app, request
 
 from compileboard.app.api.answers import PageQuery, operation
-from compileboard.app.db import get_board_path, get_reader, get_run_reader, get_settings, renew_reader
+from compileboard.app.db import (
+    get_board_path,
+    get_reader,
+    get_run_reader,
+    get_settings,
+    renew_reader,
+)
 from compileboard.app.push.body import check_checksum, receive_body, unpack_texts
 from compileboard.app.push.rates import RateLimit
 from compileboard.app.push.refusals import PushRefused
@@ -28,7 +34,13 @@ from compileboard.collectors.store.bundles.growth import count_contents
 from compileboard.collectors.store.run_owners import NotOwner, may_add
 from compileboard.collectors.store.streams.receive import StreamWriter
 from compileboard.collectors.store.streams.rows import get_removal
-from compileboard.collectors.store.streams.texts import find_texts, pack_text, save_dropped, save_text, save_texts
+from compileboard.collectors.store.streams.texts import (
+    find_texts,
+    pack_text,
+    save_dropped,
+    save_text,
+    save_texts,
+)
 from compileboard.collectors.wire.lines import (
     DIGEST,
     LARGEST_BODY_BYTES,
@@ -51,7 +63,7 @@ large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # of this process
 
 @dataclass(frozen=True)
 class TextQuestion:
-    """Texts that a box has to send, and those that it has no more."""
+    """Texts that a client has to send, and those that it no longer has."""
 
     digests: Annotated[list[str], "32 hex digits each: BLAKE2b of the text, 16 bytes."]
     run: Annotated[str | None, "The run of those that were dropped."] = None
@@ -67,7 +79,7 @@ class MissingTexts:
 
 @dataclass(frozen=True)
 class RunContentsJson:
-    """How much of a run's recording the server has: what is added to a run makes some of it larger."""
+    """How much of a run's recording the server has; adding to the run increases some of it."""
 
     process_count: Annotated[Count, "Processes."]
     event_count: Annotated[Count, "Events of its processes."]
@@ -82,16 +94,20 @@ class RunContentsJson:
 
 @operation("/streams")
 def list_streams(page: PageQuery) -> Page[StreamRow]:
-    """List what boxes have pushed, the newest sign of life first."""
+    """List pushed streams, the most recently active first."""
     return streams.list_streams(get_reader(), page.cursor, page.limit)
 
 
 @operation("/runs/<run_id>/contents")
 @needs("ingest", "read")
 def get_contents(run_id: str) -> RunContentsJson:
-    """Return how much of a run's recording is stored: whoever has more sends it; 410 for a pruned run."""
+    """Return how much of a run's recording is stored, so that a client that has more can send it;
+    410 for a pruned run.
+    """
     if get_removal(get_reader(), run_id) == "pruned":
-        raise PushRefused(410, f"Run {run_id} was pruned on the server; nothing more of it is stored.")
+        raise PushRefused(
+            410, f"Run {run_id} was pruned on the server; nothing more of it is stored."
+        )
     contents = count_contents(get_run_reader(run_id), run_id)
     if contents is None:
         raise PushRefused(404, f"There is no run {run_id[:80]}.")
@@ -103,7 +119,10 @@ def get_contents(run_id: str) -> RunContentsJson:
 def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
     """Return how much of a stream is stored: Upload-Offset in bytes, Upload-Checksum of these."""
     return _answer(
-        200, describe_place(find_stream(get_reader(), run_id, stream_id, get_identity().token_id, get_sender()))
+        200,
+        describe_place(
+            find_stream(get_reader(), run_id, stream_id, get_identity().token_id, get_sender())
+        ),
     )
 
 
@@ -112,7 +131,11 @@ def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
 def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     """Store whole lines of a stream from Upload-Offset on; what is there already is skipped."""
     find = partial(
-        find_stream, run_id=run_id, stream_id=stream_id, token_id=get_identity().token_id, sender=get_sender()
+        find_stream,
+        run_id=run_id,
+        stream_id=stream_id,
+        token_id=get_identity().token_id,
+        sender=get_sender(),
     )
     find(get_reader())
     offset = request.headers.get("Upload-Offset", "")
@@ -121,13 +144,18 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     with _room():
         plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
         check_checksum(request.headers.get("Upload-Checksum"), plain)
-        return _answer(204, describe_place(append_lines(renew_reader, _store, find, get_sender(), int(offset), plain)))
+        return _answer(
+            204,
+            describe_place(
+                append_lines(renew_reader, _store, find, get_sender(), int(offset), plain)
+            ),
+        )
 
 
 @operation("/texts/missing", method="POST", body=TextQuestion)
 @needs("ingest")
 def list_missing() -> MissingTexts:
-    """List which of some texts have to be sent, and take note of those that were dropped."""
+    """List which of the given texts have to be sent, and record those that were dropped."""
     question = request.get_json(silent=True)
     if not isinstance(question, dict):
         raise PushRefused(400, 'Expected {"digests": […]} as JSON.')
@@ -139,7 +167,9 @@ def list_missing() -> MissingTexts:
         if not may_add(get_reader(), run_id, get_sender()):
             raise PushRefused(403, str(NotOwner(get_sender(), run_id)))
         _store(lambda writer: save_dropped(writer.connection, run_id, dropped))
-    return MissingTexts([digest for digest in digests if digest not in find_texts(get_reader(), [digest])])
+    return MissingTexts(
+        [digest for digest in digests if digest not in find_texts(get_reader(), [digest])]
+    )
 
 
 @operation("/texts/<digest>", method="PUT", status=201)
@@ -156,14 +186,18 @@ def save(digest: str) -> Annotated[Response, None]:
             return _answer(200, {})
         size_bytes, packed, now_us = len(text), pack_text(text), time.time_ns() // 1000
         del text  # while this waits for its turn
-        is_new = _store(lambda writer: save_text(writer.connection, digest, size_bytes, packed, now_us))
+        is_new = _store(
+            lambda writer: save_text(writer.connection, digest, size_bytes, packed, now_us)
+        )
         return _answer(201 if is_new else 200, {})
 
 
 @operation("/texts", method="POST", status=204)
 @needs("ingest")
 def save_several() -> Annotated[Response, None]:
-    """Store several texts by their content, whole or not at all: `DIGEST BYTES plain|gzip`, a newline and the bytes."""
+    """Store several texts by their content, whole or not at all: `DIGEST BYTES plain|gzip`, a
+    newline and the bytes.
+    """
     with _room():
         body = _receive(LARGEST_BODY_BYTES, LARGEST_BODY_BYTES)
         try:
@@ -171,7 +205,11 @@ def save_several() -> Annotated[Response, None]:
         except WireError as error:
             raise PushRefused(400, f"{error}.") from None
         there = find_texts(get_reader(), [text.digest for text in texts])
-        packed = [_pack(*text) for text in unpack_texts(texts, LARGEST_PLAIN_BYTES) if text[0] not in there]
+        packed = [
+            _pack(*text)
+            for text in unpack_texts(texts, LARGEST_PLAIN_BYTES)
+            if text[0] not in there
+        ]
         _count_bytes(sum(size_bytes for _, size_bytes, _ in packed))
         now_us = time.time_ns() // 1000
         _store(lambda writer: save_texts(writer.connection, packed, now_us))
@@ -185,21 +223,24 @@ def _pack(digest: str, text: bytes) -> tuple[str, int, bytes]:
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:
     digests = question.get(name) or []
     is_list = isinstance(digests, list) and len(digests) <= MOST_DIGESTS
-    if not is_list or not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
+    if not is_list or not all(
+        isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests
+    ):
         raise PushRefused(400, f"{name}: expected at most {MOST_DIGESTS:,} texts of 32 hex digits.")
     return list(digests)
 
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Wait for room for a large body, which is in memory until it is stored."""
     if (request.content_length or 0) <= SMALL_BYTES:
         yield
         return
     with _without_permit():
         has_room = large_bodies.acquire(timeout=ROOM_WAIT_S)
     if not has_room:
-        raise PushRefused(503, "Other large bodies are being received. Try again soon.", retry_after_s=1)
+        raise PushRefused(
+            503, "Other large bodies are being received. Try again soon.", retry_after_s=1
+        )
     try:
         yield
     finally:
@@ -207,18 +248,18 @@ def _room() -> Iterator[None]:
 
 
 def _without_permit() -> AbstractContextManager[None]:
-    """Return what lets other requests be worked on while this one waits."""
     connection = request.environ.get("gunicorn.socket")
     return nullcontext() if connection is None else connection.without_permit()
 
 
 def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
-    """Receive this request's body, and count it against what its client may send."""
     bytes_per_min = get_settings().push_rate_mib * MIB
     wait_s = rates.get_wait_s(_get_client(), bytes_per_min)
     if wait_s:
         raise PushRefused(
-            429, f"Expected {bytes_per_min // MIB:,} MiB a minute at most. Wait {wait_s} s.", retry_after_s=wait_s
+            429,
+            f"Expected {bytes_per_min // MIB:,} MiB a minute at most. Wait {wait_s} s.",
+            retry_after_s=wait_s,
         )
     renew_reader()
     plain = receive_body(request.environ, most_bytes, most_plain_bytes)
@@ -227,7 +268,6 @@ def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
 
 
 def _count_bytes(size_bytes: int) -> None:
-    """Count bytes against what this request's client may send."""
     rates.take(_get_client(), size_bytes, get_settings().push_rate_mib * MIB)
 
 
@@ -236,7 +276,6 @@ def _get_client() -> str:
 
 
 def _store(job: Callable[[StreamWriter], Result]) -> Result:
-    """Wait for the thread that writes; another request is worked on meanwhile."""
     renew_reader()
     settings = get_settings()
     future = get_writer_thread(get_board_path(), settings.push_queue).submit(job)

@@ -10,13 +10,24 @@ from compileboard.app.api.answers import find_run, operation, refuse
 from compileboard.app.db import get_clock, get_engine
 from compileboard.app.queries.fields import Count, TimeUs
 from compileboard.app.queries.fleet.models import STATUSES
-from compileboard.app.queries.fleet.trends import StoredSummary, TrendFilter, TrendRun, list_trend_runs, read_last
+from compileboard.app.queries.fleet.trends import (
+    StoredSummary,
+    TrendFilter,
+    TrendRun,
+    list_trend_runs,
+    read_last,
+)
 from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import Keywords, one_of
 from compileboard.app.screens.fleet.models import SetFields
 from compileboard.app.screens.fleet.summary import summarize_runs
-from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries, UnknownCountedError, build_trend
+from compileboard.app.screens.fleet.trends import (
+    TrendScreen,
+    TrendSeries,
+    UnknownCountedError,
+    build_trend,
+)
 from compileboard.collectors.contract.categories import BY_NAME
 from compileboard.collectors.store.rollups.results import fill
 from compileboard.collectors.store.rollups.summaries import DEFINITIONS
@@ -30,7 +41,7 @@ DefinitionName = Annotated[
 
 @dataclass(frozen=True)
 class SummaryDefinition:
-    """How it counts."""
+    """How a summary counts."""
 
     name: Annotated[str, one_of(DEFINITIONS), "Its name."]
     label: Annotated[str, "Whose it is."]
@@ -53,15 +64,25 @@ class SetSummaryJson(SetFields):
     abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
     compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]
     dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
-    graph_breaks_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
-    recompiles_per_model: Annotated[float | None, "Mean of the counted models, equal in every formula."]
-    load_latency_s: Annotated[float | None, "Mean load time of what was packaged or precompiled. Seconds."]
+    graph_breaks_per_model: Annotated[
+        float | None, "Mean of the counted models, equal in every formula."
+    ]
+    recompiles_per_model: Annotated[
+        float | None, "Mean of the counted models, equal in every formula."
+    ]
+    load_latency_s: Annotated[
+        float | None, "Mean load time of what was packaged or precompiled. Seconds."
+    ]
     package_bytes: Annotated[float | None, "Mean size of the packages."]
     scaling_efficiency: Annotated[
         float | None, "Mean efficiency of several ranks: samples a second ÷ ranks × those of one."
     ]
-    quantized_error: Annotated[float | None, "Mean relative error of quantized models against eager in float32."]
-    is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: its means are of the others."]
+    quantized_error: Annotated[
+        float | None, "Mean relative error of quantized models against eager in float32."
+    ]
+    is_incomplete: Annotated[
+        bool, "Whether models failed that a usual run measures: its means are of the others."
+    ]
 
 
 @dataclass(frozen=True)
@@ -72,7 +93,10 @@ class SummaryJson:
     definition: Annotated[SummaryDefinition, "How it counts."]
     summaries: Annotated[
         list[SetSummaryJson],
-        "One for each suite, mode, dtype, device, hardware, backend, dynamic or not, and world size.",
+        (
+            "One for each suite, mode, dtype, device, hardware, backend, dynamic or not, and world "
+            "size."
+        ),
     ]
 
 
@@ -82,13 +106,17 @@ class TrendMetric:
 
     name: Annotated[str, "Its name."]
     label: Annotated[str, "Its name in words."]
-    unit: Annotated[str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."]
-    direction: Annotated[str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."]
+    unit: Annotated[
+        str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
+    ]
+    direction: Annotated[
+        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
+    ]
 
 
 @dataclass(frozen=True)
 class TrendPointJson:
-    """One run. A point that is missing is not there; nothing is interpolated."""
+    """One run. Missing points are left out; nothing is interpolated."""
 
     run_id: Annotated[str, "The run."]
     name: Annotated[str, "The run's title, or its name."]
@@ -112,7 +140,9 @@ class TrendPointJson:
     high: Annotated[float | None, "Where its 95% interval ends."]
     status: Annotated[str, one_of(STATUSES), "What became of it."]
     reason: Annotated[str | None, "Why it has no value."]
-    is_incomplete: Annotated[bool, "Whether models failed that a usual run measures: the value is of the others."]
+    is_incomplete: Annotated[
+        bool, "Whether models failed that a usual run measures: the value is of the others."
+    ]
 
 
 @dataclass(frozen=True)
@@ -145,11 +175,11 @@ class TrendJson:
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    """Whose summary, by which definition."""
-
     run: Annotated[str | None, "A run's id."] = None
     commit: Annotated[
-        str | None, Keywords(pattern="^[0-9a-fA-F]*$"), "The beginning of the hash of a run's commit."
+        str | None,
+        Keywords(pattern="^[0-9a-fA-F]*$"),
+        "The beginning of the hash of a run's commit.",
     ] = None
     torch: Annotated[str | None, "A run's version of torch, whole."] = None
     definition: DefinitionName = None
@@ -157,18 +187,22 @@ class SummaryQuery:
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """The drawn metric."""
-
     metric: Annotated[str | None, f"`speedup` where it is not given; {', '.join(CHOICES)}."] = None
     model: Annotated[str | None, "A model's name, whole; the suite where it is not given."] = None
     function: Annotated[str | None, Parameter(most=0), "A function's `id`: its recompiles."] = None
-    break_: Annotated[str | None, Parameter("break", most=0), "A graph break's `id`: its occurrences."] = None
-    category: Annotated[str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."] = None
+    break_: Annotated[
+        str | None, Parameter("break", most=0), "A graph break's `id`: its occurrences."
+    ] = None
+    category: Annotated[
+        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+    ] = None
     definition: DefinitionName = None
-    axis: Annotated[str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."] = (
-        "date"
-    )
-    last: Annotated[str | None, "How many of the newest runs, or `all`; 90 where it is not given."] = None
+    axis: Annotated[
+        str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."
+    ] = "date"
+    last: Annotated[
+        str | None, "How many of the newest runs, or `all`; 90 where it is not given."
+    ] = None
 
 
 _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
@@ -178,7 +212,9 @@ _POINT = ("value", "low", "high", "status", "reason", "is_incomplete")
 
 @operation("/summary")
 def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
-    """Return what benchmark results come to: of `run`, or of the newest run of a commit, branch or torch version."""
+    """Return the summary of benchmark results: of `run`, or of the newest run of a commit, branch
+    or torch version.
+    """
     if asked.run:
         find_run(asked.run)
     narrowed = replace(selection, run=asked.run, commit=asked.commit, torch=asked.torch)
@@ -186,62 +222,85 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
     screen = summarize_runs(get_engine(), narrowed, asked.definition, clock)
     if screen is None:
         refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
-    (run,) = list_trend_runs(get_engine(), [screen.newest.run_id], alive_since_us=clock.alive_since_us)
+    (run,) = list_trend_runs(
+        get_engine(), [screen.newest.run_id], alive_since_us=clock.alive_since_us
+    )
     definition = screen.definition
     return SummaryJson(
         run=run,
-        definition=SummaryDefinition(definition.name, definition.label, definition.pass_rate, definition.geomean),
+        definition=SummaryDefinition(
+            definition.name, definition.label, definition.pass_rate, definition.geomean
+        ),
         summaries=[_make_summary(summary) for summary in screen.newest_summaries],
     )
 
 
 def _make_summary(summary: StoredSummary) -> SetSummaryJson:
-    return fill(SetSummaryJson, vars(summary) | summary.set.fields | {"pass_ratio": summary.pass_ratio})
+    return fill(
+        SetSummaryJson, vars(summary) | summary.set.fields | {"pass_ratio": summary.pass_ratio}
+    )
 
 
 @operation("/trend")
 def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
-    """Return a metric over the newest runs: of every suite that fits, of one model, or counted of what recompiles.
+    """Return a metric over the newest runs: of every matching suite, of one model, or a count.
 
-    What is counted is a function's recompiles, a distinct graph break, or a kind of guard.
+    Counts are of a function's recompiles, a distinct graph break, or a kind of guard.
     """
     return make_trend(build_asked_trend(asked, selection))
 
 
 def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
-    """Build what an address asks for.
-
-    Raises: FilterError if a value cannot be used.
-    """
+    """Raises FilterError for an unusable value."""
     run_count = read_last({"last": asked.last or ""})[1]
-    counted = [(name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))]
+    counted = [
+        (name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))
+    ]
     if len(counted) > 1:
-        raise FilterError(f"{' and '.join(name for name, _value in counted)}: at most one of these at once")
+        raise FilterError(
+            f"{' and '.join(name for name, _value in counted)}: at most one of these at once"
+        )
     subject = counted[0] if counted else None
-    name, model, axis, definition = asked.metric or "speedup", asked.model, asked.axis, asked.definition
+    name, model, axis, definition = (
+        asked.metric or "speedup",
+        asked.model,
+        asked.axis,
+        asked.definition,
+    )
     try:
-        return build_trend(get_engine(), selection, name, model, subject, axis, definition, run_count, get_clock())
+        return build_trend(
+            get_engine(), selection, name, model, subject, axis, definition, run_count, get_clock()
+        )
     except UnknownCountedError as error:
         refuse(str(error))
 
 
 def make_trend(screen: TrendScreen) -> TrendJson:
-    """Write a trend as the API has it."""
     label = _COUNTED.get(screen.metric.name, screen.metric.label)
     metric = TrendMetric(screen.metric.name, label, screen.metric.unit, screen.metric.direction)
     return TrendJson(
-        metric, screen.axis.name, screen.definition, screen.notes, [_make_series(series) for series in screen.series]
+        metric,
+        screen.axis.name,
+        screen.definition,
+        screen.notes,
+        [_make_series(series) for series in screen.series],
     )
 
 
 def _make_series(series: TrendSeries) -> TrendSeriesJson:
-    """Write one line with its runs in the order of the axis."""
-    changed = {change.run.id: [word for word, _before, _now in change.parts] for change in series.axis.changes}
+    changed = {
+        change.run.id: [word for word, _before, _now in change.parts]
+        for change in series.axis.changes
+    }
     values = {point.run_id: point for point in series.line.points}
     points = []
     for run in series.axis.runs:
         row = dict(vars(run))
         row |= {"run_id": row.pop("id"), "environment_changes": changed.get(run.id, [])}
-        points.append(TrendPointJson(**row, **{name: getattr(values[run.id], name) for name in _POINT}))
-    fields = {name: value for name, value in series.fields.items() if not name.endswith(("_count", "_us"))}
+        points.append(
+            TrendPointJson(**row, **{name: getattr(values[run.id], name) for name in _POINT})
+        )
+    fields = {
+        name: value for name, value in series.fields.items() if not name.endswith(("_count", "_us"))
+    }
     return TrendSeriesJson(label=series.line.label, **fields, points=points)

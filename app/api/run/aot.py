@@ -23,6 +23,8 @@ class AotReport(RunReport):
 
 @operation("/runs/<run_id>/aot")
 def get_aot(detail: RunDetail, page: PageQuery) -> AotReport:
-    """Return what AOTAutograd found out about a run's graphs, and what its wrappers do at each call."""
+    """Return what AOTAutograd found out about a run's graphs, and what its wrappers do at each
+    call.
+    """
     screen = build_aot(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
     return AotReport(**vars(screen.report), graphs=screen.graphs, next=screen.next)

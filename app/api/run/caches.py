@@ -1,4 +1,4 @@
-"""A run's caches: what they answered, one lookup with its key."""
+"""A run's caches: their results, and one lookup with its key."""
 
 from __future__ import annotations
 
@@ -24,28 +24,34 @@ from compileboard.app.queries.page import read_id
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.failures import CacheLookup, CacheResult
 from compileboard.app.queries.run.run import RunDetail
-from compileboard.app.screens.run.caches import MOST_EXPLAINED, CacheLookupScreen, build_caches, build_lookup
+from compileboard.app.screens.run.caches import (
+    MOST_EXPLAINED,
+    CacheLookupScreen,
+    build_caches,
+    build_lookup,
+)
 from compileboard.collectors.store.rollups.results import fill
 
-Differs = Annotated[str | None, "What differs from the nearest earlier key, in a line; null where it was not compared."]
+Differs = Annotated[
+    str | None,
+    "What differs from the nearest earlier key, in a line; null where it was not compared.",
+]
 
 
 @dataclass(frozen=True)
 class LookupsQuery:
-    """How much is said of each lookup."""
-
-    differs: Annotated[bool, Parameter(choices=("yes",)), "`yes`: the differences of each miss, for 20 lookups."] = (
-        False
-    )
+    differs: Annotated[
+        bool, Parameter(choices=("yes",)), "`yes`: the differences of each miss, for 20 lookups."
+    ] = False
 
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """Where earlier lookups are looked for."""
-
-    runs: Annotated[bool, Parameter(choices=("before",)), "`before`: compare with earlier runs of the same name."] = (
-        False
-    )
+    runs: Annotated[
+        bool,
+        Parameter(choices=("before",)),
+        "`before`: compare with earlier runs of the same name.",
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -85,12 +91,17 @@ class CacheLookupDetail(CacheLookup):
     components: Annotated[list[KeyComponent], "What the key is made of, in torch's order."]
     looked_at_count: Annotated[Count, "Earlier lookups that a miss was compared with."]
     nearest: Annotated[NearestLookup | None, "The earlier lookup whose key differs least."]
-    changed: Annotated[tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."]
+    changed: Annotated[
+        tuple[ComponentChange, ...] | None,
+        "What matters most first; null where nothing was compared.",
+    ]
     only_in_miss: Annotated[
-        tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."
+        tuple[ComponentChange, ...] | None,
+        "What matters most first; null where nothing was compared.",
     ]
     only_in_earlier: Annotated[
-        tuple[ComponentChange, ...] | None, "What matters most first; null where nothing was compared."
+        tuple[ComponentChange, ...] | None,
+        "What matters most first; null where nothing was compared.",
     ]
     same_count: Annotated[Count | None, "Components that are the same."]
 
@@ -107,7 +118,9 @@ class CachesReport:
     """Cache results of a run."""
 
     results: Annotated[Sequence[CacheResult], "By cache, result and reason: at most 200."]
-    lookups: Annotated[list[LookupSummary], "One page of lookups in order of time. With `differs=yes` at most 20."]
+    lookups: Annotated[
+        list[LookupSummary], "One page of lookups in order of time. With `differs=yes` at most 20."
+    ]
     next: Annotated[str | None, "`cursor` of the next page of lookups, null on the last."]
 
 
@@ -119,16 +132,30 @@ def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> Cache
     """Return a run's cache results by reason, and its cache lookups in order of time."""
     explain_count = MOST_EXPLAINED if query.differs else 0
     limit = min(page.limit, explain_count or page.limit)
-    screen = build_caches(get_run_reader(detail.run.id), detail.run.id, page.cursor, limit, explain_count=explain_count)
-    lookups = [LookupSummary(**vars(row), differs=screen.differences.get(row.id)) for row in screen.page.rows]
+    screen = build_caches(
+        get_run_reader(detail.run.id),
+        detail.run.id,
+        page.cursor,
+        limit,
+        explain_count=explain_count,
+    )
+    lookups = [
+        LookupSummary(**vars(row), differs=screen.differences.get(row.id))
+        for row in screen.page.rows
+    ]
     return CachesReport(screen.results, lookups, screen.page.next)
 
 
 @operation(f"{_RUN}/<lookup_id>")
 def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLookupDetail:
-    """Return one lookup: its key components and, for a miss, the difference from the nearest earlier key."""
+    """Return one lookup: its key components and, for a miss, the difference from the nearest
+    earlier key.
+    """
     screen = build_lookup(
-        get_run_reader(detail.run.id), detail.run.id, read_id(lookup_id), across=get_store() if query.runs else None
+        get_run_reader(detail.run.id),
+        detail.run.id,
+        read_id(lookup_id),
+        across=get_store() if query.runs else None,
     )
     if screen is None:
         refuse(f"Run {detail.run.id[:80]} has no cache lookup with the number {lookup_id[:40]}.")
@@ -136,14 +163,18 @@ def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLooku
 
 
 def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
-    """Return one lookup with the components of its key and what differs from the nearest earlier one."""
     nearest, no_diff = report.nearest, dict.fromkeys(field.name for field in fields(KeyDiff))
     written = {
         "differs": report.difference,
         "traceback": report.traceback,
         "key_remark": report.key_remark,
-        "components": [KeyComponent(part.name, part.digest, part.value) for part in report.components],
+        "components": [
+            KeyComponent(part.name, part.digest, part.value) for part in report.components
+        ],
         "looked_at_count": report.looked_at_count,
         "nearest": None if nearest is None else fill(NearestLookup, vars(nearest)),
     }
-    return fill(CacheLookupDetail, vars(report.lookup) | written | (vars(report.diff) if report.diff else no_diff))
+    return fill(
+        CacheLookupDetail,
+        vars(report.lookup) | written | (vars(report.diff) if report.diff else no_diff),
+    )

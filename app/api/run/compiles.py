@@ -1,4 +1,4 @@
-"""What compiles of a run did: records, graph breaks, recompiles, failures, caches."""
+"""Records, graph breaks, recompiles, failures and caches of compiles."""
 
 from __future__ import annotations
 
@@ -39,15 +39,11 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class CompileSort:
-    """The order of a list of compiles."""
-
     sort: Annotated[str, order_by(ORDERS), fields.SORT_HELP] = "started.asc"
 
 
 @dataclass(frozen=True)
 class BreakOfRun:
-    """Which graph breaks of a run."""
-
     distinct: Annotated[
         int | None,
         Parameter(read=check_content_id),
@@ -57,7 +53,6 @@ class BreakOfRun:
 
 
 def _describe_record() -> Keywords:
-    """Describe a CompilationMetrics record: what is ours, and every metric that torch has."""
     ours: dict[str, Any] = {
         "id": fields.RowId,
         "sequence": fields.SequenceNumber,
@@ -65,7 +60,11 @@ def _describe_record() -> Keywords:
         "rank": fields.Rank,
         "compile_key": fields.CompileKey,
         "compile_id": fields.CompileId,
-        "kind": Annotated[str, one_of(("forward", "backward", "runtime")), "Which part of a compile the record is of."],
+        "kind": Annotated[
+            str,
+            one_of(("forward", "backward", "runtime")),
+            "Which part of a compile the record is of.",
+        ],
         "function": fields.FunctionName,
         "file": fields.FileName,
         "line": fields.LineNumber,
@@ -80,7 +79,9 @@ def _describe_record() -> Keywords:
     }
     described = {name: describe_type(hint, {}) for name, hint in ours.items()}
     metrics = {
-        name: {"description": f"torch's `{name}`. {field.help} {_UNITS.get(field.unit, '')}".strip()}
+        name: {
+            "description": f"torch's `{name}`. {field.help} {_UNITS.get(field.unit, '')}".strip()
+        }
         for name, field in FIELDS.items()
     }
     required = [*ours, *(name for name in FIELDS if name not in ours)]
@@ -90,9 +91,12 @@ def _describe_record() -> Keywords:
 CompilationRow = Annotated[
     dict[str, Any],
     _describe_record(),
-    "One CompilationMetrics record with every metric under torch's own name, null where torch recorded none: its "
-    "version has none, or left it empty. One that this document does not know is there as well. A configuration "
-    "text is given as {config_hash}. Where a name of ours is one of torch's too, torch's value stands, if any.",
+    "One CompilationMetrics record with every metric under torch's own name, null where torch "
+    "recorded none: its "
+    "version has none, or left it empty. One that this document does not know is there as "
+    "well. A configuration "
+    "text is given as {config_hash}. Where a name of ours is one of torch's too, torch's value "
+    "stands, if any.",
 ]
 
 
@@ -110,7 +114,9 @@ class CompileDetail(CompileRow):
     """One compile with all that belongs to it. The lists of events have at most 100 rows."""
 
     stack: fields.Stack
-    chain: Annotated[Sequence[FrameCompile], "Every compile of the frame, first to last: at most 500."]
+    chain: Annotated[
+        Sequence[FrameCompile], "Every compile of the frame, first to last: at most 500."
+    ]
     restart_reasons: Annotated[Sequence[str], "Why tracing restarted."]
     compilations: Annotated[Sequence[CompilationRow], "Its records."]
     recompiles: Annotated[Sequence[RecompileRow], "The recompile that it is, if any."]
@@ -124,44 +130,67 @@ _RUN = "/runs/<run_id>"
 
 
 @operation(f"{_RUN}/compiles")
-def list_compiles(detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery) -> Page[CompileRow]:
+def list_compiles(
+    detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery
+) -> Page[CompileRow]:
     """List a run's compiles: one row a compile of a function."""
     return compiles.list_compiles(
-        get_run_reader(detail.run.id), detail.run.id, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+        get_run_reader(detail.run.id),
+        detail.run.id,
+        selection,
+        sort=order.sort,
+        cursor=page.cursor,
+        limit=page.limit,
     )
 
 
 @operation(f"{_RUN}/compilations")
 def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow]:
-    """List a run's CompilationMetrics records by start, each with every metric under torch's own name."""
-    records = compiles.list_compilations(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    """List a run's CompilationMetrics records by start, each with every metric under torch's own
+    name.
+    """
+    records = compiles.list_compilations(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
     return Page(tuple(make_compilation(record) for record in records.rows), records.next)
 
 
 @operation(f"{_RUN}/graph_breaks")
 def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
-    """List a run's graph breaks as they came."""
+    """List a run's graph breaks in order of occurrence."""
     return graph_breaks.list_graph_breaks(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit, distinct_id=query.distinct
+        get_run_reader(detail.run.id),
+        detail.run.id,
+        page.cursor,
+        page.limit,
+        distinct_id=query.distinct,
     )
 
 
 @operation(f"{_RUN}/distinct_graph_breaks")
 def list_distinct_breaks(detail: RunDetail, page: PageQuery) -> Page[RunDistinctBreak]:
     """List a run's distinct graph breaks, the most compile time first."""
-    return graph_breaks.list_distinct_breaks(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return graph_breaks.list_distinct_breaks(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/recompiles")
 def list_recompiles(detail: RunDetail, page: PageQuery) -> Page[RecompileRow]:
-    """List a run's recompiles as they came, each with the failed guards of every cache entry."""
-    return recompiles.list_recompiles(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    """List a run's recompiles in order of occurrence, each with the failed guards of every cache
+    entry.
+    """
+    return recompiles.list_recompiles(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/recompile_chains")
 def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
     """List the frames that a run compiled more than once, the most compile time first."""
-    return recompiles.list_chains(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return recompiles.list_chains(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/recompile_causes")
@@ -175,34 +204,44 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
 @operation(f"{_RUN}/recompile_limits")
 def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
     """List the compiles that reached the recompile limit: their functions fell back to eager."""
-    return recompiles.list_limit_hits(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return recompiles.list_limit_hits(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/failures")
 def list_failures(detail: RunDetail, page: PageQuery) -> Page[FailureRow]:
     """List a run's failures: of compiles, of running compiled code, and of the program."""
-    return failures.list_failures(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return failures.list_failures(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/cache_lookups")
 def list_cache_lookups(detail: RunDetail, page: PageQuery) -> Page[CacheLookup]:
     """List a run's lookups in the FX graph cache and AOTAutograd's cache."""
-    return failures.list_cache_lookups(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return failures.list_cache_lookups(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/cudagraph_skips")
 def list_cudagraph_skips(detail: RunDetail, page: PageQuery) -> Page[CudagraphSkip]:
     """List the CUDA graphs that inductor could not use, and why."""
-    return failures.list_cudagraph_skips(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return failures.list_cudagraph_skips(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/processes")
 def list_processes(detail: RunDetail, page: PageQuery) -> Page[ProcessRow]:
     """List a run's processes with their capabilities, counters and losses."""
-    return run.list_process_page(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return run.list_process_page(
+        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/notes")
 def list_notes(detail: RunDetail, page: PageQuery) -> Page[NoteRow]:
-    """List records of torch's that this version has no decoder for."""
+    """List records from torch that this version has no decoder for."""
     return run.list_notes(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)

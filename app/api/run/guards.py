@@ -22,10 +22,22 @@ from compileboard.app.queries.page import Page, read_id
 from compileboard.app.queries.parameters import order_by
 from compileboard.app.queries.run import guards
 from compileboard.app.queries.run.artifacts import ArtifactPairQuery, check_artifact_id
-from compileboard.app.queries.run.guards import ORDERS, GuardRoot, GuardSet, GuardTotals, Kinds, Roots
+from compileboard.app.queries.run.guards import (
+    ORDERS,
+    GuardRoot,
+    GuardSet,
+    GuardTotals,
+    Kinds,
+    Roots,
+)
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.schema import one_of
-from compileboard.app.screens.run.guards import GuardSetScreen, build_guard_set, build_guards, compare_guard_sets
+from compileboard.app.screens.run.guards import (
+    GuardSetScreen,
+    build_guard_set,
+    build_guards,
+    compare_guard_sets,
+)
 from compileboard.collectors.store.payloads import GuardNode, walk
 
 _RUN = "/runs/<run_id>/guards"
@@ -33,8 +45,6 @@ _RUN = "/runs/<run_id>/guards"
 
 @dataclass(frozen=True)
 class GuardSort:
-    """The order of a list of sets of guards."""
-
     sort: Annotated[str, order_by(ORDERS), SORT_HELP] = "latency"
 
 
@@ -79,7 +89,9 @@ class GuardTreeJson(GuardSet):
     """The guards of one compile."""
 
     previous_artifact_id: Annotated[int | None, "`artifact_id` of the cache entry before it."]
-    nodes: Annotated[list[TreeNode] | None, "The tree's lines in torch's order; null where they are not kept."]
+    nodes: Annotated[
+        list[TreeNode] | None, "The tree's lines in torch's order; null where they are not kept."
+    ]
 
 
 @dataclass(frozen=True)
@@ -100,16 +112,21 @@ class GuardDiffJson:
     added: Annotated[list[GuardNodeJson] | None, "Guards that only `b` has."] = None
     removed: Annotated[list[GuardNodeJson] | None, "Guards that only `a` has."] = None
     changed: Annotated[
-        list[GuardChangeJson] | None, "Guards whose place is the same and whose expected value is another."
+        list[GuardChangeJson] | None,
+        "Guards whose place is the same and whose expected value is another.",
     ] = None
     same_count: Annotated[Count | None, "Guards that are the same."] = None
-    identity_count: Annotated[Count | None, "Of these, the ones that differ in an object's identity alone."] = None
+    identity_count: Annotated[
+        Count | None, "Of these, the ones that differ in an object's identity alone."
+    ] = None
 
 
 @operation(_RUN)
 def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Page[GuardSet]:
     """List a run's sets of guards, one a compile, the largest latency first."""
-    return guards.list_guard_sets(get_run_reader(detail.run.id), detail.run.id, order.sort, page.cursor, page.limit)
+    return guards.list_guard_sets(
+        get_run_reader(detail.run.id), detail.run.id, order.sort, page.cursor, page.limit
+    )
 
 
 @operation(f"{_RUN}/sums")
@@ -136,27 +153,36 @@ def _read_node(node: GuardNode) -> dict[str, Any]:
 
 
 def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
-    screen = build_guard_set(get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id)
+    screen = build_guard_set(
+        get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id
+    )
     if screen is None:
-        refuse(f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the number {asked[:40]}.")
+        refuse(
+            f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the "
+            f"number {asked[:40]}."
+        )
     return screen
 
 
 @operation(f"{_RUN}/<guards_id>")
 def get_guards(detail: RunDetail, guards_id: str) -> GuardTreeJson:
-    """Return the guards of one compile: a tree, laid flat."""
+    """Return the guards of one compile as a flattened tree."""
     screen = _read(detail.run.id, read_id(guards_id), guards_id)
     previous, tree = screen.previous, screen.tree
     return GuardTreeJson(
         **vars(screen.guard_set),
         previous_artifact_id=previous.artifact_id if previous else None,
-        nodes=None if tree is None else [TreeNode(**_read_node(node), depth=depth) for depth, node in walk(tree)],
+        nodes=None
+        if tree is None
+        else [TreeNode(**_read_node(node), depth=depth) for depth, node in walk(tree)],
     )
 
 
 @operation(f"{_RUN}/diff")
 def get_diff(detail: RunDetail, sides: ArtifactPairQuery) -> GuardDiffJson:
-    """Return the guards of two compiles, of this run or of any, compared: `a` is the earlier one."""
+    """Return the guards of two compiles, of this run or of any, compared: `a` is the earlier
+    one.
+    """
     named = (("a", sides.a), ("b", sides.b))
     before, after = (_read(None, check_artifact_id(name, text), text) for name, text in named)
     screen = compare_guard_sets(before, after)

@@ -1,4 +1,4 @@
-"""How ranks differ."""
+"""Differences between ranks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from compileboard.app.screens.run.ranks import RanksReport, build_ranks, report_
 
 @dataclass(frozen=True)
 class RowsQuery:
-    """How much is shown."""
-
     rows: Annotated[bool, Parameter(choices=("all",)), "`all`: also what does not differ."] = False
 
 
 @operation("/runs/<run_id>/ranks")
 def get_ranks(detail: RunDetail, query: RowsQuery) -> RanksReport:
-    """Return where a run's ranks differ, and the first compile at which they part; nothing where there are no ranks."""
-    return report_ranks(build_ranks(get_run_reader(detail.run.id), detail.run.id), every_row=query.rows)
+    """Return where a run's ranks differ, and the first compile at which they diverge; empty without
+    ranks.
+    """
+    return report_ranks(
+        build_ranks(get_run_reader(detail.run.id), detail.run.id), every_row=query.rows
+    )

@@ -1,4 +1,4 @@
-"""Runs with their surroundings and sums, and configuration texts."""
+"""Runs with their environment and totals, and configuration texts."""
 
 from __future__ import annotations
 
@@ -23,47 +23,65 @@ from compileboard.app.queries.run.compiles import PhaseTimes
 from compileboard.app.queries.run.failures import CacheResult
 from compileboard.app.queries.run.run import ConfigText, ConfigUse, RunDetail
 from compileboard.app.queries.run.trace_files import Log, RejectSum, TraceFile
-from compileboard.app.screens.fleet.runs import RunFactsJson, RunJson, RunsFilters, build_runs, describe_facts
+from compileboard.app.screens.fleet.runs import (
+    RunFactsJson,
+    RunJson,
+    RunsFilters,
+    build_runs,
+    describe_facts,
+)
 from compileboard.app.screens.run.compiles import build_compile, make_compilation
-from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
+from compileboard.app.screens.run.environment import (
+    build_config,
+    build_environment,
+    build_processes,
+)
 from compileboard.app.screens.run.run import build_summary, list_run_causes
 
 
 @dataclass(frozen=True)
 class RunSort:
-    """The order of a list of runs."""
-
     sort: Annotated[str, order_by(runs.ORDERS), SORT_HELP] = "started"
 
 
 @dataclass(frozen=True)
 class RunDetailJson(RunFactsJson):
-    """One run with its surroundings and sums."""
+    """One run with its environment and totals."""
 
     verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
-    problems: Annotated[Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."]
+    problems: Annotated[
+        Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."
+    ]
     triton_version: Annotated[str | None, "Version of triton."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
     distinct_break_count: Annotated[Count, "Graph breaks."]
-    cache_results: Annotated[Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."]
+    cache_results: Annotated[
+        Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."
+    ]
     configs: Annotated[Sequence[ConfigUse], "Configuration texts: at most 200."]
-    changed_settings: Annotated[Sequence[SettingChange], "Settings that differ from torch's defaults."]
+    changed_settings: Annotated[
+        Sequence[SettingChange], "Settings that differ from torch's defaults."
+    ]
     trace_files: Annotated[Sequence[TraceFile], "Kept trace logs."]
     logs: Annotated[Sequence[Log], "The trace logs that the run was imported from: at most 1000."]
-    rejects: Annotated[Sequence[RejectSum], "What of these logs could not be read, summed by kind, the most first."]
+    rejects: Annotated[
+        Sequence[RejectSum], "What of these logs could not be read, summed by kind, the most first."
+    ]
 
 
 @operation("/runs")
 def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
     """List runs, newest first."""
-    screen = build_runs(get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock())
+    screen = build_runs(
+        get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock()
+    )
     return Page(tuple(listed.row for listed in screen.runs), screen.next_cursor)
 
 
 @operation("/runs/<run_id>")
 def get_run(detail: RunDetail) -> RunDetailJson:
-    """Return one run with its surroundings and sums."""
+    """Return one run with its environment and totals."""
     reader, run_id = get_run_reader(detail.run.id), detail.run.id
     summary, environment = build_summary(reader, detail.run), build_environment(reader, run_id)
     files = build_processes(reader, run_id)
@@ -86,10 +104,16 @@ def get_run(detail: RunDetail) -> RunDetailJson:
 
 @operation("/runs/<run_id>/causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
-    """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what saves most."""
+    """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what
+    saves most.
+    """
     causes = list_run_causes(get_run_reader(detail.run.id), detail.run)
     after = int((decode_cursor(page.cursor, int) or (0,))[0])
-    return make_page([cause for cause in causes if cause.number > after], page.limit, lambda cause: (cause.number,))
+    return make_page(
+        [cause for cause in causes if cause.number > after],
+        page.limit,
+        lambda cause: (cause.number,),
+    )
 
 
 @operation("/runs/<run_id>/compiles/<key>")

@@ -12,5 +12,7 @@ from compileboard.app.screens.run.shapes import list_shapes as list_compiles
 
 @operation("/runs/<run_id>/shapes")
 def list_shapes(detail: RunDetail, page: PageQuery) -> Page[ShapeCompileRow]:
-    """List a run's symbolic shapes by compile: what each symbol stands for, what fixed or guarded it, its fix."""
+    """List a run's symbolic shapes by compile: what each symbol stands for, what fixed or guarded
+    it, its fix.
+    """
     return list_compiles(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)

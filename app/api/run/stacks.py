@@ -11,7 +11,8 @@ from compileboard.app.screens.run.stacks import StackFrame, list_stack_frames
 
 @operation("/runs/<run_id>/trie")
 def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
-    """Return where a run's compiles and the records outside them came from: the frames of their stacks, callers first.
+    """Return where a run's compiles, and records outside them, came from: the frames of their
+    stacks, callers first.
 
     Compiles without a stack are at frame 0, which has no name.
     """

@@ -21,7 +21,12 @@ from compileboard.app.queries.run import timeline
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.run.timeline import Lane
 from compileboard.app.schema import OPTIONAL, Keywords, Unit, one_of
-from compileboard.app.screens.run.timeline import DEFAULT_COLUMNS, choose_window, iterate_events, read_window
+from compileboard.app.screens.run.timeline import (
+    DEFAULT_COLUMNS,
+    choose_window,
+    iterate_events,
+    read_window,
+)
 
 _WIDTH = Keywords(minimum=1, maximum=100_000)
 _MOMENT = Keywords(minimum=0, maximum=1 << 60)
@@ -38,7 +43,8 @@ CompileAndLabel = Annotated[tuple[str, ...], "Its compile ID and its label."]
 class TraceEvent:
     """One event of Chrome's trace format.
 
-    `ph` X is a phase, i a moment, B a phase whose end was not recorded, M a name of a process or thread.
+    `ph` X is a phase, i a moment, B a phase whose end was not recorded, M a name of a process or
+    thread.
     """
 
     name: Annotated[str, "torch's name of the phase."]
@@ -73,8 +79,6 @@ class Trace:
 
 @dataclass(frozen=True)
 class TraceQuery:
-    """How a trace is given."""
-
     download: Annotated[
         bool,
         Parameter(choices=("1",), expected="1; leave it out for the API's envelope"),
@@ -84,9 +88,9 @@ class TraceQuery:
 
 @dataclass(frozen=True)
 class WindowQuery:
-    """Which part of a timeline is given."""
-
-    from_us: Annotated[int | None, _MOMENT, "Start of the window. Default: the run's first time."] = None
+    from_us: Annotated[
+        int | None, _MOMENT, "Start of the window. Default: the run's first time."
+    ] = None
     to_us: Annotated[int | None, _MOMENT, "End of the window. Default: the run's last time."] = None
     width: Annotated[int, _WIDTH, "How many columns the window is drawn with."] = DEFAULT_COLUMNS
     idle: Annotated[
@@ -98,7 +102,7 @@ class WindowQuery:
 
 @dataclass(frozen=True)
 class TimelineLane:
-    """A thread of a process. Its lists are flat: so many numbers an entry."""
+    """A thread of a process. Its lists are flat, with a fixed count of numbers per entry."""
 
     label: Annotated[str, "Its process, and the thread where that has several."]
     process: Annotated[str, "What tells its process from the others: model, rank, pid."]
@@ -106,16 +110,22 @@ class TimelineLane:
     last: Annotated[DurationUs, "When it ended, since `first_us`."]
     spans: Annotated[
         list[int],
-        "Phases, five numbers each: place in `names`, begin since `first_us`, duration (−1: its end was not "
+        "Phases, five numbers each: place in `names`, begin since `first_us`, duration (−1: "
+        "its end was not "
         "recorded), depth, key of its compile (0: none). Parents stand before their children.",
     ]
     short: Annotated[
         list[int],
-        "What is too short to be seen, four numbers each: depth, bucket (a 240th of the window), how many began in "
+        "What is too short to be seen, four numbers each: depth, bucket (a 240th of the "
+        "window), how many began in "
         "it, their time together.",
     ]
     marks: Annotated[
-        list[int], "Instants, three numbers each: index in `names`, time since `first_us`, count in its bucket."
+        list[int],
+        (
+            "Instants, three numbers each: index in `names`, time since `first_us`, count in its "
+            "bucket."
+        ),
     ]
 
 
@@ -131,17 +141,21 @@ class TimelineWindowJson:
     compiles: Annotated[dict[str, CompileAndLabel], "Compiles by their key."]
     lanes: Annotated[list[TimelineLane], "The process that compiled longest first, each by thread."]
     is_coarse: Annotated[
-        bool, "Whether the shortest phases are in no sum: more began in the window than are looked at."
+        bool,
+        "Whether the shortest phases are in no sum: more began in the window than are looked at.",
     ]
-    busy: Annotated[list[int], "With `idle`: when any lane was busy, two numbers each, begin and end since `first_us`."]
+    busy: Annotated[
+        list[int],
+        "With `idle`: when any lane was busy, two numbers each, begin and end since `first_us`.",
+    ]
 
 
 @operation("/runs/<run_id>/timeline")
 def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Trace]:
     """Return a run's phases in Chrome's trace format, streamed and without an ETag.
 
-    With `download=1` the answer is the bare trace file, not wrapped in `ok`, `data` and `next`: Perfetto and
-    chrome://tracing open it as it is.
+    With `download=1` the answer is the bare trace file, not wrapped in `ok`, `data` and `next`:
+    Perfetto and chrome://tracing open it as it is.
     """
     lanes = timeline.list_lanes(get_run_reader(detail.run.id), detail.run.id, 1000)
     pieces = _write_document(get_settings().db, detail, lanes)
@@ -153,19 +167,25 @@ def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Tr
     if packed:
         response.headers["Content-Encoding"] = "gzip"
     if query.download:
-        response.headers.set("Content-Disposition", "attachment", filename=f"timeline-{detail.run.id}.json")
+        response.headers.set(
+            "Content-Disposition", "attachment", filename=f"timeline-{detail.run.id}.json"
+        )
     return response
 
 
 @operation("/runs/<run_id>/timeline/window")
 def get_window(detail: RunDetail, query: WindowQuery) -> TimelineWindowJson:
-    """Return what of a window of a run's timeline is wide enough to be seen, as flat lists, and sums of what is not."""
+    """Return the spans of a timeline window that are wide enough to be seen, as flat lists, and
+    sums of the others.
+    """
     reader = get_run_reader(detail.run.id)
     lanes = timeline.list_lanes(reader, detail.run.id)
     if not lanes:
         return TimelineWindowJson(None, None, None, None, [], {}, [], is_coarse=False, busy=[])
     window = choose_window(lanes, query.from_us, query.to_us, query.width)
-    return TimelineWindowJson(**read_window(reader, detail.run.id, lanes, window, with_busy=query.idle))
+    return TimelineWindowJson(
+        **read_window(reader, detail.run.id, lanes, window, with_busy=query.idle)
+    )
 
 
 def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iterator[bytes]:

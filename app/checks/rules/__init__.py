@@ -1,6 +1,6 @@
-"""Rules that compare a run with a baseline: pure functions, one module a rule, all of them in RULES.
+"""Rules that compare a run with a baseline: pure functions, one module each, all of them in RULES.
 
-Those named after one of upstream's checkers give that checker's verdicts and its exit code.
+Those named after an upstream checker give that checker's verdicts and its exit code.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ DEFAULT = "default"
 
 
 def find_rules(names: Iterable[str]) -> list[Rule]:
-    """Return the named rules in the list's order; `default` is all those that are default.
-
-    Raises: ValueError if there is no such rule.
+    """Return the named rules; `default` is all default rules. Raises ValueError for an unknown
+    rule.
     """
     known = {rule.name: rule for rule in RULES}
     chosen = list(names) or [DEFAULT]
     for name in chosen:
         if name not in known and name != DEFAULT:
-            raise ValueError(f"there is no rule {name[:80]!r}; the rules are {', '.join([DEFAULT, *known])}")
-    return [rule for rule in RULES if rule.name in chosen or (rule.is_default and DEFAULT in chosen)]
+            raise ValueError(
+                f"there is no rule {name[:80]!r}; the rules are {', '.join([DEFAULT, *known])}"
+            )
+    return [
+        rule for rule in RULES if rule.name in chosen or (rule.is_default and DEFAULT in chosen)
+    ]

@@ -21,12 +21,18 @@ from compileboard.app.checks.rules.model import (
 
 
 def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    """Compare the verdict of every model of the run; one that is only in the baseline is `vanished`'s."""
     verdicts = []
     for row in actual.rows:
-        accuracy, expected_accuracy = actual.get(row.name, "accuracy"), expected.get(row.name, "accuracy")
+        accuracy, expected_accuracy = (
+            actual.get(row.name, "accuracy"),
+            expected.get(row.name, "accuracy"),
+        )
         word = _word(row.name, accuracy, expected_accuracy, options)
-        detail = "" if word in ("PASS", "XFAIL") else f"accuracy={show(accuracy)}, expected={show(expected_accuracy)}"
+        detail = (
+            ""
+            if word in ("PASS", "XFAIL")
+            else f"accuracy={show(accuracy)}, expected={show(expected_accuracy)}"
+        )
         verdicts.append(RULE.make(row.name, word, detail))
     return verdicts
 
@@ -65,14 +71,17 @@ RULE = Rule(
 
 
 def check_csv(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Check that every model's accuracy has "pass" in it."""
     verdicts = []
     for row in actual.rows:
         accuracy = row.cells.get("accuracy")
         if is_empty(accuracy):
             verdicts.append(CSV_RULE.make(row.name, "FAIL", "no accuracy recorded"))
         else:
-            verdicts.append(CSV_RULE.make(row.name, "PASS" if "pass" in str(accuracy) else "FAIL", str(accuracy)))
+            verdicts.append(
+                CSV_RULE.make(
+                    row.name, "PASS" if "pass" in str(accuracy) else "FAIL", str(accuracy)
+                )
+            )
     return verdicts
 
 

@@ -1,11 +1,20 @@
-"""`new-breaks` and `new-recompiles`: what is new among distinct graph breaks and recompile causes."""
+"""`new-breaks` and `new-recompiles`: new distinct graph breaks and recompile causes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleDistinct, RuleOptions, RuleVerdict, Side
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    Rule,
+    RuleDistinct,
+    RuleOptions,
+    RuleVerdict,
+    Side,
+)
 
 WHOLE_RUN = "the run"  # as a model, where a run tells none
 
@@ -17,7 +26,6 @@ def compare(
     sides: tuple[Side, Side],
     words: tuple[str, str],
 ) -> list[RuleVerdict]:
-    """Name what the run has and the baseline has not, then what is gone; one line for all that is known."""
     new_word, gone_word = words
     names = sides[0].names()
     models = names & sides[1].names()
@@ -36,38 +44,45 @@ def compare(
             rule_distinct.model is None or rule_distinct.model in names
         )  # of a model that vanished nothing is resolved
         if is_judged and rule_distinct not in present:
-            verdicts.append(rule.make(rule_distinct.model or WHOLE_RUN, gone_word, describe(rule_distinct)))
+            verdicts.append(
+                rule.make(rule_distinct.model or WHOLE_RUN, gone_word, describe(rule_distinct))
+            )
     if known_count or not verdicts:
         verdicts.append(rule.make(WHOLE_RUN, "PASS", f"{known_count} known"))
     return verdicts
 
 
 def need_recorded(attribute: str, what: str) -> Callable[[Side, Side, RuleOptions], str]:
-    """Make a rule's `applies`: both sides have recorded these things, and not only their number."""
-
     def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
-        without = next((side.title for side in (actual, expected) if getattr(side, attribute) is None), None)
+        without = next(
+            (side.title for side in (actual, expected) if getattr(side, attribute) is None), None
+        )
         return "" if without is None else f"{without} has no recorded {what}, only counts"
 
     return applies
 
 
 class _Known:
-    """The distinct things of a side; by model where both sides have the model and this one tells models."""
-
     def __init__(self, side: Sequence[RuleDistinct], models: set[str]) -> None:
-        self._models = models if any(rule_distinct.model is not None for rule_distinct in side) else set[str]()
+        self._models = (
+            models if any(rule_distinct.model is not None for rule_distinct in side) else set[str]()
+        )
         self._by_fingerprint: dict[str, set[str | None]] = {}
         for rule_distinct in side:
-            self._by_fingerprint.setdefault(rule_distinct.fingerprint, set()).add(rule_distinct.model)
+            self._by_fingerprint.setdefault(rule_distinct.fingerprint, set()).add(
+                rule_distinct.model
+            )
 
     def __contains__(self, rule_distinct: RuleDistinct) -> bool:
         models = self._by_fingerprint.get(rule_distinct.fingerprint, set())
-        return bool(models & {rule_distinct.model, None}) if rule_distinct.model in self._models else bool(models)
+        return (
+            bool(models & {rule_distinct.model, None})
+            if rule_distinct.model in self._models
+            else bool(models)
+        )
 
 
 def describe(rule_distinct: RuleDistinct) -> str:
-    """Write a distinct thing in one line: what, how often, where."""
     kind = f"{rule_distinct.kind}: " if rule_distinct.kind else ""
     where = (
         f"{rule_distinct.file}:{rule_distinct.line}"
@@ -75,7 +90,9 @@ def describe(rule_distinct: RuleDistinct) -> str:
         else rule_distinct.file or ""
     )
     position = " ".join(
-        part for part in (where, f"in {rule_distinct.function}" if rule_distinct.function else "") if part
+        part
+        for part in (where, f"in {rule_distinct.function}" if rule_distinct.function else "")
+        if part
     )
     times = f"{rule_distinct.count} times" if rule_distinct.count != 1 else "once"
     reason = " ".join(rule_distinct.reason.split())
@@ -83,9 +100,12 @@ def describe(rule_distinct: RuleDistinct) -> str:
 
 
 def check_breaks(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Compare distinct graph breaks by fingerprint."""
     return compare(
-        NEW_BREAKS_RULE, actual.breaks or (), expected.breaks or (), (actual, expected), ("NEW_BREAK", "RESOLVED")
+        NEW_BREAKS_RULE,
+        actual.breaks or (),
+        expected.breaks or (),
+        (actual, expected),
+        ("NEW_BREAK", "RESOLVED"),
     )
 
 
@@ -101,9 +121,10 @@ NEW_BREAKS_RULE = Rule(
 
 
 def check_recompiles(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Compare causes of recompiles by fingerprint."""
     words = ("NEW_RECOMPILE", "RESOLVED")
-    return compare(NEW_RECOMPILES_RULE, actual.causes or (), expected.causes or (), (actual, expected), words)
+    return compare(
+        NEW_RECOMPILES_RULE, actual.causes or (), expected.causes or (), (actual, expected), words
+    )
 
 
 NEW_RECOMPILES_RULE = Rule(

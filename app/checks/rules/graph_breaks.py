@@ -1,6 +1,8 @@
-"""`graph-breaks`: no more breaks and fallbacks, no collapse of what is captured, as upstream's checker decides.
+"""`graph-breaks`: no more breaks and fallbacks, no collapse of what is captured, as upstream's
+checker decides.
 
-Source: pytorch benchmarks/dynamo/check_graph_breaks.py, later than 021f677 (drop threshold, validated counters)
+Source: pytorch benchmarks/dynamo/check_graph_breaks.py, later than 021f677 (drop threshold,
+validated counters)
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ COVERAGE_DROP_TOLERANCE = 0.05
 METRICS = ("graph_breaks", "calls_captured", "fallbacks_to_eager")
 # Upstream says "pass" of these although nothing was captured: two eager runs differ.
 PASS_WITHOUT_CAPTURE = frozenset({"mobilenet_v3_large"})
-CAPTURE_OPTIONAL = frozenset({"OOM", "fail_to_run", "model_fail_to_load", "pass_due_to_skip", "timeout"})
+CAPTURE_OPTIONAL = frozenset(
+    {"OOM", "fail_to_run", "model_fail_to_load", "pass_due_to_skip", "timeout"}
+)
 RAN = "ran"  # our own runs: pass, or why not, of a model whose accuracy nobody asked for
 COUNT = "expected a finite nonnegative integer"
 
 
 def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    """Compare the counters of every model of the run."""
-    broken = _find_unusable(actual, "actual", ()) or _find_unusable(expected, "expected", ("graph_breaks",))
+    broken = _find_unusable(actual, "actual", ()) or _find_unusable(
+        expected, "expected", ("graph_breaks",)
+    )
     if broken:
         return broken
     known = expected.names()
@@ -55,18 +60,28 @@ def _find_unusable(side: Side, label: str, columns: tuple[str, ...]) -> list[Rul
     if not side.rows:
         return [RULE.make(side.title, "INVALID", f"the {label} side has no results")]
     if missing:
-        return [RULE.make(side.title, "INVALID", f"the {label} side has no column {', '.join(missing)}")]
+        return [
+            RULE.make(side.title, "INVALID", f"the {label} side has no column {', '.join(missing)}")
+        ]
     if any(not row.name.strip() for row in side.rows):
         return [RULE.make(side.title, "INVALID", f"the {label} side has a row without a name")]
     twice = [name for name, count in Counter(row.name for row in side.rows).items() if count > 1]
-    return [RULE.make(name, "INVALID", f"the {label} side has several results of it") for name in twice]
+    return [
+        RULE.make(name, "INVALID", f"the {label} side has several results of it") for name in twice
+    ]
 
 
-def _check_model(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
+def _check_model(
+    name: str, actual: Side, expected: Side, options: RuleOptions
+) -> list[RuleVerdict]:
     status, expected_status = _status(actual, name), _status(expected, name)
     for cell, whose in ((status, ""), (expected_status, "expected ")):
         if not isinstance(cell, str) or not cell.strip():
-            return [RULE.make(name, "INVALID", f"{whose}accuracy={show(cell)}, expected a result status")]
+            return [
+                RULE.make(
+                    name, "INVALID", f"{whose}accuracy={show(cell)}, expected a result status"
+                )
+            ]
     is_required = _needs_capture(name, str(status), str(expected_status))
     raw = actual.get(name, "unique_graphs")
     graphs = read_counter(raw)
@@ -93,7 +108,9 @@ def _status(side: Side, name: str) -> object:
 def _needs_capture(name: str, status: str, expected_status: str) -> bool:
     if status == "pass" and name in PASS_WITHOUT_CAPTURE:
         return False
-    if status == expected_status and status != "pass":  # a known failure may come before anything is captured
+    if (
+        status == expected_status and status != "pass"
+    ):  # a known failure may come before anything is captured
         return False
     return not (status in CAPTURE_OPTIONAL or status.startswith("eager_"))
 
@@ -101,7 +118,6 @@ def _needs_capture(name: str, status: str, expected_status: str) -> bool:
 def _check_metric(
     name: str, metric: str, actual: Side, expected: Side, has_captured: bool, options: RuleOptions
 ) -> RuleVerdict | None:
-    """Return what is to say of one counter, None where it is as expected or not compared."""
     expected_raw, count_raw = expected.get(name, metric), actual.get(name, metric)
     if metric != "graph_breaks" and is_empty(expected_raw):
         return None
@@ -110,7 +126,11 @@ def _check_metric(
         return RULE.make(name, "INVALID", f"expected {metric}={show(expected_raw)}, {COUNT}")
     if count is None:
         is_excused = not has_captured and is_empty(count_raw)
-        return None if is_excused else RULE.make(name, "INVALID", f"{metric}={show(count_raw)}, {COUNT}")
+        return (
+            None
+            if is_excused
+            else RULE.make(name, "INVALID", f"{metric}={show(count_raw)}, {COUNT}")
+        )
     word = _classify(metric, count, expected_count) if has_captured else "PASS"
     if word == "PASS":
         return None
@@ -147,19 +167,31 @@ RULE = Rule(
 )
 
 
-LOWER_IS_BETTER = {"graph_breaks": True, "calls_captured": False, "unique_graphs": False, "fallbacks_to_eager": True}
+LOWER_IS_BETTER = {
+    "graph_breaks": True,
+    "calls_captured": False,
+    "unique_graphs": False,
+    "fallbacks_to_eager": True,
+}
 
 
 def check_exact(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    """Compare the counters of every model of the run; those that one side does not have are not compared."""
     verdicts: list[RuleVerdict] = []
     for row in actual.rows:
         graphs = actual.get(row.name, "unique_graphs")
-        if expected.get(row.name, "graph_breaks") is None and (graphs is None or not _is_unreadable(graphs)):
+        if expected.get(row.name, "graph_breaks") is None and (
+            graphs is None or not _is_unreadable(graphs)
+        ):
             breaks = show(actual.get(row.name, "graph_breaks"))
-            verdicts.append(EXACT_RULE.make(row.name, "MISSING", f"graph_breaks={breaks}, expected=None"))
+            verdicts.append(
+                EXACT_RULE.make(row.name, "MISSING", f"graph_breaks={breaks}, expected=None")
+            )
         elif graphs is not None and _is_unreadable(graphs):
-            verdicts.append(EXACT_RULE.make(row.name, "INVALID", f"unique_graphs={show(graphs)}, expected a number"))
+            verdicts.append(
+                EXACT_RULE.make(
+                    row.name, "INVALID", f"unique_graphs={show(graphs)}, expected a number"
+                )
+            )
         elif graphs is None or int(read_number(graphs) or 0) == 0:
             verdicts.append(EXACT_RULE.make(row.name, "EAGER_FAILED"))
         else:
@@ -171,7 +203,9 @@ def _is_unreadable(cell: object) -> bool:
     return read_number(cell) is None  # upstream's checker stops with a ValueError
 
 
-def _check_model_exact(name: str, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
+def _check_model_exact(
+    name: str, actual: Side, expected: Side, options: RuleOptions
+) -> list[RuleVerdict]:
     is_flaky = name in options.flaky
     verdicts = []
     for metric, is_lower_better in LOWER_IS_BETTER.items():
@@ -180,18 +214,27 @@ def _check_model_exact(name: str, actual: Side, expected: Side, options: RuleOpt
             continue
         expected_count, count = read_number(expected_raw), read_number(count_raw)
         if expected_count is None or count is None:
-            detail = f"{metric}={show(count_raw)}, expected={show(expected_raw)}: both must be numbers"
+            detail = (
+                f"{metric}={show(count_raw)}, expected={show(expected_raw)}: both must be numbers"
+            )
             verdicts.append(EXACT_RULE.make(name, "INVALID", detail))
         elif count != expected_count:
             word = "FAIL" if (count > expected_count) == is_lower_better else "IMPROVED"
             word = f"{word}_BUT_FLAKY" if is_flaky else word
-            verdicts.append(EXACT_RULE.make(name, word, f"{metric}={show(count)}, expected={show(expected_count)}"))
+            verdicts.append(
+                EXACT_RULE.make(
+                    name, word, f"{metric}={show(count)}, expected={show(expected_count)}"
+                )
+            )
     return verdicts or [EXACT_RULE.make(name, "PASS_BUT_FLAKY" if is_flaky else "PASS")]
 
 
 EXACT_RULE = Rule(
     name="graph-breaks-exact",
-    about="graph breaks, calls captured, graphs and fallbacks exactly as expected: upstream's older rule",
+    about=(
+        "graph breaks, calls captured, graphs and fallbacks exactly as expected: upstream's "
+        "older rule"
+    ),
     source="check_graph_breaks.py at 021f677",
     words=WORDS,
     check=check_exact,

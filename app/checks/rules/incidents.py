@@ -1,15 +1,27 @@
-"""`incidents`: nothing that the run measured has an open incident that nobody took on."""
+"""`incidents`: nothing that the run measured has an open incident that nobody acknowledged."""
 
 from __future__ import annotations
 
 from compileboard.app.analysis.incidents.messages import describe_incident_range
-from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, OpenIncident, Rule, RuleOptions, RuleVerdict, Side
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    OpenIncident,
+    Rule,
+    RuleOptions,
+    RuleVerdict,
+    Side,
+)
 
 
 def check(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """List every open incident of what the run measured; an unconfirmed one fails nothing."""
     names = {row.key: row.name for row in actual.rows}
-    concerned = [incident for incident in actual.incidents or () if all(key in names for key in incident.keys)]
+    concerned = [
+        incident
+        for incident in actual.incidents or ()
+        if all(key in names for key in incident.keys)
+    ]
     verdicts = [_make_verdict(incident, names) for incident in concerned]
     return verdicts or [RULE.make("the run", "PASS")]
 
@@ -26,12 +38,17 @@ def _make_verdict(concerned: OpenIncident, names: dict[str, str]) -> RuleVerdict
 def _applies(actual: Side, _expected: Side, _options: RuleOptions) -> str:
     if actual.incidents is not None:
         return ""
-    return f"no detection has run since {actual.title} was made; `compileboard incidents update` does it"
+    return (
+        f"no detection has run since {actual.title} was made; `compileboard incidents update` "
+        "does it"
+    )
 
 
 RULE = Rule(
     name="incidents",
-    about="nothing that the run measured has an open incident: confirmed, not recovered, not taken on",
+    about=(
+        "nothing that the run measured has an open incident: confirmed, not recovered, not taken on"
+    ),
     source="CompileBoard",
     words={"PASS": PASS, "UNCONFIRMED": NOTE, "OPEN_INCIDENT": FAIL},
     check=check,

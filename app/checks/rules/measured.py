@@ -1,7 +1,8 @@
-"""No model worse than in the baseline by more than noise, as Compare judges it: a rule for each measured number.
+"""No model worse than in the baseline beyond noise, as Compare judges it: a rule for each measured
+number.
 
-Where the repeats of a speedup are not kept (upstream's CSVs), the tolerance alone decides. What was measured less than
-three times decides nothing, nor does what moved because eager mode did.
+Without stored repeats the tolerance decides. Fewer than three measurements decide nothing, nor does
+a change from eager mode.
 """
 
 from __future__ import annotations
@@ -47,8 +48,6 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class MeasuredCheck:
-    """A measured metric of each model that both sides have; what one side lacks is told where `tells_missing`."""
-
     rule: str
     column: str  # upstream's
     metric: str  # of COMPARED
@@ -59,13 +58,18 @@ class MeasuredCheck:
     tells_missing: bool = False
 
     def __call__(self, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-        """Compare the models that both sides measured."""
         known = {row.name: row for row in expected.rows}
         verdicts = (self._check(row, known.get(row.name), options) for row in actual.rows)
         rule = next(rule for rule in RULES if rule.name == self.rule)
-        return [rule.make(row.name, *verdict) for row, verdict in zip(actual.rows, verdicts) if verdict is not None]
+        return [
+            rule.make(row.name, *verdict)
+            for row, verdict in zip(actual.rows, verdicts)
+            if verdict is not None
+        ]
 
-    def _check(self, row: RuleInput, other: RuleInput | None, options: RuleOptions) -> tuple[str, str] | None:
+    def _check(
+        self, row: RuleInput, other: RuleInput | None, options: RuleOptions
+    ) -> tuple[str, str] | None:
         value = self._read(row)
         before = self._read(other) if other else None
         if other is not None and value is not None and before is not None:
@@ -76,14 +80,23 @@ class MeasuredCheck:
         if before is None:
             return "MISSING", f"{self.column}={self._show(row)}, no expected one"
         status, reason = row.cells.get("status"), row.cells.get("reason")
-        detail = f"{self.column}={self.format.format(before * self.scale)} before; now {status or 'not measured'}"
-        return ("SKIPPED" if status in ("skipped", "not_run") else "FAIL"), detail + (f": {reason}" if reason else "")
+        detail = (
+            f"{self.column}={self.format.format(before * self.scale)} before; now "
+            f"{status or 'not measured'}"
+        )
+        return ("SKIPPED" if status in ("skipped", "not_run") else "FAIL"), detail + (
+            f": {reason}" if reason else ""
+        )
 
     def _read(self, row: RuleInput) -> float | None:
         value = read_number(row.cells.get(self.column))
-        return value if value and value > 0 else None  # 0 is upstream's padding: it was not measured
+        return (
+            value if value and value > 0 else None
+        )  # 0 is upstream's padding: it was not measured
 
-    def _compare(self, row: RuleInput, other: RuleInput, change: float, tolerance: float) -> tuple[str, str]:
+    def _compare(
+        self, row: RuleInput, other: RuleInput, change: float, tolerance: float
+    ) -> tuple[str, str]:
         detail = f"{self.column}={self._show(row)}, expected={self._show(other)}, {change:+.1%}"
         batches = [side.series.get("batch_size") or None for side in (row, other)]
         if None not in batches and batches[0] != batches[1]:
@@ -103,21 +116,23 @@ class MeasuredCheck:
 def judge_row(
     row: RuleInput, other: RuleInput, thresholds: dict[str, float] | None = None
 ) -> dict[str, Verdict[ComparedMetric]]:
-    """Return Compare's verdicts on a model: other's numbers are what was."""
     return judge_sides(COMPARED, other.side, row.side, thresholds)
 
 
 def describe_basis(verdict: Verdict[ComparedMetric]) -> str:
-    """Return what a verdict rests on, and how that came out."""
     # What is not judged has the samples in both.
     reason = verdict.reason.partition("; ")[2] if verdict.word == "single" else verdict.reason
     return f"{verdict.basis}; {reason}" if reason else verdict.basis
 
 
-def _make_rule(name: str, about: str, column: str, format_text: str, is_optional: bool = True, **check: Any) -> Rule:
+def _make_rule(
+    name: str, about: str, column: str, format_text: str, is_optional: bool = True, **check: Any
+) -> Rule:
     words = check.setdefault("words", ("SLOWER", "FASTER"))
     worse, better = words
-    tells_missing = {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL} if check.get("tells_missing") else {}
+    tells_missing = (
+        {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL} if check.get("tells_missing") else {}
+    )
     return Rule(
         name=name,
         about=about,
@@ -149,8 +164,18 @@ RULES = (
         "{:.3f} s",
         is_optional=False,
     ),
-    _make_rule("export-time", f"nothing exports slower than in the baseline: {_BEYOND}", "export_latency", "{:.3f} s"),
-    _make_rule("load-time", f"nothing loads slower than in the baseline: {_BEYOND}", "load_latency", "{:.4f} s"),
+    _make_rule(
+        "export-time",
+        f"nothing exports slower than in the baseline: {_BEYOND}",
+        "export_latency",
+        "{:.3f} s",
+    ),
+    _make_rule(
+        "load-time",
+        f"nothing loads slower than in the baseline: {_BEYOND}",
+        "load_latency",
+        "{:.4f} s",
+    ),
     _make_rule(
         "package-size",
         f"no package larger than in the baseline by more than {THRESHOLD:.0%}",
@@ -170,7 +195,10 @@ RULES = (
     ),
     _make_rule(
         "quantized-error",
-        f"no quantized model further from float32 than in the baseline by more than {THRESHOLD:.0%}",
+        (
+            "no quantized model further from float32 than in the baseline by more than "
+            f"{THRESHOLD:.0%}"
+        ),
         "quantized_error",
         "{:.4g}%",
         scale=100,

@@ -1,7 +1,6 @@
 """`memory`: the compression ratio is at least 0.95 of the expected one, as upstream decides.
 
-Of our own runs, what is below that is judged as Compare judges it: a peak measured less than three times decides
-nothing.
+A peak of our own runs that was measured less than three times decides nothing.
 
 Source: pytorch benchmarks/dynamo/check_memory_compression_ratio.py at 20e7b45
 """
@@ -29,14 +28,15 @@ WORDS = {"worse": "FAIL", "single": "FEW_SAMPLES", "wrong": "WRONG_ANSWER"}
 
 
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Compare the compression ratio of every model of the run; one that the baseline lacks is only named."""
     known = {row.name: row for row in expected.rows}
     verdicts = []
     for row in actual.rows:
         cell, expected_cell = actual.get(row.name, COLUMN), expected.get(row.name, COLUMN)
         ratio, expected_ratio = read_number(cell), read_number(expected_cell)
         if expected_cell is None:
-            verdicts.append(RULE.make(row.name, "MISSING", f"{COLUMN}={_show(cell)}, no expected one"))
+            verdicts.append(
+                RULE.make(row.name, "MISSING", f"{COLUMN}={_show(cell)}, no expected one")
+            )
             continue
         detail = f"{COLUMN}={_show(cell)}, expected={_show(expected_cell)}"
         if ratio is None or expected_ratio is None:
@@ -66,7 +66,14 @@ RULE = Rule(
     name="memory",
     about="every compression ratio is at least 0.95 of the expected one",
     source="check_memory_compression_ratio.py",
-    words={"PASS": PASS, "NOISE": PASS, "MISSING": NOTE, "FEW_SAMPLES": NOTE, "WRONG_ANSWER": NOTE, "FAIL": FAIL},
+    words={
+        "PASS": PASS,
+        "NOISE": PASS,
+        "MISSING": NOTE,
+        "FEW_SAMPLES": NOTE,
+        "WRONG_ANSWER": NOTE,
+        "FAIL": FAIL,
+    },
     check=check,
     applies=need_columns(COLUMN, both=True),
     is_default=True,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from compileboard.app.checks.rules.model import FAIL, NOTE, PASS, Rule, RuleOptions, RuleVerdict, Side
+from compileboard.app.checks.rules.model import (
+    FAIL,
+    NOTE,
+    PASS,
+    Rule,
+    RuleOptions,
+    RuleVerdict,
+    Side,
+)
 
 
 def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Check that the run has every model of the baseline."""
     rows = {row.name: row for row in actual.rows}
-    ran = {row.name for row in expected.rows if row.cells.get("status") not in ("skipped", "not_run")}
+    ran = {
+        row.name for row in expected.rows if row.cells.get("status") not in ("skipped", "not_run")
+    }
     verdicts = []
     for name in dict.fromkeys(row.name for row in expected.rows):
         row = rows.get(name)
@@ -16,7 +25,9 @@ def check(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdi
         reason = row.cells.get("reason") if row else None
         was_run = name in ran
         if row is None:
-            verdicts.append(RULE.make(name, "VANISHED", f"in {expected.title}, not in {actual.title}"))
+            verdicts.append(
+                RULE.make(name, "VANISHED", f"in {expected.title}, not in {actual.title}")
+            )
         elif was_run and status == "not_run":
             verdicts.append(RULE.make(name, "NOT_RUN", str(reason or "no reason was recorded")))
         elif was_run and status == "skipped":
@@ -42,7 +53,6 @@ RULE = Rule(
 
 
 def check_baseline(actual: Side, expected: Side, _options: RuleOptions) -> list[RuleVerdict]:
-    """Check that the baseline has every model of the run."""
     known = expected.names()
     detail = f"not in {expected.title}"
     return [

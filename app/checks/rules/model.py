@@ -1,4 +1,4 @@
-"""What rules compare, and what they say."""
+"""Data types of rules: the sides that they compare, and their verdicts."""
 
 from __future__ import annotations
 
@@ -13,41 +13,47 @@ from compileboard.app.queries.dashboard.incidents import StoredIncident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 
-# What became of one thing under one rule. An improvement fails as it does upstream: the baseline no longer holds.
+# What became of one thing under one rule. An improvement fails as it does upstream: the baseline no
+# longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
 
 
 @dataclass(frozen=True)
 class RuleInput:
-    """The numbers of one model, by upstream's column names.
-
-    An absent column is not in `cells`; an empty one is NaN, as upstream's checkers tell the two apart.
+    """An absent column is not in `cells`; an empty one is NaN, since upstream's checkers
+    distinguish the two.
     """
 
     name: str
     cells: Mapping[str, Any]
-    series: Mapping[str, Any] = field(default_factory=dict)  # suite, mode, dtype, …: empty where only a name is known
+    series: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # suite, mode, dtype, …: empty where only a name is known
     key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
     # Of our own runs, as Compare reads them. A file of upstream's has none.
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @cached_property
     def side(self) -> SideValues:
-        """Return its numbers as a comparison has them; 0 of a speedup is upstream's padding, and no number."""
-        numbers = {STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()}
+        """Return its numbers for a comparison; a speedup of 0 is upstream's padding, and no
+        number.
+        """
+        numbers = {
+            STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()
+        }
         values = {name: value for name, value in numbers.items() if value is not None}
         low, high, wrong = (
             values.get("speedup_low"),
             values.get("speedup_high"),
             is_wrong_answer(self.cells.get("accuracy")),
         )
-        return SideValues(values, None if low is None or high is None else (low, high), self.repeats, wrong)
+        return SideValues(
+            values, None if low is None or high is None else (low, high), self.repeats, wrong
+        )
 
 
 @dataclass(frozen=True)
 class RuleDistinct:
-    """One distinct graph break or recompile cause, with its model where the task tells."""
-
     fingerprint: str
     model: str | None
     reason: str
@@ -60,8 +66,6 @@ class RuleDistinct:
 
 @dataclass(frozen=True)
 class OpenIncident:
-    """One open incident, with the keys of the rows that it is about."""
-
     keys: tuple[str, ...]
     incident: StoredIncident
 
@@ -84,11 +88,10 @@ class Side:
     failure: str = field(default="", compare=False)
 
     def names(self) -> set[str]:
-        """Return the names of its rows."""
         return {row.name for row in self.rows}
 
     def get(self, name: str, column: str) -> Any | None:
-        """Return a cell; None where the column is absent or the name is not that of exactly one row."""
+        """Return a cell; None if the column is absent or not exactly one row has the name."""
         rows = self._by_name.get(name, ())
         return rows[0].cells.get(column) if len(rows) == 1 else None
 
@@ -100,27 +103,24 @@ class Side:
         return rows
 
     def has(self, column: str) -> bool:
-        """Return True if any row has that column."""
         return any(column in row.cells for row in self.rows)
 
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """Options of the rules."""
-
     flaky: frozenset[str] = frozenset()
     threshold: float | None = None
     threshold_scale: float = 1.0
     metric: str = "speedup"
     fail_on_improvement: bool = False
-    noise_margin: float = 0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
+    noise_margin: float = (
+        0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
+    )
     tolerance: float = THRESHOLD  # of speedup: a smaller change is none
 
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """The verdict of a rule on one model."""
-
     rule: str
     name: str
     word: str
@@ -131,8 +131,6 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `words` are its verdicts; `applies` returns what it needs and a side lacks, else ''."""
-
     name: str
     about: str
     source: str  # upstream's checker, or ours
@@ -141,12 +139,14 @@ class Rule:
     applies: Callable[[Side, Side, RuleOptions], str]
     is_default: bool = False
     is_performance: bool = False  # means something on like machines alone
-    is_optional: bool = False  # one of the default rules that is not told of where neither side has what it compares
+    # One of the default rules that is not told of where neither side has what it compares
+    is_optional: bool = False
     needs_baseline: bool = True
-    columns: tuple[str, ...] = ()  # a model of our own runs of which neither side says any of these is left out
+    columns: tuple[
+        str, ...
+    ] = ()  # a model of our own runs of which neither side says any of these is left out
 
     def make(self, name: str, word: str, detail: str = "") -> RuleVerdict:
-        """Make a verdict of this rule; one that may fail says when it is upstream's, which knows of no noise."""
         outcome = self.words[word]
         if outcome in (FAIL, IMPROVED) and self.source.endswith(".py"):
             decided = f"as {self.source} decides"
@@ -155,12 +155,10 @@ class Rule:
 
 
 def is_empty(cell: Any) -> bool:
-    """Return True if a cell is empty."""
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def read_number(cell: Any) -> float | None:
-    """Read a cell as a number; None where it is none or not finite."""
     if isinstance(cell, bool):
         return None
     try:
@@ -171,13 +169,11 @@ def read_number(cell: Any) -> float | None:
 
 
 def read_counter(cell: Any) -> int | None:
-    """Read a cell as a count; None where it is none."""
     value = read_number(cell)
     return int(value) if value is not None and value >= 0 and value.is_integer() else None
 
 
 def show(cell: Any) -> str:
-    """Write a cell, a whole number without its point."""
     if is_empty(cell):
         return "None" if cell is None else "nan"
     value = read_number(cell)
@@ -185,17 +181,20 @@ def show(cell: Any) -> str:
 
 
 def describe_lack(side: Side, columns: Sequence[str]) -> str:
-    """Describe why a side has none of these columns: a run without results may have recorded what they count."""
     names = " or ".join(columns)
     if side.rows:
         return f"the results of {side.title} have no {names}"
-    breaks = sum(graph_break.count for graph_break in side.breaks or ()) if "graph_breaks" in columns else 0
+    breaks = (
+        sum(graph_break.count for graph_break in side.breaks or ())
+        if "graph_breaks" in columns
+        else 0
+    )
     recorded = f"; new-breaks compares its recorded graph breaks ({breaks})" if breaks else ""
     return f"{side.title} has no benchmark results{recorded}"
 
 
 def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, RuleOptions], str]:
-    """Make a rule's `applies`: some row of the run, or of each side, has one of these columns."""
+    """Return a rule's `applies`: some row of the run, or of each side, has one of these columns."""
 
     def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
         for side, asked in ((actual, True), (expected, both)):
@@ -207,6 +206,5 @@ def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Rul
 
 
 def in_order(verdicts: Iterable[RuleVerdict]) -> list[RuleVerdict]:
-    """Sort what fails to the front, and keep the order within."""
     rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
     return sorted(verdicts, key=lambda verdict: rank[verdict.outcome])

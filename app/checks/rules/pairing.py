@@ -1,4 +1,4 @@
-"""Names that both sides' rows are compared by: the model, and what tells its configurations apart."""
+"""Row names to compare both sides by: the model, and what distinguishes its configurations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from compileboard.app.analysis.comparison.pairs import match
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, Side
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
-# Not part of what a model is: another batch size or machine is said, not a vanished model. They tell twins apart.
+# Not part of what a model is: another batch size or machine is said, not a vanished model. They
+# tell twins apart.
 TIE_BREAKERS = ("batch_size", "hardware")
 _TIE_BREAKERS = ("batch_size", *MACHINE_FIELDS)
 _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "batch_size"))
@@ -23,27 +24,41 @@ class Ambiguous(ValueError):
 
 
 def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Name both sides' rows alike where they are the same configuration, by Compare's key as far as both sides know it.
+    """Name rows of the same configuration alike on both sides, by Compare's key as far as both know
+    it.
 
-    Raises: Ambiguous if a run has several results of a model that the other side cannot tell apart.
+    Raises Ambiguous if a run has several results of a model that the other side cannot distinguish.
     """
     sides = (actual, expected)
     rows = [row for side in sides for row in side.rows]
-    fields = [name for name in _CONFIGURATION if rows and all(row.series.get(name) is not None for row in rows)]
+    fields = [
+        name
+        for name in _CONFIGURATION
+        if rows and all(row.series.get(name) is not None for row in rows)
+    ]
     shown = [name for name in fields if len({str(row.series[name]) for row in rows}) > 1]
     names = {id(row): _name(row, shown) for row in rows}
     twins = {
-        name for side in sides for name, count in Counter(names[id(row)] for row in side.rows).items() if count > 1
+        name
+        for side in sides
+        for name, count in Counter(names[id(row)] for row in side.rows).items()
+        if count > 1
     }
     if twins and all(row.series for row in rows):
-        differing = {name: _list_differing([row for row in rows if names[id(row)] == name]) for name in twins}
+        differing = {
+            name: _list_differing([row for row in rows if names[id(row)] == name]) for name in twins
+        }
         names = {id(row): _name(row, [*shown, *differing.get(names[id(row)], ())]) for row in rows}
     for side in sides:
         counts = Counter(names[id(row)] for row in side.rows)
-        same = [row for row in side.rows if counts[names[id(row)]] > 1 and row.series]  # of a bare CSV the rules say it
+        same = [
+            row for row in side.rows if counts[names[id(row)]] > 1 and row.series
+        ]  # of a bare CSV the rules say it
         if same:
             raise Ambiguous(_describe(side, same))
-    together, _left, _right = match(expected.rows, actual.rows, ("model", *fields, "batch_size"), _read)
+    together, _left, _right = match(
+        expected.rows, actual.rows, ("model", *fields, "batch_size"), _read
+    )
     for row, new in (both for pairs in together for both in pairs):
         if not twins or None not in (row.series.get("batch_size"), new.series.get("batch_size")):
             names[id(row)] = names[id(new)]
@@ -64,8 +79,11 @@ def _list_differing(rows: Sequence[RuleInput]) -> list[str]:
 
 
 def name_configuration(model: str, series: Mapping[str, Any]) -> str:
-    """Name a model with all that is known of how it ran."""
-    words = [_word(name, series[name]) for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) not in (None, "")]
+    words = [
+        _word(name, series[name])
+        for name in (*FIELDS, *TIE_BREAKERS)
+        if series.get(name) not in (None, "")
+    ]
     return f"{model} ({', '.join(words)})" if words else model
 
 
@@ -73,22 +91,28 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
     name = twins[0].name
     same = [row for row in twins if row.name == name]
     alike = "; ".join(
-        ", ".join(_word(field, row.series.get(field)) for field in FIELDS if row.series.get(field)) for row in same[:4]
+        ", ".join(_word(field, row.series.get(field)) for field in FIELDS if row.series.get(field))
+        for row in same[:4]
     )
     return (
-        f"{side.title} has {len(same)} results of {name} ({alike}), and the other side cannot tell them apart; choose "
-        "by suite, mode, dtype, device, backend, dynamic or static shapes, batch size, world size or model"
+        f"{side.title} has {len(same)} results of {name} ({alike}), and the other side cannot "
+        "tell them apart; choose "
+        "by suite, mode, dtype, device, backend, dynamic or static shapes, batch size, world "
+        "size or model"
     )
 
 
 def _rename(side: Side, names: Mapping[int, str]) -> Side:
     rows = tuple(replace(row, name=names[id(row)]) for row in side.rows)
     by_key = {row.key: row.name for row in rows}
-    return replace(side, rows=rows, breaks=_of(side.breaks, by_key), causes=_of(side.causes, by_key))
+    return replace(
+        side, rows=rows, breaks=_of(side.breaks, by_key), causes=_of(side.causes, by_key)
+    )
 
 
-def _of(items: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[RuleDistinct, ...] | None:
-    """Name the models of distinct things; of several results of one model, the counts are summed."""
+def _of(
+    items: tuple[RuleDistinct, ...] | None, names: dict[str, str]
+) -> tuple[RuleDistinct, ...] | None:
     if items is None:
         return None
     merged: dict[tuple[str | None, str], RuleDistinct] = {}
@@ -98,11 +122,17 @@ def _of(items: tuple[RuleDistinct, ...] | None, names: dict[str, str]) -> tuple[
             continue  # its model was filtered away
         known = merged.get((model, rule_distinct.fingerprint))
         count = rule_distinct.count + (known.count if known else 0)
-        merged[model, rule_distinct.fingerprint] = replace(known or rule_distinct, model=model, count=count)
+        merged[model, rule_distinct.fingerprint] = replace(
+            known or rule_distinct, model=model, count=count
+        )
     return tuple(merged.values())
 
 
 def _word(field: str, value: Any) -> str:
     if field == "dynamic":
         return "dynamic" if value else "static"
-    return f"{field.replace('_', ' ')} {value}" if field in ("batch_size", "world_size") else str(value)
+    return (
+        f"{field.replace('_', ' ')} {value}"
+        if field in ("batch_size", "world_size")
+        else str(value)
+    )

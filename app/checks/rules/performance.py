@@ -1,4 +1,5 @@
-"""`performance`: a metric against a threshold, as upstream's check_perf_csv.py decides; it needs no baseline.
+"""`performance`: a metric against a threshold, as upstream's check_perf_csv.py decides; it needs no
+baseline.
 
 Source: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53
 """
@@ -26,7 +27,6 @@ _UNITS = {"speedup": ".3f}x", "abs_latency": ".1f} ms/iter"}
 
 
 def check(actual: Side, _expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    """Compare every model's metric with the bounds that threshold and scale make."""
     threshold = 0.0 if options.threshold is None else options.threshold
     bounds = (threshold * options.threshold_scale, threshold / options.threshold_scale)
     low, high = min(bounds), max(bounds)
@@ -44,7 +44,11 @@ def _check_row(
     if value is None:
         problem = "" if is_empty(cell) else f": {cell!r} is no number"
         reason = row.cells.get("reason")
-        return RULE.make(row.name, "MISSING", f"no {options.metric}{problem or (f': {reason}' if reason else '')}")
+        return RULE.make(
+            row.name,
+            "MISSING",
+            f"no {options.metric}{problem or (f': {reason}' if reason else '')}",
+        )
     sign = 1 if is_higher_better else -1
     shown = f"{options.metric}={_show(options.metric, value)}"
     worse, better = ("<", ">") if is_higher_better else (">", "<")

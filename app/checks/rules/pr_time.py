@@ -1,4 +1,5 @@
-"""`pr-time`: counts of instructions within each benchmark's margin, as upstream's check_results.py decides.
+"""`pr-time`: counts of instructions within each benchmark's margin, as upstream's
+check_results.py decides.
 
 A win fails too: the expected number has to follow, or the next regression hides in it.
 Source: pytorch benchmarks/dynamo/pr_time_benchmarks/check_results.py at 0140b62
@@ -26,12 +27,10 @@ KEPT_DIGITS = 4
 
 
 def metric_margin(metric: str) -> str:
-    """Name the cell that has a metric's noise margin; None in it is no margin."""
     return f"{metric}_noise_margin"
 
 
 def list_counts(side: Side) -> dict[tuple[str, str], int]:
-    """List the counts of a side by benchmark and metric."""
     counts = {}
     for row in side.rows:
         for column, cell in row.cells.items():
@@ -42,14 +41,15 @@ def list_counts(side: Side) -> dict[tuple[str, str], int]:
 
 
 def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-    """Compare every expected count with the run's, then name those that nothing is expected of."""
     actual_counts = list_counts(actual)
     expected_counts = list_counts(expected)
     verdicts = []
     for (name, metric), value in expected_counts.items():
         count = actual_counts.get((name, metric))
         if count is None:
-            verdicts.append(RULE.make(name, "MISSING", f"{metric} is not in the run, expected {value}"))
+            verdicts.append(
+                RULE.make(name, "MISSING", f"{metric} is not in the run, expected {value}")
+            )
             continue
         margin = _margin(expected, name, metric, options)
         ratio = _ratio(count, value)
@@ -57,12 +57,14 @@ def check(actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdic
         verdicts.append(RULE.make(name, _word(count, value, margin), detail))
     extra = (key for key in actual_counts if key not in expected_counts)
     return verdicts + [
-        RULE.make(name, "MISSING_REGRESSION_TEST", f"{metric}={actual_counts[name, metric]}") for name, metric in extra
+        RULE.make(name, "MISSING_REGRESSION_TEST", f"{metric}={actual_counts[name, metric]}")
+        for name, metric in extra
     ]
 
 
-def propose(actual: Side, expected: Side, options: RuleOptions) -> Iterator[tuple[str, str, int, float]]:
-    """Yield the rows of a new baseline: what moved by more than a third of its margin follows, the rest stays."""
+def propose(
+    actual: Side, expected: Side, options: RuleOptions
+) -> Iterator[tuple[str, str, int, float]]:
     actual_counts = list_counts(actual)
     for (name, metric), value in list_counts(expected).items():
         margin = _margin(expected, name, metric, options)
@@ -72,7 +74,6 @@ def propose(actual: Side, expected: Side, options: RuleOptions) -> Iterator[tupl
 
 
 def round_down(number: int) -> int:
-    """Return the first four digits, with zeros for the others."""
     dropped: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
     return (number // dropped) * dropped
 
@@ -103,7 +104,10 @@ def _applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
 
 RULE = Rule(
     name="pr-time",
-    about="every count of instructions within its margin; a win fails too, and a new baseline is proposed",
+    about=(
+        "every count of instructions within its margin; a win fails too, and a new baseline is "
+        "proposed"
+    ),
     source="pr_time_benchmarks/check_results.py",
     words={
         "PASS": PASS,

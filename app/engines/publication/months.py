@@ -1,7 +1,7 @@
-"""Sums of months: what break, cause and function lists read of months that are long over.
+"""Monthly sums, from which break, cause and function lists read past months.
 
-A month is noted as changed before a run of it is published, and as clean once its sums are made anew. Whoever reads
-takes clean months here and the others from the roll-ups, so what is read is exact at any time.
+A month is marked as changed before one of its runs is published, and as clean once its sums are
+rebuilt; only clean months are read.
 """
 
 from __future__ import annotations
@@ -18,31 +18,40 @@ if TYPE_CHECKING:
 MONTHS = {"break_months": BREAKS, "cause_months": CAUSES, "function_months": FUNCTIONS}
 
 
-def note_months(client: Client, months: Iterable[int], version: int, *, clean: bool = False) -> None:
-    """Note that runs of some months are about to change, or that the sums of these months are of all their runs."""
+def note_months(
+    client: Client, months: Iterable[int], version: int, *, clean: bool = False
+) -> None:
     rows = [(month, int(clean), version) for month in sorted(set(months))]
     if rows:
         client.insert("months", rows, column_names=["month", "is_clean", "version"])
 
 
 def list_clean_months(client: Client) -> set[int]:
-    """List the months whose sums are of all their runs."""
-    return {row[0] for row in client.query("select month from clean_months", settings=SETTINGS).result_rows}
+    return {
+        row[0]
+        for row in client.query("select month from clean_months", settings=SETTINGS).result_rows
+    }
 
 
 def list_months(client: Client) -> set[int]:
-    """List the months that have roll-ups, dead ones too."""
-    sql = " union distinct ".join(f"select distinct month from {rollup.table}_rows" for rollup in MONTHS.values())  # noqa: S608
+    sql = " union distinct ".join(
+        f"select distinct month from {rollup.table}_rows"
+        for rollup in MONTHS.values()  # noqa: S608 - our own names
+    )
     return {row[0] for row in client.query(sql, settings=SETTINGS).result_rows}
 
 
 def rebuild_month(client: Client, month: int, version: int) -> None:
-    """Sum a month up and put the sums in the place of those of before; nothing may be published meanwhile."""
+    """Replace a month's sums; nothing may be published meanwhile."""
     for table, rollup in MONTHS.items():
         client.command(f"truncate table {table}_new")
         client.command(_sum_sql(table, rollup), parameters={"month": month}, settings=SETTINGS)
         is_empty = not client.query(f"select count() from {table}_new").result_rows[0][0]  # noqa: S608  own names only
-        change = f"drop partition {int(month)}" if is_empty else f"replace partition {int(month)} from {table}_new"
+        change = (
+            f"drop partition {int(month)}"
+            if is_empty
+            else f"replace partition {int(month)} from {table}_new"
+        )
         client.command(f"alter table {table} {change}")  # an empty partition replaces none
     note_months(client, [month], version, clean=True)
 

@@ -1,12 +1,11 @@
-"""Passes over the board: what of it the second engine has not, or has no longer.
+"""Passes that publish the board's changes to ClickHouse, and removals.
 
-    begin    versions and numbers, given once, and the runs that they are for            board, one transaction
-    months   are noted as changed                                                        engine
-    things, roll-ups, rows, newest results                                               engine, publisher
-    end      what the engine has now                                                     board, one transaction
+    begin    versions and numbers, given once, and their runs    board, one transaction
+    months   are noted as changed                                engine
+    things, roll-ups, rows, newest results                       engine, publisher
+    end      what the engine has now                             board, one transaction
 
-A pass that is killed after any of these is repeated whole by the next one, under new numbers. A deleted run is
-forgotten by the board once the engine has its removal.
+A pass that is killed at any point is repeated as a whole by the next one, under new numbers.
 """
 
 from __future__ import annotations
@@ -22,8 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compileboard.app.engines.client import SETTINGS, Clients, explain
 from compileboard.app.engines.publication import publisher
-from compileboard.app.engines.publication.months import list_clean_months, list_months, note_months, rebuild_month
-from compileboard.app.engines.publication.snapshot import ROLLUPS, RunSnapshot, read_rollups, read_run
+from compileboard.app.engines.publication.months import (
+    list_clean_months,
+    list_months,
+    note_months,
+    rebuild_month,
+)
+from compileboard.app.engines.publication.snapshot import (
+    ROLLUPS,
+    RunSnapshot,
+    read_rollups,
+    read_run,
+)
 from compileboard.app.engines.publication.sweep import sweep
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store.connection import open_writer
@@ -32,7 +41,12 @@ from compileboard.collectors.store.dashboard.published_runs import EngineNumbers
 from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
-from compileboard.collectors.store.sealed.files import RunFile, RunFileUnavailable, open_workplace, stamp_run_file
+from compileboard.collectors.store.sealed.files import (
+    RunFile,
+    RunFileUnavailable,
+    open_workplace,
+    stamp_run_file,
+)
 from compileboard.collectors.store.sealed.reopening import unpack_current
 from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run
 
@@ -49,7 +63,8 @@ QUIET_US = 600_000_000  # a month that nothing changed in for so long is summed 
 _CHANGED_SQL = """
 select
   r.id, r.pub, r.state, r.heartbeat_us, a.changed_us,
-  p.run_pub, p.rows_pub, p.rows_run_pub, p.annotated_us, p.rows_count, p.rows_us, p.heartbeat_us, p.month
+  p.run_pub, p.rows_pub, p.rows_run_pub, p.annotated_us, p.rows_count, p.rows_us, p.heartbeat_us,
+  p.month
 from (
   select id from runs where pub > :cursor
   union
@@ -63,22 +78,24 @@ left join run_annotations as a on a.run_id = r.id
 left join published_runs as p on p.run_id = r.id
 order by r.pub, r.id
 """
-_REMOVED_SQL = "select run_id from published_runs where run_id not in (select id from runs) order by run_id"
+_REMOVED_SQL = (
+    "select run_id from published_runs where run_id not in (select id from runs) order by run_id"
+)
 _NUMBERS_SQL = "select pub, removed_pub from publications"
 
 
 class ForeignBoard(StoreError):
-    """The engine's database is of another board."""
+    """The engine's database belongs to another board."""
 
 
 @dataclass
 class PassOutcome:
-    """What one pass did, and what is still to be done."""
-
     whole_count: int = 0  # runs with their roll-ups
     row_count: int = 0  # runs whose row alone changed
     removed_count: int = 0
-    refused: list[StoreError] = field(default_factory=list)  # runs that cannot be published, and why
+    refused: list[StoreError] = field(
+        default_factory=list
+    )  # runs that cannot be published, and why
 
 
 class _Changed(NamedTuple):
@@ -98,8 +115,6 @@ class _Changed(NamedTuple):
 
 
 class Publisher:
-    """What one process remembers from pass to pass; what is true is on the board."""
-
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._is_checked = False
@@ -107,15 +122,19 @@ class Publisher:
         self._removed_pub = -1
         self._open: dict[str, int] = {}  # runs that are live or wait, by the pub that they had
         self._next_open: dict[str, int] = {}
-        self._lost: dict[str, tuple[tuple[int, ...] | None, RunFileUnavailable | None]] = {}  # files, and why
+        self._lost: dict[
+            str, tuple[tuple[int, ...] | None, RunFileUnavailable | None]
+        ] = {}  # files, and why
         self._clean: set[int] = set()
         self._changed_us: dict[int, int] = {}  # when months changed
 
-    def run_pass(self, board: sqlite3.Connection, now_us: int, *, everything: bool = False) -> PassOutcome:
-        """Publish what has changed; `everything`: roll-ups of live runs too.
+    def run_pass(
+        self, board: sqlite3.Connection, now_us: int, *, everything: bool = False
+    ) -> PassOutcome:
+        """Publish changes; with `everything` also the roll-ups of live runs. One process at a time:
+        PUBLISH in leases.
 
-        Raises: EngineAway if the engine cannot be reached, ForeignBoard; what was not published waits for the next
-        pass. Only one process may do this at a time: see PUBLISH in leases.
+        Raises EngineAway or ForeignBoard; unpublished changes wait for the next pass.
         """
         outcome = PassOutcome()
         try:
@@ -124,12 +143,13 @@ class Publisher:
         except StoreError as error:
             published_runs.save_outcome(board, str(error), now_us)
             raise
-        published_runs.save_outcome(board, str(outcome.refused[0]) if outcome.refused else None, now_us)
+        published_runs.save_outcome(
+            board, str(outcome.refused[0]) if outcome.refused else None, now_us
+        )
         return outcome
 
     @contextmanager
     def _working(self, board: sqlite3.Connection, now_us: int) -> Iterator[None]:
-        """Have a client, and a board that is the engine's; after an error both are looked at again."""
         from clickhouse_connect.driver.exceptions import Error
 
         numbers = published_runs.get_numbers(board)
@@ -144,11 +164,11 @@ class Publisher:
             raise explain(error, self._clients.address) from error
 
     def _check_board(self, board: sqlite3.Connection, numbers: EngineNumbers, now_us: int) -> None:
-        """Compare what the engine has with what it was given; after a restore of either one, publish all again."""
         boards = {row[0] for row in self._client.query("select id from boards").result_rows}
         if boards and numbers.board_id not in boards:
             raise ForeignBoard(
-                "this database of ClickHouse has the runs of another board; name an empty database, or go back to "
+                "this database of ClickHouse has the runs of another board; name an empty "
+                "database, or go back to "
                 "the board that it is of"
             )
         version = self._ask_number("select max(version) from runs")
@@ -166,7 +186,9 @@ class Publisher:
     def _ask_number(self, sql: str) -> int:
         return int(self._client.query(sql, settings={"final": 0}).result_rows[0][0])
 
-    def _publish(self, board: sqlite3.Connection, now_us: int, everything: bool, outcome: PassOutcome) -> None:
+    def _publish(
+        self, board: sqlite3.Connection, now_us: int, everything: bool, outcome: PassOutcome
+    ) -> None:
         newest, removed_pub = board.execute(_NUMBERS_SQL).fetchone()  # before the runs are read
         if removed_pub != self._removed_pub:
             self._remove(board, now_us, outcome)
@@ -179,7 +201,9 @@ class Publisher:
         for some in self._read(board, changed, now_us, everything, outcome):
             self._publish_some(board, some, now_us, outcome)
         if newest != self._cursor:
-            publisher.publish_commits(board, self._client, published_runs.get_numbers(board).version)
+            publisher.publish_commits(
+                board, self._client, published_runs.get_numbers(board).version
+            )
         self._cursor, self._open = newest, self._next_open
 
     def _remove(self, board: sqlite3.Connection, now_us: int, outcome: PassOutcome) -> None:
@@ -189,7 +213,10 @@ class Publisher:
             months = {
                 row[0]
                 for row in board.execute(
-                    "select month from published_runs where run_id in (select value from json_each(?))",
+                    (
+                        "select month from published_runs where run_id in (select value from "
+                        "json_each(?))"
+                    ),
                     (json.dumps(some),),
                 )
             }
@@ -207,7 +234,6 @@ class Publisher:
         everything: bool,
         outcome: PassOutcome,
     ) -> Iterator[list[tuple[_Changed, RunSnapshot]]]:
-        """Yield the runs that are to be published, as many at a time as make a good batch."""
         some: list[tuple[_Changed, RunSnapshot]] = []
         row_count = 0
         for run in changed:
@@ -223,7 +249,9 @@ class Publisher:
                 continue
             try:
                 snapshot = self._read_run(board, run, with_rollups=is_due and not is_whole)
-            except RunFileUnavailable as error:  # the run is listed all the same, by what the board has of it
+            except (
+                RunFileUnavailable
+            ) as error:  # the run is listed all the same, by what the board has of it
                 outcome.refused.append(error)
                 self._next_open[run.run_id] = run.pub
                 if not has_news:
@@ -244,14 +272,17 @@ class Publisher:
             yield some
 
     def _is_due(self, run: _Changed, is_live: bool, now_us: int) -> bool:
-        """Return whether a run's roll-ups are to be published if they changed: rarely while they change often."""
-        if not is_live and (not run.rows_count or self._cursor < 0 or self._open.get(run.run_id) == run.pub):
+        if not is_live and (
+            not run.rows_count or self._cursor < 0 or self._open.get(run.run_id) == run.pub
+        ):
             return True
         if run.rows_us is None or run.rows_count is None:
             return False
         return now_us - run.rows_us >= FIRST_ROLLUPS_US << min(run.rows_count, MOST_DOUBLINGS)
 
-    def _read_run(self, board: sqlite3.Connection, run: _Changed, *, with_rollups: bool) -> RunSnapshot | None:
+    def _read_run(
+        self, board: sqlite3.Connection, run: _Changed, *, with_rollups: bool
+    ) -> RunSnapshot | None:
         board.execute("begin")  # whether it is sealed is of the moment of its row
         try:
             sealed = get_sealed_run(board, run.run_id)
@@ -269,10 +300,6 @@ class Publisher:
         return snapshot
 
     def _read_sealed(self, database: str, sealed: SealedRun, snapshot: RunSnapshot) -> RunSnapshot:
-        """Read the roll-ups of a sealed run; one whose file cannot be used is read again when that has changed.
-
-        Raises: RunFileUnavailable; StoreError
-        """
         stamp, error = self._lost.get(sealed.run_id, ((), None))
         now_stamp = stamp_run_file(database, sealed.file)
         if error is not None and stamp == now_stamp:
@@ -312,12 +339,20 @@ class Publisher:
             rows.append((snapshot, (run.rows_pub or 0) if pub is None else pub, version))
             published.append(
                 PublishedRun(
-                    *(run.run_id, snapshot.run_pub, snapshot.get("changed_us"), snapshot.get("heartbeat_us"), version),
+                    *(
+                        run.run_id,
+                        snapshot.run_pub,
+                        snapshot.get("changed_us"),
+                        snapshot.get("heartbeat_us"),
+                        version,
+                    ),
                     pub=pub,
                     month=snapshot.month,
                 )
             )
-            if pub is not None or snapshot.run_pub != run.run_pub:  # words of people alone are in no sum
+            if (
+                pub is not None or snapshot.run_pub != run.run_pub
+            ):  # words of people alone are in no sum
                 months |= {snapshot.month, run.month or snapshot.month}
         self._note_months(months, versions[0], now_us)
         publisher.insert_things(self._client, [snapshot for snapshot, _pub in whole], versions[-1])
@@ -332,39 +367,30 @@ class Publisher:
         outcome.row_count += len(rows) - len(whole)
 
     def _note_months(self, months: Iterable[int], version: int, now_us: int) -> None:
-        """Note months as changed before they do."""
         changed = self._clean & set(months)
         note_months(self._client, changed, version)
         self._clean -= changed
         self._changed_us |= dict.fromkeys(months, now_us)
 
     def rebuild_months(self, board: sqlite3.Connection, now_us: int, most: int = 1) -> list[int]:
-        """Sum up months that nothing changed in for a while, under the lease of a pass; return which.
-
-        Raises: EngineAway, ForeignBoard
-        """
+        """Return the months that were summed up. Raises EngineAway, ForeignBoard."""
         with self._working(board, now_us):
             months = sorted(list_months(self._client) - self._clean, reverse=True)
-            quiet = [month for month in months if now_us - self._changed_us.get(month, 0) >= QUIET_US][:most]
+            quiet = [
+                month for month in months if now_us - self._changed_us.get(month, 0) >= QUIET_US
+            ][:most]
             for month in quiet:
                 rebuild_month(self._client, month, published_runs.get_numbers(board).version)
                 self._clean.add(month)
         return quiet
 
     def sweep(self, board: sqlite3.Connection, now_us: int) -> int:
-        """Delete the roll-ups that no run names, under the lease of a pass; return how many there were.
-
-        Raises: EngineAway, ForeignBoard
-        """
+        """Return the number of deleted roll-ups. Raises EngineAway, ForeignBoard."""
         with self._working(board, now_us):
             return sweep(self._client, self._clients.address.cluster)
 
 
 def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnapshot:
-    """Read the roll-ups of a sealed run.
-
-    Raises: RunFileUnavailable if its file cannot be used.
-    """
     with open_workplace(database) as folder:
         path = Path(folder) / "run.db"
         unpack_current(database, file, path)
@@ -376,10 +402,7 @@ def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnap
 def publish_changes(
     path: str | os.PathLike[str], publisher: Publisher, now_us: int, *, everything: bool = False
 ) -> PassOutcome | None:
-    """Run one pass over the board at `path`, unless another process does; then return None.
-
-    Raises: StoreError
-    """
+    """Run one pass, or return None if another process does. Raises StoreError."""
     lease = take_lease(path, PUBLISH)
     if lease is None:
         return None

@@ -1,7 +1,7 @@
-"""What the second engine is told of runs: their things and roll-ups, then their rows; and of commits.
+"""Publication of runs and commits.
 
-A run's things come first, then its roll-ups under a number that none had before, then its row, which names the
-number: that is the commit. What a failed attempt left is named by nobody. Everything here may be done again.
+A run's roll-ups are inserted under a new number, then its row, which names the number: that is the
+commit. So a failed attempt may be repeated.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compileboard.app.engines.client import SETTINGS
-from compileboard.app.engines.publication.snapshot import ROLLUPS, RUN_NAMES, THINGS, RunSnapshot, list_columns
+from compileboard.app.engines.publication.snapshot import (
+    ROLLUPS,
+    RUN_NAMES,
+    THINGS,
+    RunSnapshot,
+    list_columns,
+)
 from compileboard.collectors.store.errors import StoreError
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 _TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLUPS}
-# An import may be of years. On a cluster a row is on a majority of its servers, or the insert fails.
+# An import may be of years. On a cluster a row is on a majority of its servers, or the insert
+# fails.
 _INSERT: dict[str, Any] = {
     "max_partitions_per_insert_block": 0,
     "distributed_foreground_insert": 1,
@@ -29,7 +36,9 @@ _AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 12
 # What tells a thing from another of the same id: the columns after it.
 _CONTENT = {"functions": 2, "distinct_breaks": 1, "recompile_causes": 1, "series": 10}
 _RESULT_NAMES = ("id", "run_id", *ROLLUPS["results"][1:])
-_MEASURED = "select arrayJoin(arrayZip({series_ids:Array(Int64)}, {experiments:Array(String)})) as measured"
+_MEASURED = (
+    "select arrayJoin(arrayZip({series_ids:Array(Int64)}, {experiments:Array(String)})) as measured"
+)
 _NEWEST_SQL = f"""
 insert into newest_results ({", ".join(_RESULT_NAMES)}, version, is_deleted)
 select {", ".join(_RESULT_NAMES)}, {{version:Int64}}, 0
@@ -47,27 +56,26 @@ select series_id, experiment, {{version:Int64}}, 1
 from newest_results
 where (series_id, experiment) in ({_MEASURED})
   and version < {{version:Int64}}
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 _NEWEST_OF_RUNS_SQL = """
 select series_id, experiment
 from newest_results
 where run_id in {run_ids:Array(String)}
 """
 _COMMIT_NAMES = ("hash", "parent_hash", "time_us", "author", "subject")
-_COMMIT_STATE_SQL = "select count(*), count(parent_hash), coalesce(sum(time_us % 1000003), 0) from commits"
+_COMMIT_STATE_SQL = (
+    "select count(*), count(parent_hash), coalesce(sum(time_us % 1000003), 0) from commits"
+)
 _COMMITS_SQL = f"select {', '.join(_COMMIT_NAMES)} from commits"  # noqa: S608  own names
 _KNOWN_COMMITS_SQL = "select hash, parent_hash from commits"
 
 
 class IdClash(StoreError):
-    """Two things of one id: nothing of the run is published."""
+    """Two things have the same id: nothing of the run is published."""
 
 
 def insert_run(client: Client, snapshot: RunSnapshot, pub: int) -> None:
-    """Publish one run whole under a number that is larger than any before.
-
-    Raises: IdClash if something else has the id of one of its things.
-    """
+    """Publish one run under a number larger than any before. Raises IdClash if an id is taken."""
     for clash in find_clashes(client, [snapshot]).values():
         raise clash
     insert_things(client, [snapshot], pub)
@@ -77,12 +85,16 @@ def insert_run(client: Client, snapshot: RunSnapshot, pub: int) -> None:
 
 
 def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
-    """Find the runs with a thing whose id is of something else there, or of another of these runs."""
     clashes: dict[str, IdClash] = {}
     for table, names in THINGS.items():
         names = names[: 1 + _CONTENT[table]]
-        sql = f"select {', '.join(names)} from {_TABLES.get(table, table)} where id in {{ids:Array(Int64)}}"  # noqa: S608
-        ids = sorted({row[0] for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())})
+        sql = (
+            f"select {', '.join(names)} from {_TABLES.get(table, table)} where id in "  # noqa: S608 - our own names
+            f"{{ids:Array(Int64)}}"
+        )
+        ids = sorted(
+            {row[0] for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())}
+        )
         known: dict[int, tuple[Any, ...]] = {}
         for some in _slice(ids):
             rows = client.query(sql, parameters={"ids": some}, settings=SETTINGS).result_rows
@@ -99,22 +111,29 @@ def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, 
 
 
 def insert_things(client: Client, snapshots: Sequence[RunSnapshot], version: int) -> None:
-    """Add the things that runs name."""
     for table, names in THINGS.items():
-        things = {row[0]: row for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())}
+        things = {
+            row[0]: row for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())
+        }
         if things:
             _insert(
-                client, _TABLES.get(table, table), [(*row, version) for row in things.values()], (*names, "version")
+                client,
+                _TABLES.get(table, table),
+                [(*row, version) for row in things.values()],
+                (*names, "version"),
             )
 
 
 def insert_rollups(client: Client, published: Iterable[tuple[RunSnapshot, int]]) -> None:
-    """Add the roll-ups of runs, each under its number; nothing counts yet."""
     rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in ROLLUPS}
     for snapshot, pub in published:
         month, started_us = snapshot.month, snapshot.get("started_us")
         for table, values in (snapshot.rollups or {}).items():
-            key = (month, pub, snapshot.run_id) if table == "results" else (month, pub, started_us, snapshot.run_id)
+            key = (
+                (month, pub, snapshot.run_id)
+                if table == "results"
+                else (month, pub, started_us, snapshot.run_id)
+            )
             rows[table] += [(*key, *row) for row in values]
     for table, values in rows.items():
         if values:
@@ -122,33 +141,50 @@ def insert_rollups(client: Client, published: Iterable[tuple[RunSnapshot, int]])
 
 
 def insert_rows(client: Client, published: Iterable[tuple[RunSnapshot, int, int]]) -> None:
-    """Write the rows of runs, each with the number of its roll-ups and its own: from now on they count."""
     rows = [(*snapshot.run, snapshot.tags, pub, version, 0) for snapshot, pub, version in published]
     _insert(client, "runs", rows, (*RUN_NAMES, "tags", "pub", "version", "is_deleted"))
 
 
 def remove_runs(client: Client, removed: Sequence[tuple[str, int]]) -> None:
-    """Let runs, each with the number of its removal, count no longer."""
-    _insert(client, "runs", [(run_id, version, 1) for run_id, version in removed], ("id", "version", "is_deleted"))
-    renew_newest(client, [run_id for run_id, _version in removed], (), max(version for _run_id, version in removed))
+    _insert(
+        client,
+        "runs",
+        [(run_id, version, 1) for run_id, version in removed],
+        ("id", "version", "is_deleted"),
+    )
+    renew_newest(
+        client,
+        [run_id for run_id, _version in removed],
+        (),
+        max(version for _run_id, version in removed),
+    )
 
 
 def list_measured(snapshot: RunSnapshot) -> set[tuple[int, str]]:
-    """Return the series and experiments that a run has results of."""
     names = ROLLUPS["results"]
     series, experiment = names.index("series_id"), names.index("experiment")
     return {(row[series], row[experiment]) for row in (snapshot.rollups or {}).get("results", ())}
 
 
-def renew_newest(client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int) -> None:
-    """Find the newest result anew of what some runs measured, and of what theirs was the newest of."""
+def renew_newest(
+    client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int
+) -> None:
+    """Recompute the newest result of every series that the runs measured, or had the newest result
+    of.
+    """
     keys = set(measured)
     for some_ids in _slice(run_ids):
-        rows = client.query(_NEWEST_OF_RUNS_SQL, parameters={"run_ids": some_ids}, settings=SETTINGS).result_rows
+        rows = client.query(
+            _NEWEST_OF_RUNS_SQL, parameters={"run_ids": some_ids}, settings=SETTINGS
+        ).result_rows
         keys |= {(series_id, experiment) for series_id, experiment in rows}
     for some in _slice(sorted(keys)):
         series_ids, experiments = zip(*some)
-        values = {"series_ids": list(series_ids), "experiments": list(experiments), "version": version}
+        values = {
+            "series_ids": list(series_ids),
+            "experiments": list(experiments),
+            "version": version,
+        }
         for sql in (_NEWEST_SQL, _GONE_SQL):
             client.command(sql, parameters=values, settings=SETTINGS | _INSERT)
 
@@ -158,19 +194,26 @@ def _slice(values: Sequence[Any]) -> Iterator[list[Any]]:
         yield list(values[start : start + _AT_ONCE])
 
 
-def _insert(client: Client, table: str, rows: Sequence[Sequence[Any]], names: Sequence[str]) -> None:
+def _insert(
+    client: Client, table: str, rows: Sequence[Sequence[Any]], names: Sequence[str]
+) -> None:
     client.insert(table, rows, column_names=list(names), settings=_INSERT)
 
 
 def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> int:
-    """Make the engine's commits those of the board; return how many were not. They are added, or all deleted."""
     state = tuple(board.execute(_COMMIT_STATE_SQL).fetchone())
     if tuple(client.query(_COMMIT_STATE_SQL, settings=SETTINGS).result_rows[0]) == state:
         return 0
-    known: dict[str, Any] = {row[0]: row[1] for row in client.query(_KNOWN_COMMITS_SQL, settings=SETTINGS).result_rows}
+    known: dict[str, Any] = {
+        row[0]: row[1] for row in client.query(_KNOWN_COMMITS_SQL, settings=SETTINGS).result_rows
+    }
     cursor = board.cursor()
     cursor.row_factory = None
-    rows = [(*row, version, 0) for row in cursor.execute(_COMMITS_SQL) if known.pop(row[0], row) != row[1]]
+    rows = [
+        (*row, version, 0)
+        for row in cursor.execute(_COMMITS_SQL)
+        if known.pop(row[0], row) != row[1]
+    ]
     rows += [(hash_, None, 0, None, None, version, 1) for hash_ in known]
     if rows:
         client.insert("commits", rows, column_names=[*_COMMIT_NAMES, "version", "is_deleted"])

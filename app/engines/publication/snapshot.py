@@ -1,4 +1,4 @@
-"""One run as the tables across runs have it, read from a database of SQLite in one transaction."""
+"""One run as stored in the tables across runs, read from SQLite in one transaction."""
 
 from __future__ import annotations
 
@@ -15,8 +15,29 @@ from compileboard.collectors.store.rollups.totals import RUN_COLUMNS
 Values = tuple[Any, ...]
 
 _RUN = (
-    *("id", "name", "suite", "source", "state", "level", "keep_source", "command", "cwd", "started_us", "ended_us"),
-    *("heartbeat_us", "exit_code", "signal", "host", "gpu_name", "gpu_count", "torch_version", "cuda_version"),
+    *(
+        "id",
+        "name",
+        "suite",
+        "source",
+        "state",
+        "level",
+        "keep_source",
+        "command",
+        "cwd",
+        "started_us",
+        "ended_us",
+    ),
+    *(
+        "heartbeat_us",
+        "exit_code",
+        "signal",
+        "host",
+        "gpu_name",
+        "gpu_count",
+        "torch_version",
+        "cuda_version",
+    ),
     *("python_version", "git_commit", "git_branch", "git_subject", "git_dirty", "stack_room"),
 )
 _ANNOTATION = ("title", "note", "pinned", "changed_us")
@@ -36,13 +57,38 @@ where r.id = :run_id
 """  # noqa: S608  own names only
 _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key"
 _NUMBERS = (
-    *("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "eager_latency_ms", "compilation_latency_s"),
+    *(
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "abs_latency_ms",
+        "eager_latency_ms",
+        "compilation_latency_s",
+    ),
     *("warm_compilation_latency_s", "compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
-    *("cache_lookup_latency_us", "calls_captured", "unique_graphs", "graph_breaks", "unique_graph_breaks"),
-    *("recompiles", "fallbacks_to_eager", "autograd_captures", "autograd_compiles", "cudagraph_skips"),
+    *(
+        "cache_lookup_latency_us",
+        "calls_captured",
+        "unique_graphs",
+        "graph_breaks",
+        "unique_graph_breaks",
+    ),
+    *(
+        "recompiles",
+        "fallbacks_to_eager",
+        "autograd_captures",
+        "autograd_compiles",
+        "cudagraph_skips",
+    ),
 )
 _LATER_NUMBERS = (
-    *("export_latency_s", "load_latency_s", "second_process_latency_s", "package_bytes", "scaling_efficiency"),
+    *(
+        "export_latency_s",
+        "load_latency_s",
+        "second_process_latency_s",
+        "package_bytes",
+        "scaling_efficiency",
+    ),
     *("output_error", "quantized_error", "quantized_eager_error"),
 )
 # The roll-ups of a run, without its id: the columns of each table there and here.
@@ -50,38 +96,117 @@ ROLLUPS: dict[str, tuple[str, ...]] = {
     "run_breaks": ("distinct_id", "break_count", "compile_us"),
     "run_causes": ("cause_id", "guard_failure_count", "recompile_count", "compile_us"),
     "run_functions": (
-        *("function_id", "compile_count", "graph_break_count", "recompile_count", "recompile_limit_count"),
+        *(
+            "function_id",
+            "compile_count",
+            "graph_break_count",
+            "recompile_count",
+            "recompile_limit_count",
+        ),
         "compile_us",
     ),
     "run_summaries": (
-        *("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size", "definition", "time_us"),
-        *("total_count", "measured_count", "failed_count", "passed_count", "speedup_count", "geomean_speedup"),
+        *(
+            "suite",
+            "mode",
+            "dtype",
+            "device",
+            "hardware",
+            "backend",
+            "dynamic",
+            "world_size",
+            "definition",
+            "time_us",
+        ),
+        *(
+            "total_count",
+            "measured_count",
+            "failed_count",
+            "passed_count",
+            "speedup_count",
+            "geomean_speedup",
+        ),
         *("compilation_latency_s", "abs_latency_ms", "compression_ratio", "dynamo_peak_mem_gb"),
-        *("graph_breaks_per_model", "recompiles_per_model", "load_latency_s", "package_bytes", "scaling_efficiency"),
+        *(
+            "graph_breaks_per_model",
+            "recompiles_per_model",
+            "load_latency_s",
+            "package_bytes",
+            "scaling_efficiency",
+        ),
         "quantized_error",
     ),
     "results": (
-        *("id", "series_id", "experiment", "process_id", "sequence", "task", "status", "reason", "accuracy"),
-        *(*_NUMBERS, "message", "time_us", "started_us", "duration_us", "command", "origin", *_LATER_NUMBERS),
+        *(
+            "id",
+            "series_id",
+            "experiment",
+            "process_id",
+            "sequence",
+            "task",
+            "status",
+            "reason",
+            "accuracy",
+        ),
+        *(
+            *_NUMBERS,
+            "message",
+            "time_us",
+            "started_us",
+            "duration_us",
+            "command",
+            "origin",
+            *_LATER_NUMBERS,
+        ),
     ),
 }
 # Things by the id of their content, and what tells one from another of the same id.
 THINGS: dict[str, tuple[str, ...]] = {
     "functions": ("id", "file", "name"),
     "distinct_breaks": (
-        *("id", "fingerprint", "gb_id", "gb_type", "reason", "explanation", "hints", "function_id", "source_line"),
+        *(
+            "id",
+            "fingerprint",
+            "gb_id",
+            "gb_type",
+            "reason",
+            "explanation",
+            "hints",
+            "function_id",
+            "source_line",
+        ),
         "line",
     ),
-    "recompile_causes": ("id", "fingerprint", "category", "source", "reason", "suggestion", "function_id"),
+    "recompile_causes": (
+        "id",
+        "fingerprint",
+        "category",
+        "source",
+        "reason",
+        "suggestion",
+        "function_id",
+    ),
     "series": (
-        *("id", "suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size"),
+        *(
+            "id",
+            "suite",
+            "model",
+            "mode",
+            "dtype",
+            "device",
+            "hardware",
+            "backend",
+            "dynamic",
+            "batch_size",
+        ),
         "world_size",
     ),
 }
 _POINTING = {
     "functions": (
         "select function_id from run_functions where run_id = :run_id",
-        "select d.function_id from run_breaks as b join distinct_breaks as d on d.id = b.distinct_id "
+        "select d.function_id from run_breaks as b join distinct_breaks as d on d.id = "
+        "b.distinct_id "
         "where b.run_id = :run_id",
         "select d.function_id from run_causes as b join recompile_causes as d on d.id = b.cause_id "
         "where b.run_id = :run_id",
@@ -94,10 +219,7 @@ _POINTING = {
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """A run of one moment: its row, and its roll-ups with the things that they name, where these were read.
-
-    Shape: run: RUN_NAMES; rollups: by table, ROLLUPS; things: by table, THINGS
-    """
+    """Shape: run: RUN_NAMES; rollups: by table, ROLLUPS; things: by table, THINGS"""
 
     run_id: str
     run_pub: int  # runs.pub there
@@ -107,22 +229,19 @@ class RunSnapshot:
     things: dict[str, list[Values]] | None = None
 
     def get(self, name: str) -> Any:
-        """Return a value of the run's row."""
         return self.run[RUN_NAMES.index(name)]
 
     @property
     def month(self) -> int:
-        """Return the month that the run started in, by UTC: 202611."""
         return month_of(self.get("started_us"))
 
     @property
     def row_count(self) -> int:
-        """Return how many rows its roll-ups are."""
         return sum(len(rows) for rows in (self.rollups or {}).values())
 
 
 def month_of(started_us: int) -> int:
-    """Return the month that a time is of, by UTC; the first or the last there is for a time that no clock shows."""
+    """Return the UTC month of a time, clamped to the first or last possible one."""
     try:
         started = datetime.fromtimestamp(started_us // 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -130,8 +249,9 @@ def month_of(started_us: int) -> int:
     return started.year * 100 + started.month
 
 
-def read_run(connection: sqlite3.Connection, run_id: str, *, with_rollups: bool = True) -> RunSnapshot | None:
-    """Read a run, with its roll-ups unless only its row is wanted; None where there is none."""
+def read_run(
+    connection: sqlite3.Connection, run_id: str, *, with_rollups: bool = True
+) -> RunSnapshot | None:
     key = {"run_id": run_id}
     with _one_state(connection):
         rows = _read(connection, _RUN_SQL, key)
@@ -146,17 +266,23 @@ def read_run(connection: sqlite3.Connection, run_id: str, *, with_rollups: bool 
 def read_rollups(
     connection: sqlite3.Connection, run_id: str
 ) -> tuple[dict[str, list[Values]], dict[str, list[Values]]]:
-    """Read the roll-ups of a run, and the things that they name, by table."""
     key = {"run_id": run_id}
     rollups = {
-        table: _read(connection, f"select {', '.join(names)} from {table} where run_id = :run_id", key)  # noqa: S608
+        table: _read(
+            connection,
+            f"select {', '.join(names)} from {table} where run_id = :run_id",  # noqa: S608 - our own names
+            key,
+        )
         for table, names in ROLLUPS.items()
     }
     return rollups, {table: _read(connection, _things_sql(table), key) for table in THINGS}
 
 
 def _things_sql(table: str) -> str:
-    return f"select {', '.join(THINGS[table])} from {table} where id in ({' union '.join(_POINTING[table])})"  # noqa: S608
+    return (
+        f"select {', '.join(THINGS[table])} from {table} where id in "  # noqa: S608 - our own names
+        f"({' union '.join(_POINTING[table])})"
+    )
 
 
 def _read(connection: sqlite3.Connection, sql: str, values: dict[str, str]) -> list[Values]:
@@ -167,7 +293,6 @@ def _read(connection: sqlite3.Connection, sql: str, values: dict[str, str]) -> l
 
 @contextmanager
 def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let all statements see one state of the database, in the transaction that is open or in one of its own."""
     if connection.in_transaction:
         yield
         return
@@ -179,8 +304,11 @@ def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def list_columns(table: str) -> Sequence[str]:
-    """Return the columns of a table's roll-ups as they are inserted."""
     return (
-        *(("month", "pub", "run_id") if table == "results" else ("month", "pub", "started_us", "run_id")),
+        *(
+            ("month", "pub", "run_id")
+            if table == "results"
+            else ("month", "pub", "started_us", "run_id")
+        ),
         *ROLLUPS[table],
     )

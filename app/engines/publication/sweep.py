@@ -1,4 +1,4 @@
-"""Roll-ups that no run names: of attempts that failed, of earlier publications, of deleted runs."""
+"""Deletion of roll-ups that no run names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DELETE = {"lightweight_deletes_sync": 2}
 
 
 def sweep(client: Client, cluster: str | None = None) -> int:
-    """Delete what no run names where it is much of a month; return how many rows. Nothing may be published then."""
+    """Delete unreferenced roll-ups; return their number. Nothing may be published meanwhile."""
     row_count = 0
     for table in (f"{table}_rows" for table in (*ROLLUPS, *_SUMS)):
         sql = f"""
@@ -31,6 +31,10 @@ def sweep(client: Client, cluster: str | None = None) -> int:
             for start in range(0, len(pubs), _AT_ONCE):
                 partition = f"{name_stored(table, cluster)} in partition {int(month)}"
                 values = {"pubs": pubs[start : start + _AT_ONCE]}
-                client.command(f"delete from {partition} where pub in {{pubs:Array(Int64)}}", values, settings=_DELETE)  # noqa: S608
+                client.command(
+                    f"delete from {partition} where pub in {{pubs:Array(Int64)}}",  # noqa: S608 - our own names
+                    values,
+                    settings=_DELETE,
+                )
             row_count += count
     return row_count

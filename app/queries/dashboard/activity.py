@@ -1,4 +1,4 @@
-"""Who changed what, and the deleted runs that can be put back."""
+"""The audit log, and the deleted runs that can be restored."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ class AuditRow:
     time_us: EventTime
     action: Annotated[
         str,
-        "The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, `import.done` …",
+        (
+            "The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, "
+            "`import.done` …"
+        ),
     ]
     subject: Annotated[str, "The ID of the subject."]
     detail: Annotated[str | None, "More of it."]
@@ -93,15 +96,17 @@ class DeletedRun:
     started_us: Annotated[TimeUs, "When it started."]
     deleted_us: Annotated[TimeUs, "When it was deleted."]
     expires_us: Annotated[TimeUs, "When it goes for good."]
-    trash_bytes: Annotated[Count, "What its rows take until then, beside the texts in the database."]
+    trash_bytes: Annotated[
+        Count, "What its rows take until then, beside the texts in the database."
+    ]
     deleted_by: Annotated[str | None, "Who deleted it: a name, else an address."]
 
 
 @dataclass(frozen=True)
 class AuditFilter:
-    """Which changes."""
-
-    subject: Annotated[str | None, "The subject: the ID of a run, incident or token, a baseline's name."] = None
+    subject: Annotated[
+        str | None, "The subject: the ID of a run, incident or token, a baseline's name."
+    ] = None
     actor: Annotated[str | None, "Who did it: the name of a token or login."] = None
     action: Annotated[str | None, "The action, as `run.delete`."] = None
 
@@ -112,7 +117,6 @@ def list_audit(
     limit: int = 50,
     selection: AuditFilter = AuditFilter(),
 ) -> Page[AuditRow]:
-    """List changes, newest first."""
     after = decode_cursor(cursor, int)
     values = {**asdict(selection), "before_id": after and after[0], "limit": limit + 1}
     rows = [AuditRow(**dict(row)) for row in connection.execute(AUDIT_SQL, values)]
@@ -120,17 +124,16 @@ def list_audit(
 
 
 def list_actors(connection: sqlite3.Connection) -> list[str]:
-    """List who did something, by name."""
     return [row["actor"] for row in connection.execute(ACTORS_SQL)]
 
 
 def list_actions(connection: sqlite3.Connection) -> list[str]:
-    """List the actions that somebody did."""
     return [row["action"] for row in connection.execute(ACTIONS_SQL)]
 
 
-def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50) -> Page[DeletedRun]:
-    """List deleted runs that can be put back, newest deletion first."""
+def list_deleted_runs(
+    connection: sqlite3.Connection, cursor: str | None = None, limit: int = 50
+) -> Page[DeletedRun]:
     after = decode_cursor(cursor, int, str)
     values = {"deleted_us": after and after[0], "run_id": after and after[1], "limit": limit + 1}
     rows = [DeletedRun(**dict(row)) for row in connection.execute(DELETED_SQL, values)]
@@ -138,7 +141,6 @@ def list_deleted_runs(connection: sqlite3.Connection, cursor: str | None = None,
 
 
 def list_subject_names(connection: sqlite3.Connection, subjects: Iterable[str]) -> dict[str, str]:
-    """Return what a person calls runs, deleted ones too, and incidents, by id."""
     values = {"ids": json.dumps(sorted(set(subjects)))}
     return {row["id"]: row["name"] for row in connection.execute(RUN_NAMES_SQL, values)}
 
@@ -150,7 +152,8 @@ def can_be_restored(connection: sqlite3.Connection, run_id: str) -> bool:
 
 
 def describe_absence(connection: sqlite3.Connection, run_id: str) -> str:
-    """Return why there is no run of an id, as far as is known."""
     if can_be_restored(connection, run_id):
-        return f"Run {run_id[:80]} was deleted. It can be restored for a week, on the page Activity."
+        return (
+            f"Run {run_id[:80]} was deleted. It can be restored for a week, on the page Activity."
+        )
     return f"There is no run {run_id[:80]}; it may have been deleted."

@@ -1,4 +1,4 @@
-"""What alerts sent, what waits, and what failed; and the incidents that a rule has not looked at."""
+"""Deliveries of alerts (sent, waiting, failed), and incidents that a rule has not processed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ left join incidents as i on i.id = d.incident_id
 where (:changed_us is null
     or d.changed_us < :changed_us
     or (d.changed_us = :changed_us
-      and (d.rule, d.channel, d.incident_id, d.event) > (:after_rule, :after_channel, :after_id, :after_event)))
+      and (d.rule, d.channel, d.incident_id, d.event) > (:after_rule, :after_channel, :after_id,
+        :after_event)))
   and (:state is null or d.state = :state)
   and (:rule is null or d.rule = :rule)
 order by d.changed_us desc, d.rule, d.channel, d.incident_id, d.event
@@ -37,7 +38,7 @@ where d.rule = :rule
   and d.state = 'waiting'
 order by d.queued_us, d.incident_id, d.event
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 COUNT_SQL = """
 select rule, channel, state, count(*) as delivery_count
 from incident_deliveries
@@ -94,9 +95,8 @@ START_SQL = "select rule, first_us, since_us, seen_us from alert_rules where rul
 
 @dataclass(frozen=True)
 class Delivery:
-    """The delivery of an incident's event, of one rule, to one channel; `noticed_us` is when that was found out.
-
-    Incidents of one message share its id, its attempts and when it is due again.
+    """The delivery of an incident's event to one channel. Incidents of one message share its id and
+    attempts.
     """
 
     rule: str
@@ -113,20 +113,20 @@ class Delivery:
     noticed_us: int
 
     @classmethod
-    def fresh(cls, rule: str, channel: str, key: AlertKey, noticed_us: int, now_us: int) -> Delivery:
-        """Make one as it is when it has just been queued."""
-        return cls(rule, channel, *key, "waiting", None, 0, None, now_us, now_us, now_us, noticed_us)
+    def fresh(
+        cls, rule: str, channel: str, key: AlertKey, noticed_us: int, now_us: int
+    ) -> Delivery:
+        return cls(
+            rule, channel, *key, "waiting", None, 0, None, now_us, now_us, now_us, noticed_us
+        )
 
     @property
     def key(self) -> AlertKey:
-        """Return what it tells."""
         return AlertKey(self.incident_id, self.event)
 
 
 @dataclass(frozen=True)
 class RuleStart:
-    """When a rule first ran, from when on it applies to incidents, and when it ran last."""
-
     rule: str
     first_us: int
     since_us: int
@@ -140,28 +140,30 @@ def list_deliveries(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[Delivery]:
-    """List deliveries, those that changed last first.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """List deliveries, the last changed first. Raises FilterError for an unusable cursor."""
     changed_us, *after = decode_cursor(cursor, int, str, str, str, str) or (None, "", "", "", "")
     values = {"changed_us": changed_us, "state": state, "rule": rule, "limit": limit + 1}
     values |= dict(zip(("after_rule", "after_channel", "after_id", "after_event"), after))
     rows = [Delivery(**dict(row)) for row in connection.execute(LIST_SQL, values)]
     return make_page(
-        rows, limit, lambda delivery: (delivery.changed_us, delivery.rule, delivery.channel, *delivery.key)
+        rows,
+        limit,
+        lambda delivery: (delivery.changed_us, delivery.rule, delivery.channel, *delivery.key),
     )
 
 
-def list_waiting(connection: sqlite3.Connection, rule: str, channel: str, limit: int = MOST_WAITING) -> list[Delivery]:
-    """List what a rule has waiting for a channel, the oldest first."""
+def list_waiting(
+    connection: sqlite3.Connection, rule: str, channel: str, limit: int = MOST_WAITING
+) -> list[Delivery]:
     rows = connection.execute(WAITING_SQL, {"rule": rule, "channel": channel, "limit": limit})
     return [Delivery(**dict(row)) for row in rows]
 
 
 def count_deliveries(connection: sqlite3.Connection) -> dict[tuple[str, str, str], int]:
-    """Count deliveries by rule, channel and state."""
-    return {(row["rule"], row["channel"], row["state"]): row["delivery_count"] for row in connection.execute(COUNT_SQL)}
+    return {
+        (row["rule"], row["channel"], row["state"]): row["delivery_count"]
+        for row in connection.execute(COUNT_SQL)
+    }
 
 
 def list_new_keys(
@@ -172,21 +174,23 @@ def list_new_keys(
     noticed_us: int,
     limit: int = MOST_WAITING,
 ) -> list[AlertKey]:
-    """List what a rule never queued for a channel: incidents that opened, then those that recovered.
-
-    `since_us` is for the run that confirmed them, `noticed_us` for when that was found out.
-    """
-    values = {"rule": rule, "channel": channel, "since_us": since_us, "noticed_us": noticed_us, "limit": limit}
+    values = {
+        "rule": rule,
+        "channel": channel,
+        "since_us": since_us,
+        "noticed_us": noticed_us,
+        "limit": limit,
+    }
     opened = [AlertKey(row["id"], OPENED) for row in connection.execute(OPENED_SQL, values)]
-    return opened + [AlertKey(row["id"], RECOVERED) for row in connection.execute(RECOVERED_SQL, values)]
+    return opened + [
+        AlertKey(row["id"], RECOVERED) for row in connection.execute(RECOVERED_SQL, values)
+    ]
 
 
 def list_rule_names(connection: sqlite3.Connection) -> list[str]:
-    """List the rules that ran."""
     return [row["rule"] for row in connection.execute(RULES_SQL)]
 
 
 def get_rule_start(connection: sqlite3.Connection, rule: str) -> RuleStart | None:
-    """Return when a rule first ran, or None if it never did."""
     row = connection.execute(START_SQL, {"rule": rule}).fetchone()
     return RuleStart(**dict(row)) if row else None

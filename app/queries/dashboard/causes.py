@@ -1,4 +1,6 @@
-"""Where the candidates for an incident's cause are in the program: breaks, recompile causes, failed compiles."""
+"""The code locations of an incident's candidate causes: breaks, recompile causes, failed
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from compileboard.collectors.contract.fingerprints import format_id, parse_id
 BREAKS_SQL = """
 select
   b.id, f.file, f.name as function, b.line, b.source_line, coalesce(b.gb_type, b.reason) as reason,
-  (select e.line from graph_breaks as e where e.distinct_id = b.id and e.run_id = :run_id limit 1) as run_line
+  (select e.line from graph_breaks as e where e.distinct_id = b.id
+    and e.run_id = :run_id limit 1) as run_line
 from json_each(:ids) as wanted
 join distinct_breaks as b on b.id = wanted.value
 left join functions as f on f.id = b.function_id
@@ -57,8 +60,6 @@ limit 10000
 
 @dataclass(frozen=True)
 class CodeLocation:
-    """Where a break or a recompile is; `run_line` is the line in the first run that had it."""
-
     file: str | None
     function: str | None
     line: int | None
@@ -70,48 +71,60 @@ class CodeLocation:
 
 @dataclass(frozen=True)
 class FailedResult:
-    """How a model failed in a run, as the harness recorded it."""
-
     status: str
     reason: str | None
     accuracy: str | None
     message: str | None
 
 
-def list_break_locations(connection: sqlite3.Connection, ids: Iterable[str], run_id: str) -> dict[str, CodeLocation]:
-    """Return where distinct graph breaks are, by id."""
+def list_break_locations(
+    connection: sqlite3.Connection, ids: Iterable[str], run_id: str
+) -> dict[str, CodeLocation]:
     values = {"ids": json.dumps([parse_id(id_) for id_ in ids]), "run_id": run_id}
     return {
         format_id(row["id"]): CodeLocation(
-            row["file"], row["function"], row["line"], row["source_line"], row["run_line"], row["reason"]
+            row["file"],
+            row["function"],
+            row["line"],
+            row["source_line"],
+            row["run_line"],
+            row["reason"],
         )
         for row in connection.execute(BREAKS_SQL, values)
     }
 
 
-def list_cause_locations(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, CodeLocation]:
-    """Return where recompiles of distinct causes are, by id."""
+def list_cause_locations(
+    connection: sqlite3.Connection, ids: Iterable[str]
+) -> dict[str, CodeLocation]:
     values = {"ids": json.dumps([parse_id(id_) for id_ in ids])}
     return {
         format_id(row["id"]): CodeLocation(
-            row["file"], row["function"], row["line"], None, row["line"], row["reason"], row["source"]
+            row["file"],
+            row["function"],
+            row["line"],
+            None,
+            row["line"],
+            row["reason"],
+            row["source"],
         )
         for row in connection.execute(CAUSES_SQL, values)
     }
 
 
-def get_failed_result(connection: sqlite3.Connection, run_id: str, suite: str, model: str) -> FailedResult | None:
-    """Return how a model failed in a run, None where it did not."""
-    row = connection.execute(FAILURE_SQL, {"run_id": run_id, "suite": suite, "model": model}).fetchone()
+def get_failed_result(
+    connection: sqlite3.Connection, run_id: str, suite: str, model: str
+) -> FailedResult | None:
+    row = connection.execute(
+        FAILURE_SQL, {"run_id": run_id, "suite": suite, "model": model}
+    ).fetchone()
     return FailedResult(*row) if row else None
 
 
 def is_compile_failure(connection: sqlite3.Connection, run_id: str, error_type: str) -> bool:
-    """Return True if a compile of a run raised an error of this type."""
     values = {"run_id": run_id, "error_type": error_type}
     return bool(connection.execute(COMPILE_FAILURE_SQL, values).fetchone()[0])
 
 
 def list_run_files(connection: sqlite3.Connection, run_id: str) -> list[str]:
-    """List the files of the functions that a run compiled."""
     return [row["file"] for row in connection.execute(FILES_SQL, {"run_id": run_id})]

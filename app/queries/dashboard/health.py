@@ -1,4 +1,4 @@
-"""What a store says of itself: whether it can be read, how much is in it, and how far its processes are."""
+"""The state of a store: whether it can be read, its size, and its processes' progress."""
 
 from __future__ import annotations
 
@@ -26,16 +26,12 @@ select
 
 @dataclass(frozen=True)
 class Health:
-    """The answer of /healthz."""
-
     schema_version: int
     run_count: int
 
 
 @dataclass(frozen=True)
 class StoreFigures:
-    """Sizes and counts of a database; streams are what boxes push."""
-
     used_bytes: int
     free_bytes: int
     run_count: int
@@ -50,15 +46,14 @@ class StoreFigures:
 
 
 def get_health(connection: sqlite3.Connection) -> Health:
-    """Return the schema's version and how many runs there are: two cheap statements."""
     schema_version = connection.execute("pragma user_version").fetchone()[0]
     return Health(schema_version, connection.execute("select count(*) from runs").fetchone()[0])
 
 
 def get_figures(connection: sqlite3.Connection, alive_since_us: int) -> StoreFigures:
-    """Return a database's sizes and counts."""
     page_count, free_count, page_bytes = (
-        connection.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        connection.execute(f"pragma {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
     )
     runs = connection.execute(RUN_COUNTS_SQL, {"alive_since_us": alive_since_us}).fetchone()
     streams = connection.execute(STREAMS_SQL).fetchone()

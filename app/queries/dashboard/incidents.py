@@ -1,4 +1,4 @@
-"""Incidents: what came in with one change, what people made of it, and how far detection has come."""
+"""Incidents, their triage, and the progress of detection."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ _COLUMNS = """
   i.change_count, i.last_good_run_id, i.first_bad_run_id, i.recovered_run_id, i.first_us, i.recovered_us, i.found_us,
   i.confirmed_us, i.noticed_us, i.changed_us, i.evidence
 """
-_OF_CHANGE = "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"
-# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an index.
+_OF_CHANGE = (
+    "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"
+)
+# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an
+# index.
 _WANTED = {
     "state": "i.state = :state",
     "status": "i.status = :status",
@@ -78,12 +81,13 @@ where i.state = 'open'
   and i.status <> 'ignored'
 order by i.severity, i.first_us desc, i.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 COUNTS_SQL = """
 select
   count(*) as incident_count,
   coalesce(sum(state = 'open' and status <> 'ignored'), 0) as open_count,
-  coalesce(sum(state = 'unconfirmed' and direction = 'worse' and status <> 'ignored'), 0) as unconfirmed_count,
+  coalesce(sum(state = 'unconfirmed' and direction = 'worse' and status <> 'ignored'),
+    0) as unconfirmed_count,
   coalesce(sum(state = 'open' and status = 'acknowledged'), 0) as acknowledged_count,
   coalesce(sum(state = 'recovered'), 0) as recovered_count,
   coalesce(sum(direction = 'better' and state <> 'withdrawn'), 0) as improvement_count
@@ -100,14 +104,14 @@ GET_SQL = f"""
 select {_COLUMNS}
 from incidents as i
 where i.id = :id
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 OF_CHANGE_SQL = "select incident_id from series_changes where id = :id"
 ALL_SQL = f"""
 select {_COLUMNS}
 from incidents as i
 order by i.id
 limit 1000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 COMMENTS_SQL = """
 select id, incident_id, action, author, text, time_us
 from incident_comments
@@ -118,12 +122,14 @@ limit :limit
 COMMENTED_SQL = "select distinct incident_id from incident_comments limit 1000000"
 DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
 PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
-UNPUBLISHED_SQL = "select exists (select 1 from published_runs where run_id not in (select id from runs))"
+UNPUBLISHED_SQL = (
+    "select exists (select 1 from published_runs where run_id not in (select id from runs))"
+)
 
 
 @dataclass(frozen=True)
 class StoredIncident:
-    """An incident as it is stored; the package app.incidents says what is in `evidence`."""
+    """An incident as it is stored; the package app.incidents documents `evidence`."""
 
     id: str
     direction: str
@@ -151,8 +157,6 @@ class StoredIncident:
 
 @dataclass(frozen=True)
 class Comment:
-    """One person's action on an incident or comment, and when."""
-
     id: int
     incident_id: str
     action: str
@@ -167,12 +171,15 @@ def _read_choice(_name: str, text: str) -> str | None:
 
 @dataclass(frozen=True)
 class IncidentFilter:
-    """Which incidents; None is no limit. `state` and `status` may be ACTIVE, CONFIRMED and NOT_IGNORED as well."""
+    """`state` and `status` may be ACTIVE, CONFIRMED and NOT_IGNORED as well."""
 
     state: Annotated[
         str | None,
         Parameter(choices=STATE_CHOICES, default=ACTIVE, read=_read_choice),
-        "Detection state; `active` (the default) is open or unconfirmed; `confirmed` open, recovered or closed.",
+        (
+            "Detection state; `active` (the default) is open or unconfirmed; `confirmed` open, "
+            "recovered or closed."
+        ),
     ] = None
     status: Annotated[
         str | None,
@@ -180,7 +187,9 @@ class IncidentFilter:
         "Triage status. Default: `not_ignored`.",
     ] = None
     direction: Annotated[
-        str | None, Parameter(choices=DIRECTIONS), "`worse`, `better` or `changed`: only what is worse is ever open."
+        str | None,
+        Parameter(choices=DIRECTIONS),
+        "`worse`, `better` or `changed`: only what is worse is ever open.",
     ] = None
     suite: SuiteName = None
     model: Annotated[str | None, "A model's name, whole."] = None
@@ -192,23 +201,20 @@ class IncidentFilter:
     before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
 
     def check(self, query: Mapping[str, str]) -> None:
-        """Refuse days that no run can be between.
-
-        Raises: FilterError if there are none.
-        """
+        """Raises FilterError if no run can be between the days."""
         check_days(query, self.since_us, self.before_us)
 
     @property
     def sql(self) -> str:
-        """Return its conditions."""
         given = [(name, value) for name in _WANTED if (value := getattr(self, name)) is not None]
-        return "\n  and ".join(_EITHER.get((name, value), _WANTED[name]) for name, value in given) or "true"
+        return (
+            "\n  and ".join(_EITHER.get((name, value), _WANTED[name]) for name, value in given)
+            or "true"
+        )
 
 
 @dataclass(frozen=True)
 class IncidentCounts:
-    """Counts of incidents of the whole database; `open_count` has the acknowledged ones and not the ignored."""
-
     incident_count: int
     open_count: int
     unconfirmed_count: int
@@ -219,8 +225,6 @@ class IncidentCounts:
 
 @dataclass(frozen=True)
 class Detection:
-    """How far detection has come."""
-
     seen: dict[str, Any]
     version: int
     finished_us: int
@@ -228,7 +232,9 @@ class Detection:
 
 @dataclass(frozen=True)
 class Publications:
-    """The numbers of the newest commit to a run, and of the newest removal of one; later ones are larger."""
+    """The numbers of the newest commit to a run, and of the newest removal of one; later ones are
+    larger.
+    """
 
     pub: int
     removed_pub: int
@@ -241,73 +247,68 @@ def list_stored_incidents(
     limit: int = 50,
     moment: Moment = "first_us",
 ) -> Page[StoredIncident]:
-    """List incidents, those of the newest runs first, or those that were confirmed here last, of what was confirmed.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """List incidents, those of the newest runs first. Raises FilterError for an unusable cursor."""
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
     values = {field.name: getattr(selection, field.name) for field in fields(selection)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
     rows = connection.execute(LIST_SQL.format(wanted=selection.sql, moment=moment), values)
-    return make_page([_read(row) for row in rows], limit, lambda incident: (getattr(incident, moment), incident.id))
+    return make_page(
+        [_read(row) for row in rows],
+        limit,
+        lambda incident: (getattr(incident, moment), incident.id),
+    )
 
 
 def list_worst_incidents(connection: sqlite3.Connection, limit: int) -> list[StoredIncident]:
-    """List open incidents that nobody ignores, the most severe first."""
     return [_read(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
 
 
 def get_stored_incident(connection: sqlite3.Connection, incident_id: str) -> StoredIncident | None:
-    """Return one incident, or None if there is no such one."""
     row = connection.execute(GET_SQL, {"id": incident_id}).fetchone()
     return _read(row) if row else None
 
 
 def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | None:
-    """Return the id of the incident that a change is evidence of, None where there is no such change."""
     row = connection.execute(OF_CHANGE_SQL, {"id": change_id}).fetchone()
     return row["incident_id"] if row else None
 
 
 def load_incidents(connection: sqlite3.Connection) -> list[StoredIncident]:
-    """Load every incident."""
     return [_read(row) for row in connection.execute(ALL_SQL)]
 
 
 def count_incidents(connection: sqlite3.Connection) -> IncidentCounts:
-    """Count all incidents."""
     return IncidentCounts(*connection.execute(COUNTS_SQL).fetchone())
 
 
 def list_incident_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """List the suites and branches that have incidents."""
     rows = connection.execute(CHOICES_SQL).fetchall()
     return {name: sorted({row[name] for row in rows if row[name]}) for name in ("suite", "branch")}
 
 
-def list_comments(connection: sqlite3.Connection, incident_id: str, limit: int = MOST_COMMENTS) -> list[Comment]:
-    """List what people did with an incident and said of it, the oldest first."""
-    return [Comment(*row) for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": limit})]
+def list_comments(
+    connection: sqlite3.Connection, incident_id: str, limit: int = MOST_COMMENTS
+) -> list[Comment]:
+    return [
+        Comment(*row)
+        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": limit})
+    ]
 
 
 def list_commented_ids(connection: sqlite3.Connection) -> set[str]:
-    """List the incidents that somebody spoke of."""
     return {row["incident_id"] for row in connection.execute(COMMENTED_SQL)}
 
 
 def get_detection(connection: sqlite3.Connection) -> Detection | None:
-    """Return how far detection has come, None where it never ran."""
     row = connection.execute(DETECTION_SQL).fetchone()
     return Detection(json.loads(row["seen"]), row["version"], row["finished_us"]) if row else None
 
 
 def get_publications(connection: sqlite3.Connection) -> Publications:
-    """Return how far this database is."""
     return Publications(*connection.execute(PUBLICATIONS_SQL).fetchone())
 
 
 def has_unpublished_removal(connection: sqlite3.Connection) -> bool:
-    """Return whether the tables in ClickHouse still have a run that was deleted."""
     return bool(connection.execute(UNPUBLISHED_SQL).fetchone()[0])
 
 
@@ -320,8 +321,5 @@ FILTERS = list_names(IncidentFilter)
 
 
 def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
-    """Turn an address's query into a filter; what is empty is no limit, but of state and status.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
+    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
     return read_query(IncidentFilter, query, OTHER_KEYS[1:])

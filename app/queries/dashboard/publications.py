@@ -1,4 +1,4 @@
-"""What of the board the second engine has not yet, and why."""
+"""The board's unpublished changes, and why they wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 
 WAITING_SQL = """
-select count(*) + (select count(*) from published_runs where run_id not in (select id from runs)) as waiting_count
+select count(*) + (select count(*) from published_runs where run_id not in (select id
+  from runs)) as waiting_count
 from runs as r
 left join published_runs as p on p.run_id = r.id
 where p.run_id is null
@@ -14,7 +15,8 @@ where p.run_id is null
   or (p.rows_run_pub < r.pub and r.state <> 'running')
 """
 STATE_SQL = "select version, passed_us, error, error_us from engine_publications where id = 1"
-# Whether what the board has of a run, or has no longer, is what the engine shows, as far as people change it.
+# Whether what the board has of a run, or has no longer, is what the engine shows, as far as people
+# change it.
 SHOWN_SQL = """
 select coalesce(
   (
@@ -31,7 +33,7 @@ select coalesce(
 
 @dataclass(frozen=True)
 class PublicationState:
-    """How far publication is.
+    """The progress of publication.
 
     Units: passed_us, when last nothing waited, and error_us are since the epoch.
     """
@@ -44,7 +46,6 @@ class PublicationState:
 
 
 def get_publication_state(connection: sqlite3.Connection) -> PublicationState | None:
-    """Return how far publication is; None for a board that has no second engine."""
     row = connection.execute(STATE_SQL).fetchone()
     if row is None:
         return None
@@ -52,11 +53,9 @@ def get_publication_state(connection: sqlite3.Connection) -> PublicationState | 
 
 
 def get_publication_error(connection: sqlite3.Connection) -> str | None:
-    """Return why the newest pass failed or left a run out, None where it did not."""
     row = connection.execute(STATE_SQL).fetchone()
     return None if row is None else row["error"]
 
 
 def is_shown(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Return whether pages across runs show a run as people left it: its words, or that it is deleted."""
     return bool(connection.execute(SHOWN_SQL, {"run_id": run_id}).fetchone()[0])

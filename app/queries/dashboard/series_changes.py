@@ -38,10 +38,11 @@ from json_each(:ids) as wanted
 join series_changes as c on c.incident_id = wanted.value
 order by c.id
 limit 100000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 WORSE_SQL = """
 select
-  c.suite, c.model, c.mode, c.dtype, c.device, c.hardware, c.backend, c.dynamic, c.batch_size, c.world_size,
+  c.suite, c.model, c.mode, c.dtype, c.device, c.hardware, c.backend, c.dynamic, c.batch_size,
+  c.world_size,
   c.branch, max(c.first_us, i.first_us) as first_us, i.recovered_us
 from json_each(:ids) as wanted
 join incidents as i on i.id = wanted.value
@@ -57,22 +58,22 @@ GET_SQL = f"""
 select {_COLUMNS}
 from series_changes as c
 where c.id = :id
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 ALL_SQL = f"""
 select {_COLUMNS}
 from series_changes as c
 order by c.id
 limit 1000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 @dataclass(frozen=True)
 class SeriesChange:
-    """A change of one series. An empty text or a 0 of the series is not recorded.
+    """A change of one series. An empty text or a 0 in the series' fields means not recorded.
 
-    `before_run_id` is the newest run surely before; the change came with `first_run_id`, or anywhere from `low_run_id`
-    to `high_run_id`. A change is confirmed when a run after the one that let it be found still shows it:
-    `confirmed_us` is of that run, `noticed_us` when that was found out.
+    The change came with `first_run_id`, or anywhere from `low_run_id` to `high_run_id`. It is
+    confirmed when a later run still shows it: `confirmed_us` is of that run, `noticed_us` when it
+    was found.
     """
 
     id: Annotated[str, "Its ID; stable while more runs refine the change."]
@@ -99,7 +100,9 @@ class SeriesChange:
     before_value: Annotated[float | None, "The level before."]
     after_value: Annotated[float | None, "The level after; null where it is no longer measured."]
     relative: Annotated[float | None, "(after − before) ÷ |before|; null where before is 0."]
-    p_value: Annotated[float | None, "How often noise makes such a change; null where it is no longer measured."]
+    p_value: Annotated[
+        float | None, "How often noise makes such a change; null where it is no longer measured."
+    ]
     before_run_id: Annotated[str | None, "The newest run surely before."]
     first_run_id: Annotated[str, "The first run after."]
     low_run_id: Annotated[str | None, "The earliest run that may be the first after."]
@@ -122,8 +125,6 @@ class SeriesChange:
 
 @dataclass(frozen=True)
 class WorseChange:
-    """How long a model was worse, in one configuration; `recovered_us` is None while it is."""
-
     suite: str
     model: str
     mode: str
@@ -140,44 +141,60 @@ class WorseChange:
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """Return the fields of its series, in the order of the table `series`."""
         return tuple(vars(self).values())[:-3]
 
     def covers(self, started_us: int) -> bool:
-        """Return True if it was worse in a run that started then."""
-        return self.first_us <= started_us and (self.recovered_us is None or started_us < self.recovered_us)
+        return self.first_us <= started_us and (
+            self.recovered_us is None or started_us < self.recovered_us
+        )
 
 
 def list_series_changes(
-    connection: sqlite3.Connection, subject: str, suite: str, models: Sequence[str] = ("",), limit: int = 200
+    connection: sqlite3.Connection,
+    subject: str,
+    suite: str,
+    models: Sequence[str] = ("",),
+    limit: int = 200,
 ) -> list[SeriesChange]:
-    """List the changes of the series of some models, or of a suite itself, newest first, without the withdrawn."""
-    values = {"subject": subject, "suite": suite, "models": json.dumps(list(models)), "limit": limit}
+    values = {
+        "subject": subject,
+        "suite": suite,
+        "models": json.dumps(list(models)),
+        "limit": limit,
+    }
     return [_read(row) for row in connection.execute(SERIES_SQL, values)]
 
 
-def list_changes_of(connection: sqlite3.Connection, incident_ids: Iterable[str]) -> list[SeriesChange]:
-    """List the changes that are evidence of some incidents."""
+def list_changes_of(
+    connection: sqlite3.Connection, incident_ids: Iterable[str]
+) -> list[SeriesChange]:
     values = {"ids": json.dumps(list(incident_ids))}
     return [_read(row) for row in connection.execute(OF_INCIDENTS_SQL, values)]
 
 
-def list_worse_changes(connection: sqlite3.Connection, incident_ids: Sequence[str]) -> list[WorseChange]:
-    """List the models that some incidents found worse, each from when to when."""
-    return [WorseChange(*row) for row in connection.execute(WORSE_SQL, {"ids": json.dumps(list(incident_ids))})]
+def list_worse_changes(
+    connection: sqlite3.Connection, incident_ids: Sequence[str]
+) -> list[WorseChange]:
+    return [
+        WorseChange(*row)
+        for row in connection.execute(WORSE_SQL, {"ids": json.dumps(list(incident_ids))})
+    ]
 
 
 def get_change(connection: sqlite3.Connection, change_id: str) -> SeriesChange | None:
-    """Return one change, or None if there is no such one."""
     row = connection.execute(GET_SQL, {"id": change_id}).fetchone()
     return _read(row) if row else None
 
 
 def load_changes(connection: sqlite3.Connection) -> list[SeriesChange]:
-    """Load every change."""
     return [_read(row) for row in connection.execute(ALL_SQL)]
 
 
 def _read(row: sqlite3.Row) -> SeriesChange:
     values = dict(row)
-    return SeriesChange(**(values | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}))
+    return SeriesChange(
+        **(
+            values
+            | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}
+        )
+    )

@@ -64,8 +64,6 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class StoredToken:
-    """What a secret is checked against, and what it then allows."""
-
     id: str
     name: str
     secret_hash: bytes
@@ -82,37 +80,37 @@ class StoredToken:
 
 @dataclass(frozen=True)
 class LoginFailure:
-    """A failed login."""
-
     address: str
     failed_us: int
 
 
 @dataclass(frozen=True)
 class BrowserSession:
-    """A browser's login."""
-
     token_id: str
     expires_us: int
     last_used_us: int
 
 
-def list_tokens(connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000) -> Page[TokenRow]:
-    """List tokens, newest first."""
+def list_tokens(
+    connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000
+) -> Page[TokenRow]:
     after = decode_cursor(cursor, int, str) or (None, None)
-    values = {"now_us": time.time_ns() // 1000, "created_us": after[0], "id": after[1], "limit": limit + 1}
+    values = {
+        "now_us": time.time_ns() // 1000,
+        "created_us": after[0],
+        "id": after[1],
+        "limit": limit + 1,
+    }
     rows = [TokenRow(**dict(row)) for row in connection.execute(TOKENS_SQL, values)]
     return make_page(rows, limit, lambda row: (row.created_us, row.id))
 
 
 def get_token(connection: sqlite3.Connection, token_id: str) -> StoredToken | None:
-    """Return a token with the hash of its secret."""
     row = connection.execute(GET_SQL, {"id": token_id}).fetchone()
     return StoredToken(**dict(row)) if row else None
 
 
 def get_session(connection: sqlite3.Connection, session_hash: bytes) -> BrowserSession | None:
-    """Return a login by the hash of its cookie."""
     row = connection.execute(GET_SESSION_SQL, {"session_hash": session_hash}).fetchone()
     return BrowserSession(**dict(row)) if row else None
 
@@ -120,6 +118,5 @@ def get_session(connection: sqlite3.Connection, session_hash: bytes) -> BrowserS
 def list_login_failures(
     connection: sqlite3.Connection, since_us: int, now_us: int, limit: int = 1000
 ) -> list[LoginFailure]:
-    """List failed logins of a time, oldest first."""
     values = {"since_us": since_us, "now_us": now_us, "limit": limit}
     return [LoginFailure(**dict(row)) for row in connection.execute(LIST_FAILURES_SQL, values)]

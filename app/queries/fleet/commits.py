@@ -1,4 +1,4 @@
-"""Commits and what came before them, along first parents, as far as the database was told."""
+"""Commits and their ancestry along first parents, as far as known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from compileboard.app.queries.engine import Engine
 
 MOST_BETWEEN = 20_000  # two years of a busy repository
 MOST_ANCESTRY = 50_000
-# Clocks of those who commit differ: what lies between two commits may be older, or newer, than both by this much.
+# Clocks of those who commit differ: what lies between two commits may be older, or newer, than both
+# by this much.
 SLACK_US = 7 * 86_400_000_000
 
 SPAN_SQL = """
@@ -38,10 +39,7 @@ TEXTS_SQL = "select hash, author, subject, time_us from commits where hash $in(:
 
 
 class CommitSpan(NamedTuple):
-    """A time and the commits of it: two that are equal have the same commits.
-
-    Commits are only added, or get the parent that a clone was cut off from.
-    """
+    """A time and its commits: equal spans have the same commits."""
 
     since_us: int
     until_us: int
@@ -52,8 +50,6 @@ class CommitSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownCommit:
-    """One commit."""
-
     hash: str
     author: str | None
     subject: str | None
@@ -62,9 +58,10 @@ class KnownCommit:
 
 @dataclass(frozen=True)
 class CommitRange:
-    """The commits after one commit up to and with another, the newest first; `count` is of all of them.
+    """The commits after one commit up to and including another, newest first; `count` is of all of
+    them.
 
-    Not `known` is a range whose chain is broken, or whose first commit is no ancestor of its last: it has no commits.
+    A range that is not `known` has a broken chain, or its first commit is no ancestor of its last.
     """
 
     commits: Sequence[KnownCommit]
@@ -73,7 +70,6 @@ class CommitRange:
 
 
 def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None:
-    """Find the time that the given commits and those between them are of; None where none of them is known."""
     selected = sorted({digest for digest in hashes if digest})
     ((known_count, oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": selected})
     if not known_count:  # what the least of nothing is, engines do not agree on
@@ -83,18 +79,23 @@ def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None
 
 
 def list_ancestry(engine: Engine, span: CommitSpan) -> dict[str, tuple[str | None, int]]:
-    """Return first parent and time by hash, of the commits of a span."""
-    return {hash_: (parent, time_us) for hash_, parent, time_us in _read(engine, span.since_us, span.until_us)}
+    return {
+        hash_: (parent, time_us)
+        for hash_, parent, time_us in _read(engine, span.since_us, span.until_us)
+    }
 
 
 def _read(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, ...]]:
-    return engine.stream(ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MOST_ANCESTRY})
+    return engine.stream(
+        ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MOST_ANCESTRY}
+    )
 
 
-def list_commit_range(engine: Engine, base_hash: str, new_hash: str, limit: int = 50) -> CommitRange:
-    """List what came after a base commit up to and with a new one, along first parents.
-
-    `limit` is how many of the newest are returned; `count` is of all.
+def list_commit_range(
+    engine: Engine, base_hash: str, new_hash: str, limit: int = 50
+) -> CommitRange:
+    """List the commits after a base up to and including a new one, along first parents; `limit`
+    newest ones.
     """
     if base_hash == new_hash:
         return CommitRange((), 0, True)
@@ -102,13 +103,21 @@ def list_commit_range(engine: Engine, base_hash: str, new_hash: str, limit: int 
     if new_hash not in times_us:
         return CommitRange((), 0, False)
     since_us = times_us[base_hash] - SLACK_US if base_hash in times_us else -(2**63)
-    parents = {hash_: parent for hash_, parent, _time_us in _read(engine, since_us, times_us[new_hash] + SLACK_US)}
+    parents = {
+        hash_: parent
+        for hash_, parent, _time_us in _read(engine, since_us, times_us[new_hash] + SLACK_US)
+    }
     chain: list[str] = []
     commit: str = new_hash
-    while commit in parents and len(chain) < MOST_BETWEEN:  # an end also of commits that are their own ancestors
+    while (
+        commit in parents and len(chain) < MOST_BETWEEN
+    ):  # an end also of commits that are their own ancestors
         chain.append(commit)
         commit = parents[commit] or ""
         if commit == base_hash:
-            texts = {row["hash"]: KnownCommit(**dict(row)) for row in engine.rows(TEXTS_SQL, {"hashes": chain[:limit]})}
+            texts = {
+                row["hash"]: KnownCommit(**dict(row))
+                for row in engine.rows(TEXTS_SQL, {"hashes": chain[:limit]})
+            }
             return CommitRange([texts[digest] for digest in chain[:limit]], len(chain), True)
     return CommitRange((), 0, False)

@@ -1,4 +1,4 @@
-"""What a comparison or a check reads across runs beside results: functions and distinct things."""
+"""Functions and distinct items across runs, for a comparison or a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from compileboard.collectors.contract.fingerprints import format_id
 
 FUNCTIONS_SQL = """
 select
-  f.file, f.name, sum(n.compile_count) as compile_count, sum(n.graph_break_count) as graph_break_count,
+  f.file, f.name, sum(n.compile_count) as compile_count,
+  sum(n.graph_break_count) as graph_break_count,
   sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
 from $each(:run_ids) as wanted
 join $rows(run_functions, :run_ids) as n on n.run_id = wanted.value
@@ -33,7 +34,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class FunctionCost:
-    """What a side spent on a function."""
+    """One side's cost of a function."""
 
     file: str = field(metadata=PRIVATE)
     name: str = field(metadata=PRIVATE)
@@ -43,13 +44,18 @@ class FunctionCost:
     compile_us: Annotated[DurationUs | None, "Compile time."]
 
 
-def list_function_sums(engine: Engine, run_ids: Sequence[str], limit: int = 1000) -> list[FunctionCost]:
-    """List the functions of some runs, the most compile time first."""
-    return [FunctionCost(**dict(row)) for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})]
+def list_function_sums(
+    engine: Engine, run_ids: Sequence[str], limit: int = 1000
+) -> list[FunctionCost]:
+    return [
+        FunctionCost(**dict(row))
+        for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})
+    ]
 
 
 def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, str]:
-    """Return the id of each distinct break or cause that this database knows, by fingerprint."""
-    sql = DISTINCT_IDS_SQL.format(table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table])
+    sql = DISTINCT_IDS_SQL.format(
+        table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table]
+    )
     values = {"fingerprints": list(fingerprints), "limit": 100_000}
     return {row["fingerprint"]: format_id(row["id"]) for row in engine.rows(sql, values)}

@@ -1,4 +1,4 @@
-"""Distinct graph breaks across runs: their filter, their columns and their events; how they are read is in reasons."""
+"""Distinct graph breaks across runs: their filter, columns and events; reasons.py reads them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from compileboard.collectors.store.reading import read_json
 
 @dataclass(frozen=True)
 class BreakFilter:
-    """Which distinct breaks, in which runs; None is no limit."""
-
     runs: RunFilter
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
     gb_id: Annotated[
@@ -53,7 +51,6 @@ class DistinctBreak(fields.TitledBreak):
 
     @property
     def kind(self) -> str:
-        """Return torch's name for this kind of break, else its first line."""
         return self.gb_type or self.reason.partition("\n")[0]
 
 
@@ -87,14 +84,15 @@ class BreakEvent:
 
 _EVENTS_SQL = f"""
 select
-  g.id, g.run_id, g.process_id, g.sequence, g.compile_key, g.compile_id, g.line, g.outcome, g.time_us,
+  g.id, g.run_id, g.process_id, g.sequence, g.compile_key, g.compile_id, g.line, g.outcome,
+  g.time_us,
   {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
 from graph_breaks as g
 left join compiles as c on c.id = g.compile_key
 where g.distinct_id = :id
 order by g.time_us desc, g.id desc
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def _make_break(row: dict[str, Any]) -> DistinctBreak:

@@ -38,7 +38,16 @@ from compileboard.collectors.store.rollups.summaries import HUD_PASSING
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
-_SERIES_FILTERS = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
+_SERIES_FILTERS = (
+    "suite",
+    "mode",
+    "dtype",
+    "device",
+    "hardware",
+    "backend",
+    "dynamic",
+    "world_size",
+)
 # Of one model: 2 000 runs of 10 series.
 MOST_HISTORY = 20_000
 _IDENTITY = BriefResult._fields.index("model") + 1  # the configuration and the model
@@ -61,7 +70,8 @@ _BRIEF = """
   x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us,
   x.run_id
 """
-# The experiments of a series, each one step further in results_series; then the newest result of each.
+# The experiments of a series, each one step further in results_series; then the newest result of
+# each.
 _LATEST = f"""
 with recursive newest (series_id, experiment) as (
   select s.id, (select min(r.experiment) from results as r where r.series_id = s.id)
@@ -70,7 +80,8 @@ with recursive newest (series_id, experiment) as (
   union all
   select
     n.series_id,
-    (select min(r.experiment) from results as r where r.series_id = n.series_id and r.experiment > n.experiment)
+    (select min(r.experiment) from results as r where r.series_id = n.series_id
+      and r.experiment > n.experiment)
   from newest as n
   where n.experiment is not null
 )
@@ -97,7 +108,7 @@ join series as s on s.id = x.series_id
 where {_WANTED}
 order by x.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 LATEST_SQL: Mapping[Dialect, str] = {
     "sqlite": _LATEST.format(columns=COLUMNS),
     "clickhouse": _LATEST_KEPT.format(columns=COLUMNS),
@@ -114,7 +125,7 @@ where x.run_id = :run_id
   and {_WANTED}
 order by x.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 LISTED_SQL = f"""
 select {COLUMNS}
 from results as x
@@ -122,7 +133,7 @@ join series as s on s.id = x.series_id
 where x.id $in(:ids)
 order by x.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 HISTORY_SQL = f"""
 select {COLUMNS}
 from series as s
@@ -131,7 +142,7 @@ where s.model = :model
   and (:suite is null or s.suite = :suite)
 order by x.time_us desc, x.id desc
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 CHOICES_SQL = """
 select distinct suite, mode, dtype, device, hardware, backend, world_size
 from series
@@ -152,8 +163,6 @@ limit :limit
 
 @dataclass(frozen=True)
 class ModelFilter:
-    """Which models; None is no limit. `run` is a run's id: its results instead of the newest ones."""
-
     q: Annotated[str | None, "Text to look for; capitals do not matter."] = None
     suite: SuiteName = None
     mode: ModeName = None
@@ -162,7 +171,9 @@ class ModelFilter:
     hardware: HardwareName = None
     backend: BackendName = None
     dynamic: Annotated[
-        bool | None, Parameter(choices=("no", "yes"), read=lambda _name, text: text == "yes"), "With dynamic shapes."
+        bool | None,
+        Parameter(choices=("no", "yes"), read=lambda _name, text: text == "yes"),
+        "With dynamic shapes.",
     ] = None
     world_size: Annotated[
         int | None,
@@ -170,10 +181,16 @@ class ModelFilter:
         Keywords(minimum=1, maximum=1_000_000),
         "Ranks that it ran on.",
     ] = None
-    experiment: Annotated[str | None, "An experiment: `accuracy`, `export`. Its results alone."] = None
+    experiment: Annotated[str | None, "An experiment: `accuracy`, `export`. Its results alone."] = (
+        None
+    )
     status: Annotated[str | None, Parameter(choices=STATUSES), "What became of the model."] = None
-    accuracy: Annotated[str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."] = None
-    run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = None
+    accuracy: Annotated[
+        str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."
+    ] = None
+    run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = (
+        None
+    )
 
 
 FILTERS = list_names(ModelFilter)
@@ -181,8 +198,6 @@ FILTERS = list_names(ModelFilter)
 
 @dataclass(frozen=True)
 class ModelChoices:
-    """The values that filters offer."""
-
     suites: tuple[str, ...]
     modes: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -194,8 +209,6 @@ class ModelChoices:
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """A run that has results."""
-
     id: str
     name: str
     started_us: int
@@ -203,20 +216,15 @@ class BenchmarkRun:
 
 
 def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
-    """Turn an address's query into a filter; what is empty is no limit.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
+    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
     return read_query(ModelFilter, query, others)
 
 
 def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
-    """List the newest result of each model and metric set, or all of one run's, by suite and model."""
     return filter_rows(merge_results(list_measured(engine, selection)), selection)
 
 
 def list_measured(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
-    """List the newest of each experiment of each model, or all of one run's, whatever became of it."""
     if not selection.run:
         return list_newest(engine, selection)
     of_run = engine.stream(RESULTS_SQL, {"run_id": selection.run, "limit": MOST_RESULTS})
@@ -224,16 +232,18 @@ def list_measured(engine: Engine, selection: ModelFilter) -> list[ExperimentResu
 
 
 def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[ResultRow]:
-    """Filter rows by what became of them."""
     return [
         row
         for row in rows
-        if selection.status in (None, row.status) and selection.accuracy in (None, judge_answer(row))
+        if selection.status in (None, row.status)
+        and selection.accuracy in (None, judge_answer(row))
     ]
 
 
 def judge_answer(row: ResultRow) -> str:
-    """Return which of ACCURACIES a row's answer is; a verdict that upstream adds later passes if its name begins so."""
+    """Return which of ACCURACIES an answer is; a newer upstream verdict passes if its name begins
+    with pass.
+    """
     if row.accuracy is not None:
         return _judge(row.accuracy)
     status = None if row.judge is None else row.judge.status
@@ -245,17 +255,22 @@ def _judge(accuracy: str) -> str:
 
 
 def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
-    """List what each experiment said last of each model, from whichever run."""
-    newest = filter_newest(read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind(selection))))
+    newest = filter_newest(
+        read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind(selection)))
+    )
     return [result for result in newest if selection.experiment in (None, result.experiment)]
 
 
 def _bind(selection: ModelFilter) -> dict[str, Any]:
-    return {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {"limit": MOST_RESULTS}
+    return {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {
+        "limit": MOST_RESULTS
+    }
 
 
 def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
-    """List the same as `list_measured` in brief: reading every column of thousands of results takes 0.1 s and more."""
+    """List the results of `list_measured` in brief: reading every column of thousands takes 0.1 s
+    and more.
+    """
     if selection.run:
         rows = engine.stream(RUN_BRIEF_SQL, _bind(selection) | {"run_id": selection.run})
     else:
@@ -267,7 +282,6 @@ def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResu
 
 
 def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[tuple[str, str]]:
-    """Return suites with their models of which some result has the status, and some configuration the answer."""
     answers: dict[tuple[Any, ...], str] = {}
     of_status = set()
     for result in results:
@@ -276,7 +290,9 @@ def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[
         answer = _judge_brief(result)
         if answer != "not_measured" or result[:_IDENTITY] not in answers:
             answers[result[:_IDENTITY]] = answer
-    of_answer = {(key[0], key[-1]) for key, answer in answers.items() if selection.accuracy in (None, answer)}
+    of_answer = {
+        (key[0], key[-1]) for key, answer in answers.items() if selection.accuracy in (None, answer)
+    }
     return of_status & of_answer
 
 
@@ -288,15 +304,17 @@ def _judge_brief(result: BriefResult) -> str:
 
 
 def list_results_of(engine: Engine, ids: Sequence[int]) -> list[ExperimentResult]:
-    """List results by their ids."""
     return list(read_measured(engine.stream(LISTED_SQL, {"ids": list(ids), "limit": len(ids)})))
 
 
 def filter_newest(measured: Iterable[Measured]) -> list[Measured]:
-    """Filter to the newest of each experiment; performance has one a batch size."""
     newest: dict[tuple[Key, str, int | None], Measured] = {}
     for result in assign_batch_sizes(measured):
-        key = (result.key, result.experiment, result.batch_size if result.experiment == "performance" else None)
+        key = (
+            result.key,
+            result.experiment,
+            result.batch_size if result.experiment == "performance" else None,
+        )
         known = newest.get(key)
         if known is None or (known.time_us, known.id) < (result.time_us, result.id):
             newest[key] = result
@@ -308,14 +326,15 @@ def _fits(result: ExperimentResult, selection: ModelFilter) -> bool:
     named = text in result.model.lower() or text in result.suite.lower()
     experiment = selection.experiment in (None, result.experiment)
     return (
-        named and experiment and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
+        named
+        and experiment
+        and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
     )
 
 
 def list_history(
     engine: Engine, model: str, suite: str | None = None
 ) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
-    """List every result of a model, newest first, each with the experiments that it was made of."""
     values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
     for result in assign_batch_sizes(read_measured(engine.stream(HISTORY_SQL, values))):
@@ -325,12 +344,12 @@ def list_history(
 
 
 def list_model_choices(engine: Engine) -> ModelChoices:
-    """List what results can be filtered by."""
     columns = list(zip(*engine.rows(CHOICES_SQL))) or [()] * 7
-    return ModelChoices(*(tuple(sorted({value for value in column if value})) for column in columns))
+    return ModelChoices(
+        *(tuple(sorted({value for value in column if value})) for column in columns)
+    )
 
 
 def list_bench_runs(engine: Engine, limit: int = 200) -> list[BenchmarkRun]:
-    """List the newest runs that have results."""
     sql = RUNS_SQL.format(has_results=HAS_RESULTS[engine.dialect])
     return [BenchmarkRun(**dict(row)) for row in engine.rows(sql, {"limit": limit})]

@@ -1,7 +1,7 @@
-"""What things come to over runs, as ClickHouse reads it: from the sums of whole months as far as a filter has them.
+"""Totals of things over runs in ClickHouse: from the sums of whole months as far as possible.
 
-A month counts as a whole where nothing in it changed since its sums were made and the filter takes all of its days; the
-rest is read from the roll-ups of its runs. Sums of months are by suite and name: with another filter nothing is.
+A month counts as a whole if nothing changed since its sums were made and the filter takes all of
+its days.
 """
 
 from __future__ import annotations
@@ -13,36 +13,32 @@ from typing import Any
 
 from compileboard.app.queries.fleet.runs import RunFilter
 
-_MONTHLY = frozenset({"text", "name", "suite", "since_us", "before_us"})  # text: lists of things have one of their own
+_MONTHLY = frozenset(
+    {"text", "name", "suite", "since_us", "before_us"}
+)  # text: lists of things have one of their own
 _LAST = 999912
 
 
 @dataclass(frozen=True)
 class ThingCounts:
-    """A roll-up of things a run, `run_breaks` with `break_months`: its key and its counts."""
-
     table: str
     key: str
     columns: Sequence[str]
 
     @property
     def months(self) -> str:
-        """Return the table with its sums by month, suite and name."""
         return f"{self.table.removeprefix('run_').removesuffix('s')}_months"
 
     @property
     def kinds(self) -> str:
-        """Return the table with its sums by run and kind."""
         return f"{self.table.removesuffix('s')}_kinds_rows"
 
 
 def takes_months(runs: RunFilter) -> bool:
-    """Return whether a filter may take a month as a whole."""
     return all(value in (None, "") for name, value in vars(runs).items() if name not in _MONTHLY)
 
 
 def bind_months(runs: RunFilter) -> dict[str, Any]:
-    """Make the values of `months_sql`: the first and the last month that a filter may take all days of."""
     if not takes_months(runs):
         return {}
     first = 0 if runs.since_us is None else _step(runs.since_us - 1, 1)
@@ -51,7 +47,6 @@ def bind_months(runs: RunFilter) -> dict[str, Any]:
 
 
 def _step(time_us: int, months: int) -> int:
-    """Return the month that is so many after the one of a time, by UTC; for a time that no clock shows, one outside."""
     try:
         time = datetime.fromtimestamp(time_us // 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -68,13 +63,13 @@ _MONTHS = """, months_inside as materialized (
 
 
 def months_sql(runs: RunFilter) -> str:
-    """Write the common table expression, behind others, with the months that are read as a whole; none if none is."""
     return _MONTHS if takes_months(runs) else ""
 
 
 def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
-    """Write the query for the sums of each thing over the runs of `wanted`; `only` is a condition with {key}."""
-    of_month = "".join(f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name))
+    of_month = "".join(
+        f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name)
+    )
     columns = (*counts.columns, "compile_us")
 
     def sums(alias: str, names: Sequence[str]) -> str:
@@ -97,10 +92,12 @@ def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
         return of_runs
     return f"""
   select
-    s.id as id, {sums("s", (*columns, "run_count"))}, min(s.first_us) as first_us, max(s.last_us) as last_us
+    s.id as id, {sums("s", (*columns, "run_count"))}, min(s.first_us) as first_us,
+    max(s.last_us) as last_us
   from (
     select
-      m.{counts.key} as id, {sums("m", (*columns, "run_count"))}, min(m.first_us) as first_us, max(m.last_us) as last_us
+      m.{counts.key} as id, {sums("m", (*columns, "run_count"))}, min(m.first_us) as first_us,
+      max(m.last_us) as last_us
     from {counts.months} as m
     where m.month in (select month from months_inside)
     {of_month}{only_of("m")}

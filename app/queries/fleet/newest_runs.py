@@ -8,7 +8,8 @@ from compileboard.app.queries.engine import Engine
 
 NEWEST_OF_NAMES_SQL = """
 select
-  r.suite, r.name, r.started_us, $t.compile_count, $t.graph_break_count, $t.recompile_count, $t.failure_count,
+  r.suite, r.name, r.started_us, $t.compile_count, $t.graph_break_count, $t.recompile_count,
+  $t.failure_count,
   $t.compile_us
 from (
   select suite, name, max(started_us) as started_us
@@ -17,7 +18,8 @@ from (
     and source <> 'trial'
   group by suite, name
 ) as newest
-join runs as r on r.name = newest.name and r.started_us = newest.started_us and r.suite $is newest.suite
+join runs as r on r.name = newest.name and r.started_us = newest.started_us
+  and r.suite $is newest.suite
 $totals
 where $t.compile_count > 0
 order by r.started_us desc, r.id desc
@@ -26,8 +28,6 @@ limit :limit
 
 
 class NewestRun(NamedTuple):
-    """The newest run of a suite and a name."""
-
     suite: str | None
     name: str
     started_us: int
@@ -39,5 +39,4 @@ class NewestRun(NamedTuple):
 
 
 def list_newest_runs(engine: Engine, limit: int) -> list[NewestRun]:
-    """List the newest run of each suite and name, newest first."""
     return [NewestRun(*row) for row in engine.rows(NEWEST_OF_NAMES_SQL, {"limit": limit})]

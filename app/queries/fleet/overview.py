@@ -1,7 +1,7 @@
-"""What is in this database: totals, a point a run over time, and the worst breaks and functions.
+"""The contents of the database: totals, a point for each run over time, and the worst breaks and
+functions.
 
-Everything comes from the roll-ups that ingest keeps, so it costs what the number of runs costs. Only the `newest` runs
-are looked at; a suite or a name of None is no limit.
+All of it comes from roll-ups of the `newest` runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ class DatabaseTotals:
     compile_count: Annotated[fields.Count | None, "Compiles."]
     recompile_count: Annotated[fields.Count | None, "Recompiles."]
     graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
-    recompile_limit_count: Annotated[fields.Count | None, "Compiles that reached the recompile limit."]
-    failure_count: Annotated[
-        fields.Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
+    recompile_limit_count: Annotated[
+        fields.Count | None, "Compiles that reached the recompile limit."
     ]
-    skipped_frame_count: Annotated[fields.Count | None, "Frames that dynamo left to eager without a failure."]
+    failure_count: Annotated[
+        fields.Count | None,
+        "Failed compiles, and exceptions of compiled code or that ended the program.",
+    ]
+    skipped_frame_count: Annotated[
+        fields.Count | None, "Frames that dynamo left to eager without a failure."
+    ]
     failed_run_count: Annotated[fields.Count, "Runs with a failure or a failed result."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
@@ -49,7 +54,9 @@ class RunPoint:
     graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
-    is_observed: Annotated[bool, "Whether torch was seen; a file of results counts nothing but its own columns."] = True
+    is_observed: Annotated[
+        bool, "Whether torch was seen; a file of results counts nothing but its own columns."
+    ] = True
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,9 @@ class TopBreak(fields.TitledBreak):
     break_count: Annotated[fields.Count, "Graph breaks."]
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
-    is_present: Annotated[bool, "Whether the newest run of a suite and name that had it still has it."]
+    is_present: Annotated[
+        bool, "Whether the newest run of a suite and name that had it still has it."
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,9 @@ class TopCause(fields.TitledCause):
     recompile_count: fields.CauseRecompiles
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
-    is_present: Annotated[bool, "Whether the newest run of a suite and name that had it still has it."]
+    is_present: Annotated[
+        bool, "Whether the newest run of a suite and name that had it still has it."
+    ]
 
 
 @dataclass(frozen=True)
@@ -111,13 +122,13 @@ class RunSeries:
 
 
 def write_scope(suite: str | None, name: str | None) -> str:
-    """Write which runs count; only what is given is compared, so that an index of it is of use."""
     given = {"r.suite = :suite": suite, "r.name = :name": name}
-    return " and ".join(["r.source <> 'trial'", *(text for text, value in given.items() if value is not None)])
+    return " and ".join(
+        ["r.source <> 'trial'", *(text for text, value in given.items() if value is not None)]
+    )
 
 
 def _newest(scope: str) -> str:
-    """Write the newest runs as a common table expression."""
     return f"""
 with newest as materialized (
   select r.id, $pub(r) as pub
@@ -130,10 +141,6 @@ with newest as materialized (
 
 
 def _newest_of_each(scope: str) -> str:
-    """Write the newest runs, and which are the newest of their suite and name.
-
-    One that is running may not have come to what the one before had.
-    """
     return f"""
 with last as materialized (
   select
@@ -143,7 +150,8 @@ with last as materialized (
   where {scope}
   group by r.suite, r.name
 ), newest as materialized (
-  select r.id, r.pub as pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us, last.started_us) as is_newest
+  select r.id, r.pub as pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us,
+    last.started_us) as is_newest
   from (
     select
       r.id, $pub(r) as pub, r.suite, r.name, r.started_us,
@@ -169,7 +177,8 @@ _SUMS = f"""
   {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
   {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
 """
-# Every run in SQLite: totals are read in their own order, and those that run, and trials, which are few, of indexes.
+# Every run in SQLite: totals are read in their own order, and those that run, and trials, which are
+# few, of indexes.
 _ALL_TOTALS = f"""
 select
   (select count(*) from runs) - (select count(*) from runs where source = 'trial') as run_count,
@@ -183,24 +192,23 @@ select
   {_SUMS}
 from run_totals as t
 where t.run_id not in (select id from runs where source = 'trial')
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def totals_sql(scope: str) -> str:
-    """Write the statement for sums over runs; SQLite reads the rows of those alone that are running."""
     return f"""
 select
   count(*) as run_count,
-  coalesce(sum(case when r.state = 'running' then r.heartbeat_us >= :alive_since_us end), 0) as running_count,
+  coalesce(sum(case when r.state = 'running' then r.heartbeat_us >= :alive_since_us end),
+    0) as running_count,
   {_SUMS}
 from runs as r
 $totals
 where {scope}
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def trend_sql(scope: str) -> str:
-    """Write the statement for the newest runs with their counts."""
     return f"""
 select
   r.id as run_id, r.name, $a.title, r.suite, {SHOWN_STATE} as state, r.started_us,
@@ -216,11 +224,10 @@ $words
 where {scope}
 order by r.started_us desc, r.id desc
 limit :newest
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def breaks_sql(scope: str) -> str:
-    """Write the statement for what broke graphs for longest."""
     return f"""
 {_newest_of_each(scope)}, top as (
   select
@@ -244,11 +251,10 @@ join distinct_breaks as d on d.id = top.distinct_id
 left join functions as f on f.id = d.function_id
 order by top.compile_us desc, top.break_count desc, d.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def causes_sql(scope: str) -> str:
-    """Write the statement for what was compiled again for longest."""
     return f"""
 {_newest_of_each(scope)}, top as (
   select
@@ -265,18 +271,18 @@ def causes_sql(scope: str) -> str:
   limit :limit
 )
 select
-  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.recompile_count, top.run_count,
+  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.recompile_count,
+  top.run_count,
   nullif(top.compile_us, 0) as compile_us, top.is_present
 from top
 join recompile_causes as d on d.id = top.cause_id
 left join functions as f on f.id = d.function_id
 order by top.compile_us desc, top.recompile_count desc, d.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def functions_sql(scope: str) -> str:
-    """Write the statement for what was compiled again most often."""
     return f"""
 {_newest(scope)}, top as (
   select
@@ -294,13 +300,14 @@ def functions_sql(scope: str) -> str:
   limit :limit
 )
 select
-  f.id as function_id, f.name, f.file, top.recompile_count, top.recompile_limit_count, top.compile_count,
+  f.id as function_id, f.name, f.file, top.recompile_count, top.recompile_limit_count,
+  top.compile_count,
   top.run_count, nullif(top.compile_us, 0) as compile_us
 from top
 join functions as f on f.id = top.function_id
 order by top.recompile_count desc, f.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 SERIES_SQL = """
@@ -316,13 +323,22 @@ limit 500
 def get_totals(
     engine: Engine, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
 ) -> DatabaseTotals:
-    """Sum over every run of a suite and name."""
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
-    sql = _ALL_TOTALS if engine.dialect == "sqlite" and suite is None and name is None else totals_sql(scope)
+    sql = (
+        _ALL_TOTALS
+        if engine.dialect == "sqlite" and suite is None and name is None
+        else totals_sql(scope)
+    )
     sums = dict(engine.rows(sql, values)[0])
-    if sums["run_count"] and not sums["compile_count"] and not has_observed_runs(engine, suite, name):
-        sums = {key: value or (value if key in _COUNTED_ALWAYS else None) for key, value in sums.items()}
+    if (
+        sums["run_count"]
+        and not sums["compile_count"]
+        and not has_observed_runs(engine, suite, name)
+    ):
+        sums = {
+            key: value or (value if key in _COUNTED_ALWAYS else None) for key, value in sums.items()
+        }
     return DatabaseTotals(**sums)
 
 
@@ -330,7 +346,9 @@ _COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # also of 
 
 
 def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None = None) -> bool:
-    """Return whether torch was seen in a run of a suite and name; a file of results counts its own columns alone."""
+    """Return whether torch was observed in a run of a suite and name; result files have only their
+    own columns.
+    """
     scope = write_scope(suite, name)
     sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text
     return bool(engine.rows(sql, {"suite": suite, "name": name}))
@@ -344,7 +362,6 @@ def list_trend(
     newest: int = 1000,
     alive_since_us: int = 0,
 ) -> list[RunPoint]:
-    """List a point for each of the newest runs, oldest first."""
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
     rows = engine.rows(trend_sql(scope), values)
@@ -367,10 +384,12 @@ def list_top_breaks(
     newest: int = 1000,
     limit: int = 8,
 ) -> list[TopBreak]:
-    """List the distinct breaks of the newest runs whose compiles took longest."""
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopBreak(**_mark_present(row, "distinct_id")) for row in engine.rows(breaks_sql(scope), values)]
+    return [
+        TopBreak(**_mark_present(row, "distinct_id"))
+        for row in engine.rows(breaks_sql(scope), values)
+    ]
 
 
 def list_top_causes(
@@ -381,10 +400,11 @@ def list_top_causes(
     newest: int = 1000,
     limit: int = 8,
 ) -> list[TopCause]:
-    """List the causes of recompiles of the newest runs whose compiles took longest."""
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(causes_sql(scope), values)]
+    return [
+        TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(causes_sql(scope), values)
+    ]
 
 
 def _mark_present(row: Row, id_name: str) -> dict[str, Any]:
@@ -399,14 +419,15 @@ def list_top_functions(
     newest: int = 1000,
     limit: int = 8,
 ) -> list[TopFunction]:
-    """List the functions of the newest runs that recompile most."""
     scope = write_scope(suite, name)
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [TopFunction(**fields.name_ids(row, "function_id")) for row in engine.rows(functions_sql(scope), values)]
+    return [
+        TopFunction(**fields.name_ids(row, "function_id"))
+        for row in engine.rows(functions_sql(scope), values)
+    ]
 
 
 def list_series(engine: Engine) -> list[RunSeries]:
-    """List every suite and name that runs have."""
     return [RunSeries(*row) for row in engine.rows(SERIES_SQL)]
 
 
@@ -421,7 +442,8 @@ limit 1000
 """
 MEASURED_SQL = """
 select distinct
-  x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic, s.batch_size, s.world_size
+  x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic,
+  s.batch_size, s.world_size
 from $each(:run_ids) as wanted
 join $rows(results, :run_ids) as x on x.run_id = wanted.value
 join series as s on s.id = x.series_id
@@ -433,12 +455,14 @@ limit 100000
 # HUD's numbers; those of every model that has a speedup where the run checked no accuracy.
 SPEEDUPS_SQL = """
 select
-  x.run_id, x.definition, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count, x.failed_count
+  x.run_id, x.definition, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count,
+  x.failed_count
 from $each(:run_ids) as wanted
 join $rows(run_summaries, :run_ids) as x on x.run_id = wanted.value
 where x.definition in ('hud', 'summarize_perf')
 order by
-  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware, x.backend, x.dynamic,
+  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware,
+  x.backend, x.dynamic,
   x.world_size, x.suite, (x.definition = 'hud') = (x.passed_count is null), x.definition
 limit 1000
 """
@@ -446,23 +470,18 @@ limit 1000
 
 @dataclass(frozen=True)
 class FailedModel:
-    """A model that failed in a run."""
-
     model: Annotated[str, "The model."]
     reason: Annotated[str | None, "Upstream's status."]
     message: Annotated[str | None, "The exception."]
 
     @property
     def error(self) -> str:
-        """Return the first line of the exception, else upstream's word."""
         first = (self.message or "").strip().partition("\n")[0]
         return first or (self.reason or "failed").replace("_", " ")
 
 
 @dataclass(frozen=True)
 class RunSpeedup:
-    """The geomean of a run's largest configuration, and how many models it is of."""
-
     definition: Annotated[str, "`hud`, or `summarize_perf` where no accuracy was checked."]
     geomean_speedup: Annotated[float | None, "Geomean speedup by that definition."]
     speedup_count: Annotated[fields.Count, "Models that have a speedup."]
@@ -472,7 +491,6 @@ class RunSpeedup:
 
 
 def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[FailedModel]]:
-    """List the models that failed in some runs, by run; each model once."""
     failed: dict[str, dict[str, FailedModel]] = {}
     for row in engine.rows(FAILED_RESULTS_SQL, {"run_ids": run_ids}):
         model = FailedModel(row["model"], row["reason"], row["message"])
@@ -483,7 +501,6 @@ def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[Fai
 def list_measured_models(
     engine: Engine, run_ids: list[str], models: list[str]
 ) -> dict[str, set[tuple[str | int, ...]]]:
-    """List the series of some models that each of the runs measured, as their fields in the order of `series`."""
     measured: dict[str, set[tuple[str | int, ...]]] = {}
     for row in engine.rows(MEASURED_SQL, {"run_ids": run_ids, "models": models}):
         run_id, *key = row
@@ -492,7 +509,6 @@ def list_measured_models(
 
 
 def list_speedups(engine: Engine, run_ids: list[str]) -> dict[str, RunSpeedup]:
-    """List the speedups of benchmark runs, by run."""
     speedups: dict[str, RunSpeedup] = {}
     for row in engine.rows(SPEEDUPS_SQL, {"run_ids": run_ids}):
         speedups.setdefault(row["run_id"], RunSpeedup(*list(row)[1:]))

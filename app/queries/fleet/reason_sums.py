@@ -1,7 +1,5 @@
-"""What reasons come to in slots of consecutive runs, in SQLite: remembered while the runs of a slot stay as they are.
-
-A commit that changes a run gives it a number that no run had before (`runs.pub`). So the runs of a slot are what they
-were where their numbers are.
+"""Sums of reasons in slots of consecutive runs, in SQLite, cached while `runs.pub` of a slot's runs
+stays the same.
 """
 
 from __future__ import annotations
@@ -39,8 +37,6 @@ limit 48
 
 
 class Sum(NamedTuple):
-    """What one reason comes to."""
-
     event_count: int
     guard_failure_count: int
     compile_us: int
@@ -50,35 +46,32 @@ class Sum(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """A slot's runs: other runs, or the same runs changed, differ in it."""
-
     slot: Slot
     pubs: str
 
 
 @dataclass(frozen=True)
 class SlotSums:
-    """What the runs of a slot come to."""
-
     state: SlotState
     reasons: Mapping[int, Sum]
     run_count: int  # that have any
-    limits: Mapping[int | None, int]  # compiles that reached the recompile limit, by function; none: of all
+    limits: Mapping[
+        int | None, int
+    ]  # compiles that reached the recompile limit, by function; none: of all
 
 
 @dataclass(frozen=True)
 class ReasonSums:
-    """What the runs of a filter come to, slot by slot."""
-
     newest_pub: int  # of all runs, when it was read
     slots: list[Slot]
     parts: list[SlotSums]
-    things: dict[int, tuple[str, int | None, str | None]] = field(default_factory=dict)  # kind, function, GB id
+    things: dict[int, tuple[str, int | None, str | None]] = field(
+        default_factory=dict
+    )  # kind, function, GB id
     made: dict[str, Any] = field(default_factory=dict)  # of all of them, by who asks
 
     @cached_property
     def totals(self) -> dict[int, Sum]:
-        """Return what each reason comes to in all of the runs."""
         totals: dict[int, Sum] = {}
         for part in self.parts:
             for reason_id, new in part.reasons.items():
@@ -88,7 +81,6 @@ class ReasonSums:
 
     @cached_property
     def counts(self) -> dict[int, list[int]]:
-        """Return how often each reason came in each slot."""
         counts: dict[int, list[int]] = {}
         for number, part in enumerate(self.parts):
             for reason_id, total in part.reasons.items():
@@ -100,17 +92,14 @@ class ReasonSums:
 
     @cached_property
     def size(self) -> int:
-        """Return how many sums it has."""
         return sum(len(part.reasons) + 1 for part in self.parts) + 1
 
     @property
     def run_count(self) -> int:
-        """Return how many runs have any."""
         return sum(part.run_count for part in self.parts)
 
     @cached_property
     def limits(self) -> dict[int | None, int]:
-        """Return how many compiles reached the recompile limit, by function, and under None in all."""
         limits: dict[int | None, int] = {}
         for part in self.parts:
             for function_id, count in part.limits.items():
@@ -130,8 +119,6 @@ def _add(old: Sum, new: Sum) -> Sum:
 
 
 class _Memory:
-    """The sums of the filters that were asked for last."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._sums: OrderedDict[object, ReasonSums] = OrderedDict()
@@ -160,9 +147,11 @@ _memory = _Memory()
 
 
 def sum_reasons(
-    engine: Engine, table: str, runs: RunFilter, read_slots: Callable[[Mapping[str, Any]], Mapping[int, Any]]
+    engine: Engine,
+    table: str,
+    runs: RunFilter,
+    read_slots: Callable[[Mapping[str, Any]], Mapping[int, Any]],
 ) -> ReasonSums:
-    """Sum up what the runs of a filter come to; `read_slots` reads what is not remembered, by slot."""
     file = _identify(engine)
     key = file, table, tuple(bind_runs(runs).items())
     known = _memory.get(key) if file else None
@@ -179,16 +168,18 @@ def sum_reasons(
     new = [number for number, state in enumerate(states) if state not in by_state]
     read = read_slots({**values, "slots": new}) if new else {}
     parts = [
-        by_state[state] if state in by_state else SlotSums(state, *read[number]) for number, state in enumerate(states)
+        by_state[state] if state in by_state else SlotSums(state, *read[number])
+        for number, state in enumerate(states)
     ]
-    sums = ReasonSums(newest_pub, [state.slot for state in states], parts, known.things if known else {})
+    sums = ReasonSums(
+        newest_pub, [state.slot for state in states], parts, known.things if known else {}
+    )
     if file:
         _memory.put(key, sums)
     return sums
 
 
 def _identify(engine: Engine) -> tuple[str, int, int] | None:
-    """Return which file an engine reads: another one under its name has other runs."""
     try:
         status = os.stat(engine.name)
     except OSError:

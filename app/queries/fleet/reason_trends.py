@@ -31,21 +31,19 @@ class KindTrend:
 
 @dataclass(frozen=True)
 class TrendGrid:
-    """Counts of each distinct thing in each slot, by id, and of each kind of thing, most frequent first."""
-
     counts: Mapping[int, list[int]]
     slots: Sequence[Slot]
     kinds: tuple[KindTrend, ...]
     function_count: int
 
     def line(self, thing: str) -> list[float]:
-        """Return a thing's mean count a run, slot by slot; empty if it is not among them."""
         return _per_run(self.counts.get(parse_id(thing), ()), self.slots)
 
     @property
     def lines(self) -> dict[str, list[float]]:
-        """Return every thing's line; a page asks for those it shows."""
-        return {format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()}
+        return {
+            format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()
+        }
 
 
 def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
@@ -53,9 +51,12 @@ def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
 
 
 def read_grid(
-    kind_counts: Iterable[Row], kind_slots: Iterable[Row], lines: Iterable[Sequence[Any]], slots: list[Slot]
+    kind_counts: Iterable[Row],
+    kind_slots: Iterable[Row],
+    lines: Iterable[Sequence[Any]],
+    slots: list[Slot],
 ) -> TrendGrid:
-    """Read sums that an engine made: how many things each kind has, sums of kinds in slots, and lines of things.
+    """Read an engine's sums: things per kind, sums of kinds in slots, and lines of things.
 
     Shape: lines: id, slot, count
     """
@@ -69,7 +70,9 @@ def read_grid(
             function_count = row["function_count"]
         else:
             counts_of_none, of_kind = [0] * len(slots), row["distinct_count"]
-            kinds[row["kind"]] = KindSums(row["gb_id"], counts_of_none, of_kind, function_count=row["function_count"])
+            kinds[row["kind"]] = KindSums(
+                row["gb_id"], counts_of_none, of_kind, function_count=row["function_count"]
+            )
     for row in kind_slots:
         if not row["is_of_all"] and row["kind"] in kinds:  # else of a run that was added since
             sums = kinds[row["kind"]]
@@ -82,18 +85,23 @@ def read_grid(
     return replace(make_grid(counts, kinds, slots), function_count=function_count)
 
 
-def make_grid(counts: Mapping[int, list[int]], kinds: Mapping[str, KindSums], slots: list[Slot]) -> TrendGrid:
-    """Return the counts with the trends of their kinds, the most frequent first."""
-    trends = [kind_sums.make_trend(kind, slots) for kind, kind_sums in kinds.items() if kind_sums.distinct_count]
+def make_grid(
+    counts: Mapping[int, list[int]], kinds: Mapping[str, KindSums], slots: list[Slot]
+) -> TrendGrid:
+    trends = [
+        kind_sums.make_trend(kind, slots)
+        for kind, kind_sums in kinds.items()
+        if kind_sums.distinct_count
+    ]
     trends.sort(key=lambda trend: (-trend.count, -trend.guard_failure_count, trend.kind))
-    function_count = len({function for kind_sums in kinds.values() for function in kind_sums.functions})
+    function_count = len(
+        {function for kind_sums in kinds.values() for function in kind_sums.functions}
+    )
     return TrendGrid(counts, slots, tuple(trends), function_count)
 
 
 @dataclass
 class KindSums:
-    """What the reasons of one kind come to."""
-
     gb_id: str | None
     counts: list[int]
     distinct_count: int = 0
@@ -103,7 +111,6 @@ class KindSums:
     function_count: int = 0  # where the functions were counted elsewhere
 
     def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
-        """Add a reason."""
         self.distinct_count += 1
         self.guard_failure_count += total.guard_failure_count
         self.compile_us += total.compile_us
@@ -112,7 +119,6 @@ class KindSums:
         self.counts = [mine + new for mine, new in zip(self.counts, counts)]
 
     def make_trend(self, kind: str, slots: Sequence[Slot]) -> KindTrend:
-        """Return them by name, with their mean counts."""
         return KindTrend(
             kind=kind,
             gb_id=self.gb_id,

@@ -1,7 +1,7 @@
 """Reasons across runs: how often each came, where, since when, at what cost; and one of them.
 
-A reason is why graphs broke (a distinct graph break) or why functions were compiled again (a cause of recompiles).
-`ReasonSubject` says what differs between the two; graph_breaks and recompiles beside this module each make one.
+A reason is why graphs broke (a distinct graph break) or why functions were compiled again (a cause
+of recompiles). `ReasonSubject` has the differences between the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from compileboard.app.queries.engine import Engine, Row, get_row
 from compileboard.app.queries.fields import CompilesUs, Count, RunId, StartTime, Title, name_ids
-from compileboard.app.queries.fleet.months import ThingCounts, bind_months, months_sql, per_thing_sql
+from compileboard.app.queries.fleet.months import (
+    ThingCounts,
+    bind_months,
+    months_sql,
+    per_thing_sql,
+)
 from compileboard.app.queries.fleet.reason_sums import ReasonSums, Sum, sum_reasons
 from compileboard.app.queries.fleet.reason_trends import KindSums, TrendGrid, make_grid, read_grid
 from compileboard.app.queries.fleet.runs import (
@@ -72,8 +77,6 @@ limit 200000
 
 
 class ReasonFilter(Protocol):
-    """Which reasons, in which runs; the other fields of a filter are columns that `ReasonSubject.exact` names."""
-
     @property
     def runs(self) -> RunFilter: ...
     @property
@@ -81,20 +84,15 @@ class ReasonFilter(Protocol):
 
 
 class ReasonOrder(NamedTuple):
-    """One page of a list: by which sum, in which direction, and whether behind a row."""
-
     key: str
     is_up: bool = False
     is_after: bool = False
 
     def rank(self, row: Mapping[str, Any]) -> tuple[int, int]:
-        """Return what a row is listed by."""
         return row[self.key] or 0, row["id"]
 
 
 class AnyReason(Protocol):
-    """What every reason has; its counts have the names that `ReasonSubject.counts` has."""
-
     @property
     def id(self) -> str: ...
 
@@ -107,9 +105,8 @@ Event = TypeVar("Event")
 
 @dataclass(frozen=True)
 class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
-    """Where the database has the reasons of graph breaks, or those of recompiles, and as what they are read.
-
-    In SQL `d` is a reason, `f` its function, `b` what it came to in a run and `e` one of its events.
+    """In SQL `d` is a reason, `f` its function, `b` its counts in a run and `e` one of its
+    events.
     """
 
     noun: str  # of one, as a sentence that does not find it says
@@ -121,7 +118,9 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
     kind: str
     exact: Mapping[str, str]  # fields of the filter, and what has to be the same as they
     texts: Sequence[str]  # where the filter's text is looked for, beside the function
-    orders: Mapping[str, str]  # what a list may be ordered by, the first if nothing is said; each is never null
+    orders: Mapping[
+        str, str
+    ]  # what a list may be ordered by, the first if nothing is said; each is never null
     events_sql: str
     events_of_newest: str  # joins the events of one reason to the runs `newest`
     filter: type[Selection]
@@ -129,44 +128,39 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
     summarize: Callable[[TrendGrid, Mapping[str, int]], Summary]
     event: type[Event]
     gb_id: str = "null"
-    has_limits: bool = False  # whether the compiles of its function that hit the recompile limit stand beside a reason
+    # Whether the compiles of its function that hit the recompile limit stand beside a reason
+    has_limits: bool = False
 
     @property
     def count(self) -> str:
-        """Return the column that says how often a reason came."""
         return self.counts[0]
 
     def describe_absence(self, text: str) -> str:
-        """Return that there is no reason of the number in an address."""
         return f"There is no {self.noun} {text[:40]}; its runs may have been deleted."
 
     @property
     def default_order(self) -> str:
-        """Return the order of a list if nothing is said."""
         return next(iter(self.orders))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the parameters that filter a list."""
         return list_names(self.filter)
 
     def read_filter(self, query: Mapping[str, str]) -> Selection:
-        """Turn an address's query into a filter, the same for the page and the API.
-
-        Raises: FilterError if a key is unknown or a value cannot be used.
-        """
+        """Raises FilterError for an unknown key or unusable value."""
         return read_query(self.filter, query)
 
     def bind(self, selected: Selection) -> dict[str, Any]:
-        """Make the values of a filter; the runs' filter has :text and :name of its own."""
         own = {name: getattr(selected, name) for name in (*self.exact, "function")}
         return bind_runs(selected.runs) | own | {"reason_text": selected.text}
 
     @property
     def matching(self) -> str:
-        """Return the reasons that a filter lets through, as a common table expression."""
         location = "coalesce(f.file, '') || ':' || coalesce(f.name, '')"
-        exact = "".join(f"and (:{name} is null or {column} = :{name})\n    " for name, column in self.exact.items())
+        exact = "".join(
+            f"and (:{name} is null or {column} = :{name})\n    "
+            for name, column in self.exact.items()
+        )
         texts = (f"instr(lower(coalesce({text}, '')), lower(:reason_text))" for text in self.texts)
         return f"""
 matching as materialized (
@@ -174,22 +168,25 @@ matching as materialized (
   from {self.table} as d
   left join functions as f on f.id = d.function_id
   where (:function is null or instr(lower({location}), lower(:function)))
-    {exact}and (:reason_text is null or {" or ".join(texts)} or instr(lower({location}), lower(:reason_text)))
+    {exact}and (:reason_text is null or {" or ".join(texts)} or instr(lower({location}),
+      lower(:reason_text)))
 )
 """  # noqa: S608  own texts only
 
     @property
     def sums(self) -> ThingCounts:
-        """Return what a run's reasons are summed up as."""
         return ThingCounts(self.run_table, self.key, self.counts)
 
     def totals_sql(
-        self, selected: Selection, ordering: ReasonOrder | None, *, with_kinds: bool = False, only: str = ""
+        self,
+        selected: Selection,
+        ordering: ReasonOrder | None,
+        *,
+        with_kinds: bool = False,
+        only: str = "",
     ) -> str:
-        """Write the statement, for ClickHouse, for a list of sums and for how many reasons every kind has.
-
-        `only` is a condition with {key}. Shape: whether of the list, id, counts, runs, compile_us, first_us, last_us;
-        kind, GB id, reasons, functions, whether of all kinds
+        """Shape: whether of the list, id, counts, runs, compile_us, first_us, last_us; kind, GB id,
+        reasons, functions, whether of all kinds
         """
         is_narrow = self.is_narrowed(selected)
         matching = self.matching if is_narrow else self._everything if with_kinds else ""
@@ -203,8 +200,14 @@ summed as materialized ({per_thing_sql(self.sums, selected.runs, only)})
 """
 
     def _listed_sql(self, ordering: ReasonOrder) -> str:
-        key, direction, sign = ordering.key, "asc" if ordering.is_up else "desc", ">" if ordering.is_up else "<"
-        behind = f"where (p.{key}, p.id) {sign} (:after_key, :after_id)" if ordering.is_after else ""
+        key, direction, sign = (
+            ordering.key,
+            "asc" if ordering.is_up else "desc",
+            ">" if ordering.is_up else "<",
+        )
+        behind = (
+            f"where (p.{key}, p.id) {sign} (:after_key, :after_id)" if ordering.is_after else ""
+        )
         return f"""
 select
   1 as is_listed, id, {", ".join(self.counts)}, run_count, compile_us, first_us, last_us,
@@ -231,7 +234,8 @@ matching as materialized (
     def _kinds_sql(self) -> str:
         return f"""
 select
-  0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count, 0 as compile_us,
+  0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count,
+  0 as compile_us,
   0 as first_us, 0 as last_us,
   m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
   uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
@@ -240,25 +244,26 @@ from (
   from matching
 ) as m
 group by grouping sets ((m.kind), ())
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @staticmethod
     def limits_months_sql(selected: Selection) -> str:
-        """Write the statement, for ClickHouse, for how many compiles of some functions reached the recompile limit."""
         return f"""
 with {WANTED_PUBS}{months_sql(selected.runs)}
 select id, recompile_limit_count
 from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)")})
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def slots_sql(self) -> str:
-        """Write the statement for what every reason came to in some slots."""
-        guard_failures = "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        guard_failures = (
+            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        )
         return f"""
 with {WANTED_SLOTS}
 select
-  w.slot, b.{self.key}, sum(b.{self.count}), {guard_failures} as guard_failure_count, sum(b.compile_us), count(*),
+  w.slot, b.{self.key}, sum(b.{self.count}), {guard_failures} as guard_failure_count,
+  sum(b.compile_us), count(*),
   min(w.started_us), max(w.started_us)
 from wanted as w
 $join {self.run_table} as b on b.run_id = w.id
@@ -266,11 +271,10 @@ where w.slot $in(:slots)
 group by w.slot, b.{self.key}
 order by w.slot, b.{self.key}
 limit 2000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def slot_runs_sql(self) -> str:
-        """Write the statement for how many runs of some slots have any."""
         return f"""
 with {WANTED_SLOTS}
 select w.slot, count(*) as run_count
@@ -280,11 +284,10 @@ where w.slot $in(:slots)
 group by w.slot
 order by w.slot
 limit 48
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def details_sql(self) -> str:
-        """Write the statement for what does not depend on runs."""
         return f"""
 select d.id, d.fingerprint, {self.columns}, f.name as function, f.file, d.function_id
 from {self.table} as d
@@ -296,38 +299,34 @@ left join (
 where d.id $in(:ids)
 order by d.id
 limit 2000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def things_sql(self) -> str:
-        """Write the statement for the kind and the function of some reasons."""
         return f"""
 select d.id, {self.kind} as kind, d.function_id, {self.gb_id} as gb_id
 from {self.table} as d
 where d.id $in(:ids)
 order by d.id
 limit 200000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     def is_narrowed(self, selected: Selection) -> bool:
-        """Return whether a filter leaves any reasons out."""
         names = (*self.exact, "text", "function")
         return any(getattr(selected, name) is not None for name in names)
 
     @property
     def kinds_sql(self) -> str:
-        """Write the statement for the kind and the function of every reason."""
         return f"""
 with {self.matching}
 select id, kind, function_id, gb_id
 from matching
 order by id
 limit 200000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def scope_sql(self) -> str:
-        """Write the statement for how many runs have any of them."""
         return f"""
 with {WANTED}, {self.matching}
 select
@@ -338,18 +337,19 @@ select
       select 1
       from {self.run_table} as b
       where b.run_id = w.id
-        and b.{self.key} + 0 in (select id from matching) -- + 0: walk the run's reasons, seek none of them
+        and b.{self.key} + 0 in (select id
+          from matching) -- + 0: walk the run's reasons, seek none of them
     )
   ) as run_count{_ALL_LIMITS if self.has_limits else ""}
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     def kind_slots_sql(self, selected: Selection) -> str:
-        """Write the statement, for ClickHouse, for what every kind came to in every slot, and for the runs of all.
-
-        Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all, the recompile limits
-        that all runs reached or 0
+        """Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all,
+        the recompile limits of all runs or 0
         """
-        guard_failures = "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        guard_failures = (
+            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        )
         sums = f"""
   w.slot as slot, sum(b.{self.count}) as count, {guard_failures} as guard_failure_count,
   sum(b.compile_us) as compile_us"""
@@ -357,7 +357,8 @@ select
         if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
             return f"""
 with {WANTED_SLOT_PUBS}, {self.matching}
-select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all, {limit_count}
+select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all,
+{limit_count}
 from (
   select *
   from {self.run_table}_rows
@@ -366,7 +367,7 @@ from (
 join wanted as w on w.pub = b.pub
 join matching as m on m.id = b.{self.key}
 group by grouping sets ((kind, slot), ())
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
         return f"""
 with {WANTED_SLOT_PUBS}
 select b.kind as kind, {sums}, 0 as run_count, 0 as is_of_all, 0 as limit_count
@@ -375,11 +376,11 @@ join wanted as w on w.pub = b.pub
 group by kind, slot
 union all
 select
-  '', 0, 0, 0, 0, (select uniqExact(pub) from {self.sums.kinds} where pub in (select pub from wanted)), 1, {limit_count}
-"""  # noqa: S608
+  '', 0, 0, 0, 0, (select uniqExact(pub) from {self.sums.kinds} where pub in (select pub
+    from wanted)), 1, {limit_count}
+"""  # noqa: S608 - our own names
 
     def lines_sql(self, selected: Selection, are_shown: bool) -> str:
-        """Write the statement, for ClickHouse, for how often reasons came in every slot: all, or those shown."""
         of = "$in(:shown)" if are_shown else "in (select id from matching)"
         return f"""
 with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching}"}
@@ -392,15 +393,15 @@ from (
 join wanted as w on w.pub = b.pub
 group by id, slot
 limit 10000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def get_sql(self) -> str:
-        """Write the statement for one reason over all runs."""
         return f"""
 with summed as (
   select
-    b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)}, count(*) as run_count,
+    b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)},
+    count(*) as run_count,
     sum(b.compile_us) as compile_us, min(r.started_us) as first_us, max(r.started_us) as last_us
   from {self.run_table} as b
   join runs as r on r.id = b.run_id
@@ -408,21 +409,22 @@ with summed as (
   group by b.{self.key}
 )
 select
-  d.id, d.fingerprint, {self.columns}, f.name as function, f.file, {", ".join(f"s.{name}" for name in self.counts)},
+  d.id, d.fingerprint, {self.columns}, f.name as function, f.file,
+  {", ".join(f"s.{name}" for name in self.counts)},
   s.run_count, {recorded_us("s.compile_us", f"s.{self.count}")} as compile_us, s.first_us, s.last_us
   {_FUNCTION_LIMITS if self.has_limits else ""}
 from summed as s
 join {self.table} as d on d.id = s.id
 left join functions as f on f.id = d.function_id
 limit 1
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
     @property
     def runs_sql(self) -> str:
-        """Write the statement for the runs that have one reason."""
         return f"""
 select
-  r.id, r.name, $a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version, r.host,
+  r.id, r.name, $a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version,
+  r.host,
   r.git_commit,
   case when $t.result_count > 0 then r.git_subject end as git_subject,
   b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
@@ -435,7 +437,7 @@ where b.{self.key} = :id
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
 order by r.started_us desc, r.id desc
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 AnySubject = ReasonSubject[Any, Any, Any, Any]
@@ -443,15 +445,12 @@ AnySubject = ReasonSubject[Any, Any, Any, Any]
 
 @dataclass(frozen=True)
 class ReasonTrends(Generic[Summary]):
-    """What the reasons of a filter come to over runs, which are divided into slots."""
-
     summary: Summary
     grid: TrendGrid
     slots: Sequence[Slot]
 
     @property
     def run_count(self) -> int:
-        """Return how many runs were looked at, whether they have any or not."""
         return sum(slot.run_count for slot in self.slots)
 
 
@@ -463,7 +462,11 @@ class AffectedRun:
     name: Annotated[str, "Its name."]
     title: Title
     suite: Annotated[str | None, "Its suite."]
-    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it was recorded; `trial` is one of try."]
+    source: Annotated[
+        str,
+        one_of(("live", "import", "bench", "trial")),
+        "How it was recorded; `trial` is one of try.",
+    ]
     state: Annotated[str, "Its state."]
     started_us: StartTime
     torch_version: Annotated[str | None, "Version of torch."]
@@ -476,7 +479,6 @@ class AffectedRun:
 
     @property
     def shown_name(self) -> str:
-        """Return what a person called the run; else a benchmark's commit by its subject, else the run's own name."""
         return self.title or self.git_subject or self.name
 
 
@@ -502,17 +504,21 @@ def list_reasons(
 ) -> Page[Reason]:
     """List reasons; `sort` is one of the subject's orders, largest first, or that name with ".asc".
 
-    Raises: FilterError if the sort or the cursor cannot be used.
+    Raises FilterError for an unusable sort or cursor.
     """
     order, direction = check_order(sort or subject.default_order, subject.orders)
     after = decode_cursor(cursor, int, int)
     if engine.dialect == "sqlite":
-        reasons = _list_summed(engine, subject, selected, subject.orders[order], direction == "asc", after, limit + 1)
+        reasons = _list_summed(
+            engine, subject, selected, subject.orders[order], direction == "asc", after, limit + 1
+        )
         return _make_page(reasons, subject, order, limit)
     ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
     values = _bind_order(subject, selected, after, limit)
     rows = engine.rows(subject.totals_sql(selected, ordering), values)
-    return _make_page(_list_monthly(engine, subject, selected, ordering, rows), subject, order, limit)
+    return _make_page(
+        _list_monthly(engine, subject, selected, ordering, rows), subject, order, limit
+    )
 
 
 def list_with_trends(
@@ -524,13 +530,12 @@ def list_with_trends(
     cursor: str | None = None,
     limit: int = 50,
 ) -> tuple[Page[Reason], ReasonTrends[Summary]]:
-    """List reasons as `list_reasons` does, above the trends of all of them; of the reasons, those listed have lines.
-
-    Raises: FilterError if the sort or the cursor cannot be used.
-    """
+    """Return reasons, and the trends of all of them. Raises FilterError as `list_reasons` does."""
     if engine.dialect == "sqlite":
         listed = list_reasons(engine, subject, selected, sort=sort, cursor=cursor, limit=limit)
-        return listed, get_reason_trends(engine, subject, selected, [reason.id for reason in listed.rows])
+        return listed, get_reason_trends(
+            engine, subject, selected, [reason.id for reason in listed.rows]
+        )
     order, direction = check_order(sort or subject.default_order, subject.orders)
     after = decode_cursor(cursor, int, int)
     ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
@@ -554,19 +559,31 @@ def _list_monthly(
     ordering: ReasonOrder,
     rows: Iterable[Row],
 ) -> list[Reason]:
-    """List reasons out of the sums of months; their texts are read by their ids, as numbers that an index takes."""
     names = ("id", *subject.counts, "run_count", "compile_us", "first_us", "last_us")
     sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
-    sums.sort(key=ordering.rank, reverse=not ordering.is_up)  # what is joined to them may come between
-    details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})}
-    function_ids = sorted({row["function_id"] for row in details.values() if row["function_id"] is not None})
+    sums.sort(
+        key=ordering.rank, reverse=not ordering.is_up
+    )  # what is joined to them may come between
+    details = {
+        row["id"]: dict(row)
+        for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})
+    }
+    function_ids = sorted(
+        {row["function_id"] for row in details.values() if row["function_id"] is not None}
+    )
     limits: dict[int, int] = {}
     if subject.has_limits and function_ids:
-        values = subject.bind(selected) | bind_months(selected.runs) | {"function_ids": function_ids}
-        limits = {row[0]: row[1] for row in engine.rows(subject.limits_months_sql(selected), values)}
+        values = (
+            subject.bind(selected) | bind_months(selected.runs) | {"function_ids": function_ids}
+        )
+        limits = {
+            row[0]: row[1] for row in engine.rows(subject.limits_months_sql(selected), values)
+        }
     reasons = []
     for row in sums:
-        if row["id"] not in details:  # no statement sees what the other one saw: the board may be emptied between them
+        if (
+            row["id"] not in details
+        ):  # no statement sees what the other one saw: the board may be emptied between them
             continue
         row = details[row["id"]] | row
         row["compile_us"] = row["compile_us"] or (None if row[subject.count] else 0)
@@ -580,7 +597,11 @@ def _list_monthly(
 def _make_page(
     reasons: list[Reason], subject: ReasonSubject[Any, Reason, Any, Any], order: str, limit: int
 ) -> Page[Reason]:
-    return make_page(reasons, limit, lambda reason: (getattr(reason, subject.orders[order]) or 0, parse_id(reason.id)))
+    return make_page(
+        reasons,
+        limit,
+        lambda reason: (getattr(reason, subject.orders[order]) or 0, parse_id(reason.id)),
+    )
 
 
 def _list_summed(
@@ -592,7 +613,6 @@ def _list_summed(
     after: tuple[Any, ...] | None,
     limit: int,
 ) -> list[Reason]:
-    """List reasons out of their sums by slot: what is read anew are the slots that changed."""
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     if subject.is_narrowed(selected):
@@ -601,14 +621,19 @@ def _list_summed(
     column = Sum._fields.index("event_count" if key == subject.count else key)
     ranked = ((total[column], reason_id) for reason_id, total in totals.items())
     if after:
-        ranked = ((rank, of) for rank, of in ranked if ((rank, of) > after if up else (rank, of) < after))
+        ranked = (
+            (rank, of) for rank, of in ranked if ((rank, of) > after if up else (rank, of) < after)
+        )
     chosen = [reason_id for _rank, reason_id in (nsmallest if up else nlargest)(limit, ranked)]
     details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": chosen})}
     reasons = []
     for reason_id in chosen:
         total, row = totals[reason_id], details[reason_id]
         function_id = row.pop("function_id")
-        row |= {**total._asdict(), "compile_us": total.compile_us or (None if total.event_count else 0)}
+        row |= {
+            **total._asdict(),
+            "compile_us": total.compile_us or (None if total.event_count else 0),
+        }
         row[subject.count] = row.pop("event_count")
         if not subject.has_limits:
             del row["guard_failure_count"]
@@ -625,7 +650,9 @@ def _sum_up(engine: Engine, subject: AnySubject, selected: ReasonFilter) -> Reas
         slots = {number: ({}, run_counts.get(number, 0), {}) for number in values["slots"]}
         for slot, reason_id, *sums in engine.stream(subject.slots_sql, values):
             slots[slot][0][reason_id] = Sum(*sums)
-        for slot, function_id, count in engine.rows(SLOT_LIMITS_SQL, values) if subject.has_limits else ():
+        for slot, function_id, count in (
+            engine.rows(SLOT_LIMITS_SQL, values) if subject.has_limits else ()
+        ):
             slots[slot][2][function_id] = count
         return slots
 
@@ -638,7 +665,6 @@ def get_reason_trends(
     selected: Selection,
     shown: Iterable[str] | None = None,
 ) -> ReasonTrends[Summary]:
-    """Sum over all reasons of a filter, and draw the trend of each kind and of each reason, or of those shown alone."""
     shown_ids = None if shown is None else [parse_id(reason_id) for reason_id in shown]
     if engine.dialect == "sqlite":
         trends = _trace_summed(engine, subject, selected)
@@ -659,7 +685,6 @@ def _trace_monthly(
     ordering: ReasonOrder | None,
     shown_ids: list[int] | None = None,
 ) -> tuple[list[Reason], ReasonTrends[Summary]]:
-    """Make the trends as ClickHouse sums them up: with lines of what is listed, of those shown, or of all."""
     slots = list_slots(engine, selected.runs)
     of_slots = subject.bind(selected) | bind_slots(selected.runs, slots)
     # What has no need of the other is asked beside it: planning and small steps take one processor.
@@ -671,10 +696,15 @@ def _trace_monthly(
             listed = reasons[: values["limit"] - 1]  # one more tells that there is a next page
             shown_ids = [parse_id(reason.id) for reason in listed]
         lines_sql = subject.lines_sql(selected, shown_ids is not None)
-        lines = list(engine.stream(lines_sql, of_slots | {"shown": shown_ids or []})) if slots else []
+        lines = (
+            list(engine.stream(lines_sql, of_slots | {"shown": shown_ids or []})) if slots else []
+        )
         kind_slots = kind_slots_read.result()
     of_all = next(row for row in kind_slots if row["is_of_all"])
-    scope = {name: of_all[name] for name in ("run_count", *(("limit_count",) if subject.has_limits else ()))}
+    scope = {
+        name: of_all[name]
+        for name in ("run_count", *(("limit_count",) if subject.has_limits else ()))
+    }
     grid = read_grid([row for row in rows if not row["is_listed"]], kind_slots, lines, slots)
     return reasons, ReasonTrends(subject.summarize(grid, scope), grid, slots)
 
@@ -682,7 +712,6 @@ def _trace_monthly(
 def _trace_summed(
     engine: Engine, subject: ReasonSubject[Selection, Any, Summary, Any], selected: Selection
 ) -> ReasonTrends[Summary]:
-    """Make the trends out of the sums by slot."""
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     is_narrowed = subject.is_narrowed(selected)
@@ -691,12 +720,16 @@ def _trace_summed(
         return made
     if is_narrowed:
         values = subject.bind(selected)
-        things = {row[0]: row[1:] for row in engine.stream(subject.kinds_sql, values) if row[0] in totals}
+        things = {
+            row[0]: row[1:] for row in engine.stream(subject.kinds_sql, values) if row[0] in totals
+        }
         scope = dict(engine.rows(subject.scope_sql, values)[0])
     else:
         things = sums.things
         if missing := [reason_id for reason_id in totals if reason_id not in things]:
-            things |= {row[0]: row[1:] for row in engine.stream(subject.things_sql, {"ids": missing})}
+            things |= {
+                row[0]: row[1:] for row in engine.stream(subject.things_sql, {"ids": missing})
+            }
         things = {reason_id: things[reason_id] for reason_id in totals}
         scope = {"run_count": sums.run_count}
         scope |= {"limit_count": sums.limits.get(None, 0)} if subject.has_limits else {}
@@ -714,8 +747,9 @@ def _trace_summed(
     return trends
 
 
-def get_reason(engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int) -> Reason | None:
-    """Return one reason over all runs, or None if no run has it."""
+def get_reason(
+    engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int
+) -> Reason | None:
     values = {"id": reason_id}
     if engine.dialect == "clickhouse":
         every = subject.filter(runs=RunFilter())
@@ -736,10 +770,7 @@ def list_affected_runs(
     limit: int = 50,
     alive_since_us: int = 0,
 ) -> Page[AffectedRun]:
-    """List the runs that have a reason, newest first.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """List the runs that have a reason, newest first. Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int, str) or (None, None)
     values = {"id": reason_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = engine.rows(subject.runs_sql, values | {"alive_since_us": alive_since_us})
@@ -748,10 +779,7 @@ def list_affected_runs(
 
 
 def history_sql(run_table: str, key: str, count: str) -> str:
-    """Write the statement for how often something came in the runs of the suites and names that have it.
-
-    The runs that do not have it count as 0: that is how one sees that it is gone.
-    """
+    """Runs without the item count as 0, which shows that it is gone."""
     return f"""
 with series as materialized (
   select distinct r.suite, r.name
@@ -771,15 +799,15 @@ from newest as n
 left join $stored({run_table}) as b on $of(b, n) and b.{key} = :id
 order by n.started_us desc, n.id desc
 limit :newest
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
-def list_history(engine: Engine, subject: AnySubject, reason_id: int, *, newest: int = 200) -> list[HistoryPoint]:
-    """List a point for each of the newest runs of the suites and names that have a reason, oldest first."""
+def list_history(
+    engine: Engine, subject: AnySubject, reason_id: int, *, newest: int = 200
+) -> list[HistoryPoint]:
     sql = history_sql(subject.run_table, subject.key, subject.count)
     return list_points(engine, sql, {"id": reason_id, "newest": newest})
 
 
 def list_points(engine: Engine, sql: str, values: Mapping[str, Any]) -> list[HistoryPoint]:
-    """Read the points that a statement lists newest first, oldest first."""
     return [HistoryPoint(**dict(row)) for row in reversed(engine.rows(sql, values))]

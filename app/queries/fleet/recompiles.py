@@ -1,4 +1,4 @@
-"""Causes of recompiles across runs: their filter, their columns and their events; how they are read is in reasons."""
+"""Recompile causes across runs: their filter, columns and events; reasons.py reads them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from compileboard.collectors.contract.categories import BY_NAME
 
 @dataclass(frozen=True)
 class CauseFilter:
-    """Which causes, in which runs; None is no limit."""
-
     runs: RunFilter
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
-    category: Annotated[str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."] = None
+    category: Annotated[
+        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+    ] = None
     function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
 
 
@@ -29,8 +29,9 @@ class CauseFilter:
 class RecompileCause(fields.TitledCause):
     """One recompile cause with its totals over the chosen runs.
 
-    `recompile_count` counts recompiles whose newest cache entry failed on it, so that each recompile has one cause;
-    `guard_failure_count` counts every cache entry that failed on it. `limit_count` is of its function.
+    `recompile_count` counts recompiles whose newest cache entry failed on it, so that each
+    recompile has one cause; `guard_failure_count` counts every cache entry that failed on it.
+    `limit_count` is of its function.
     """
 
     id: Annotated[fields.ContentId, "Its id, the same in every database."]
@@ -47,7 +48,9 @@ class RecompileCause(fields.TitledCause):
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
     last_us: Annotated[fields.TimeUs, "Start of the last run."]
-    limit_count: Annotated[fields.Count, "Compiles of its function that reached the recompile limit."]
+    limit_count: Annotated[
+        fields.Count, "Compiles of its function that reached the recompile limit."
+    ]
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,9 @@ class CauseSummary:
     recompile_count: Annotated[fields.Count, "Recompiles."]
     guard_failure_count: Annotated[fields.Count, "Failed cache entries."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
-    limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit, of all functions."]
+    limit_count: Annotated[
+        fields.Count, "Compiles that reached the recompile limit, of all functions."
+    ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ with newest as materialized (
   limit :limit
 )
 select
-  e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from, e.time_us,
+  e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from,
+  e.time_us,
   g.position, g.cache_entry, g.reason, g.expected, g.actual, g.source_line, g.line,
   {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
 from newest as n
@@ -104,7 +110,7 @@ join recompiles as e on e.id = n.recompile_id
 left join compiles as c on c.id = e.compile_key
 order by e.id desc, g.position desc
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
@@ -115,7 +121,8 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
         function_count=grid.function_count,
         recompile_count=recompile_count,
         guard_failure_count=sum(kind.guard_failure_count for kind in grid.kinds),
-        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if recompile_count else 0),
+        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds)
+        or (None if recompile_count else 0),
     )
 
 

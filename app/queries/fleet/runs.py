@@ -59,15 +59,16 @@ def _read_commit(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs; None or an empty text is no limit, and `before_us` itself is excluded.
-
-    Units: microseconds since the epoch.
+    """None or an empty text is no limit; `before_us` itself is excluded, in microseconds since the
+    epoch.
     """
 
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
     name: Annotated[str | None, "A run's name, whole."] = None
     suite: Annotated[str | None, "A run's suite, whole."] = None
-    tag_key: Annotated[str | None, Parameter("tag", read=_read_tag), "A run's tag: `key` or `key=value`."] = None
+    tag_key: Annotated[
+        str | None, Parameter("tag", read=_read_tag), "A run's tag: `key` or `key=value`."
+    ] = None
     tag_value: Annotated[str | None, Parameter("tag", read=_read_tag_value)] = None
     host: Annotated[str | None, "The name of a run's machine."] = None
     gpu: Annotated[str | None, "The name of a run's GPU, or `CPU` for runs without one."] = None
@@ -83,10 +84,7 @@ class RunFilter:
     before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
 
     def check(self, query: Mapping[str, str]) -> None:
-        """Refuse days that no run can be between.
-
-        Raises: FilterError if there are none.
-        """
+        """Raises FilterError if no run can be between the days."""
         check_days(query, self.since_us, self.before_us)
 
 
@@ -94,10 +92,7 @@ FILTERS = list_names(RunFilter)
 
 
 def read_run_filter(query: Mapping[str, str]) -> RunFilter:
-    """Turn an address's query into a filter; what is empty is no limit.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
+    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
@@ -129,8 +124,9 @@ _CONDITIONS = {
     or r.id = :text
   )""",
 }
-# LIKE takes a third of the time of instr() of lower(), and folds the same letters. It stops at a NUL: the runs that
-# have one are in an index of their own, and :pattern is null where the text has one.
+# LIKE takes a third of the time of instr() of lower(), and folds the same letters. It stops at a
+# NUL: the runs that have one are in an index of their own, and :pattern is null where the text has
+# one.
 _LIKE = """
     r.name like :pattern escape '\\'
     or r.command like :pattern escape '\\'
@@ -149,11 +145,13 @@ _ELSEWHERE = f"""
     select r.id
     from runs as r
     $words
-    where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''), char(0)) > 0
+    where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''),
+      char(0)) > 0
       and {_CONDITIONS["text"]}
 """  # noqa: S608  own texts only
 _TEXT_SQLITE = f"({_LIKE} or r.id in ({_ELSEWHERE}))"
-# In an index that has these texts and little else. Whoever has more than a few is found sooner from the newest run on.
+# In an index that has these texts and little else. Whoever has more than a few is found sooner from
+# the newest run on.
 _FEW = 200
 BY_TEXT_SQL = f"""
 select r.id
@@ -162,9 +160,11 @@ where {_LIKE}
 union all
 {_ELSEWHERE}
 limit :most
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 # Each is true where its filter is not given.
-_WHERE = "\n  and ".join(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items())
+_WHERE = "\n  and ".join(
+    f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items()
+)
 
 
 _PINNED = {
@@ -175,11 +175,13 @@ _PINNED = {
 
 
 def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
-    """Write the conditions of what is given alone, so that an index of it is of use."""
     conditions = _CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
     if dialect == "sqlite":
         conditions["text"] = _TEXT_SQLITE
-    return "\n  and ".join(text for name, text in conditions.items() if given[name] is not None) or "true"
+    return (
+        "\n  and ".join(text for name, text in conditions.items() if given[name] is not None)
+        or "true"
+    )
 
 
 def _bind(selection: RunFilter) -> dict[str, Any]:
@@ -187,7 +189,6 @@ def _bind(selection: RunFilter) -> dict[str, Any]:
 
 
 def _bind_list(engine: Engine, selection: RunFilter) -> dict[str, Any]:
-    """Make the values of `write_where`: in SQLite a text that few runs have becomes their ids."""
     values = _bind(selection)
     values |= {"pattern": _write_pattern(values["text"]), "run_ids": None}
     if values["text"] is None or engine.dialect == "clickhouse":
@@ -197,7 +198,6 @@ def _bind_list(engine: Engine, selection: RunFilter) -> dict[str, Any]:
 
 
 def _write_pattern(text: str | None) -> str | None:
-    """Write a text as LIKE looks for it anywhere; None where that would stop at a NUL."""
     if text is None or "\0" in text:
         return None
     return "%" + re.sub(r"[\\%_]", r"\\\g<0>", text) + "%"
@@ -213,7 +213,6 @@ limit 20000
 
 
 def runs_sql(order: str, up: bool, after: bool, given: Mapping[str, Any], dialect: Dialect) -> str:
-    """Write the list's statement for one order and what is given."""
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, r.id) {sign} (:after_key, :after_id)" if after else ""
     # Every part is one of this module's own texts; what people give is bound.
@@ -239,7 +238,7 @@ def list_runs(
 ) -> Page[RunRow]:
     """List runs; `sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises: FilterError if the sort or the cursor cannot be used.
+    Raises FilterError for an unusable sort or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int, str)
@@ -259,7 +258,9 @@ def list_runs(
         rows += [to_row(row) for row in records]
         if len(rows) > limit:
             break
-    return make_page(rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id))
+    return make_page(
+        rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id)
+    )
 
 
 def _key_of(row: RunRow, order: str) -> int:
@@ -274,27 +275,28 @@ def _key_of(row: RunRow, order: str) -> int:
 
 
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
-    """Count the runs that a filter lets through."""
     values = _bind_list(engine, selection or RunFilter())
     where = write_where(values, engine.dialect)
-    return int(engine.rows(f"select count(*) from runs as r where {where}", values)[0][0])  # noqa: S608
+    return int(engine.rows(f"select count(*) from runs as r where {where}", values)[0][0])  # noqa: S608 - our own names
 
 
 def get_run(engine: Engine, run_id: str) -> RunRow | None:
-    """Return one run, or None if there is no such run."""
     row = get_row(engine, RUN_SQL, {"id": run_id})
     return to_row(row) if row else None
 
 
 def get_newest_run(engine: Engine, clock: RecorderClock) -> RunRow | None:
-    """Return the newest run: what `latest` names on the command line."""
     newest = get_newest_run_id(engine, clock)
     return get_run(engine, newest) if newest else None
 
 
 def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
-    """Return what a run is compared with by a word: of its name and suite the newest other, `latest`, or `previous`."""
-    alike = list_runs(engine, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False).rows
+    """Return the run to compare with, of the same name and suite: `latest`, the newest other, or
+    `previous`.
+    """
+    alike = list_runs(
+        engine, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False
+    ).rows
     others = {
         other.id: other
         for other in alike
@@ -310,7 +312,6 @@ def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> R
 
 
 def list_tags(engine: Engine, run_ids: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """List key and value of each given run's tags, by run."""
     tags_by_run: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
     for row in engine.rows(TAGS_SQL, {"run_ids": run_ids}):
         tags_by_run[row["run_id"]].append((row["key"], row["value"]))
@@ -319,8 +320,6 @@ def list_tags(engine: Engine, run_ids: list[str]) -> dict[str, list[tuple[str, s
 
 @dataclass(frozen=True)
 class RunChoices:
-    """The values that filters offer, each list sorted and short."""
-
     names: tuple[str, ...]
     suites: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -379,7 +378,8 @@ with recursive steps (key, tag_value) as (
     end,
     coalesce(
       (select min(value) from run_tags where key = s.key and value > s.tag_value),
-      (select min(value) from run_tags where key = (select min(key) from run_tags where key > s.key))
+      (select min(value) from run_tags where key = (select min(key) from run_tags
+        where key > s.key))
     )
   from steps as s
   where s.key is not null
@@ -401,13 +401,11 @@ limit 200
 
 
 def list_values(engine: Engine, column: str, limit: int) -> list[str]:
-    """List the first values of a column of runs that has an index of its own."""
     sql = _DISTINCT[engine.dialect].format(name=column)
     return [row["value"] for row in engine.rows(sql, {"most": limit})]
 
 
 def list_choices(engine: Engine) -> RunChoices:
-    """List what the recorded runs can be filtered by."""
     columns: dict[str, list[str]] = {name: [] for name in _CHOICE_COLUMNS}
     for column, value in engine.rows(_CHOICES[engine.dialect], {"most": _MOST_CHOICES}):
         columns[column].append(value)
@@ -427,7 +425,6 @@ limit :limit
 
 
 def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
-    """List the ids that begin so, in either case; one alone where the text is a whole id."""
     for text in dict.fromkeys((prefix, prefix.upper())):
         rows = engine.rows(LOOKUP_SQL, {"prefix": text, "end": text + "\x7f", "limit": limit})
         run_ids = [str(row["id"]) for row in rows]
@@ -466,7 +463,7 @@ from wanted
 group by slot
 order by slot
 limit 48
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 @dataclass(frozen=True)
@@ -479,21 +476,24 @@ class Slot:
 
 
 def bind_runs(runs: RunFilter) -> dict[str, Any]:
-    """Make the values that WANTED's names stand for."""
     return _bind(runs) | {"text": None}
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
-    """Divide the runs of a filter, oldest first, into at most MOST_SLOTS slots of consecutive ones.
+    """Divide a filter's runs, oldest first, into at most MOST_SLOTS slots of consecutive ones.
 
-    A slot has one run, or two, four, eight …: where runs are added, the slots before stay what they are.
+    A slot has one run, or two, four, eight …: when runs are added, earlier slots stay the same.
     """
-    values = bind_runs(runs) | {"slot_size": size_slots(count_runs(engine, replace(runs, text=None)))}
-    return [Slot(row["started_us"], row["run_id"], row["run_count"]) for row in engine.rows(SLOTS_SQL, values)]
+    values = bind_runs(runs) | {
+        "slot_size": size_slots(count_runs(engine, replace(runs, text=None)))
+    }
+    return [
+        Slot(row["started_us"], row["run_id"], row["run_count"])
+        for row in engine.rows(SLOTS_SQL, values)
+    ]
 
 
 def size_slots(run_count: int) -> int:
-    """Return how many runs a slot has, but for the last one, which may have fewer."""
     slot_size = 1
     while slot_size * MOST_SLOTS < run_count:
         slot_size *= 2
@@ -501,5 +501,4 @@ def size_slots(run_count: int) -> int:
 
 
 def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
-    """Make the values that WANTED_SLOTS' names stand for."""
     return bind_runs(runs) | {"slot_size": size_slots(sum(slot.run_count for slot in slots))}

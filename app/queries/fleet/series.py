@@ -1,7 +1,4 @@
-"""The points of every series, for detection: results of models, summaries of suites, totals of observed runs.
-
-These statements read much at once, as rows of plain values; app.incidents.series makes arrays of them.
-"""
+"""The points of every series, for detection."""
 
 from __future__ import annotations
 
@@ -39,12 +36,19 @@ where id $in(:ids)
 order by id
 limit 1000000
 """  # noqa: S608  own texts only
-_SECOND_PROCESS = "caching_precompile"  # the only experiment with a metric of its own beside performance
+_SECOND_PROCESS = (
+    "caching_precompile"  # the only experiment with a metric of its own beside performance
+)
 # Rows are many and wide: sorting them takes longer than reading them.
 _POINTS = {
     "all": "from results as x where 1",
-    "series": "from $each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1",
-    "runs": "from $each(:run_ids) as wanted join $rows(results, :run_ids) as x on x.run_id = wanted.value where 1",
+    "series": (
+        "from $each(:series_ids) as wanted join results as x on x.series_id = wanted.value where 1"
+    ),
+    "runs": (
+        "from $each(:run_ids) as wanted join $rows(results, :run_ids) as x on x.run_id = "
+        "wanted.value where 1"
+    ),
 }
 STATUSES_SQL = """
 select x.series_id, x.experiment, x.run_id, x.status, x.accuracy, x.time_us
@@ -55,12 +59,13 @@ limit 100000000
 SIBLINGS_SQL = f"""
 select u.id as unknown_id, k.id as known_id
 from series as u
-join series as k on {" and ".join(f"k.{name} = u.{name}" for name in SERIES if name != "batch_size")}
+join series as k
+  on {" and ".join(f"k.{name} = u.{name}" for name in SERIES if name != "batch_size")}
 where u.batch_size = 0
   and k.batch_size > 0
 order by unknown_id, known_id
 limit 1000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 MODEL_POINTS_SQL = """
 select x.series_id, x.run_id, x.speedup_low, x.speedup_high, {columns}
 {points}
@@ -68,13 +73,14 @@ select x.series_id, x.run_id, x.speedup_low, x.speedup_high, {columns}
 limit 100000000
 """
 SUITE_POINTS_SQL = f"""
-select {", ".join(f"x.{name}" for name in SET)}, x.run_id, {", ".join(f"x.{name}" for name in NUMBERS)}
+select {", ".join(f"x.{name}" for name in SET)}, x.run_id,
+{", ".join(f"x.{name}" for name in NUMBERS)}
 from run_summaries as x
 where x.definition = :definition
   and (:suites is null or x.suite $in(:suites))
 order by {", ".join(f"x.{name}" for name in SET)}
 limit 10000000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 SUITES_OF_RUNS_SQL = """
 select distinct x.suite
 from $each(:run_ids) as wanted
@@ -107,8 +113,6 @@ limit 1000000
 
 @dataclass(frozen=True)
 class SeriesRun:
-    """A run's position among the points of a series; `pub` grows with every run that is recorded or imported."""
-
     pub: int
     id: str
     started_us: int
@@ -118,8 +122,6 @@ class SeriesRun:
 
 
 class _Status(NamedTuple):
-    """A result's status; `key` and `batch_size`, which are series here, say whose failure it may be."""
-
     series_id: int
     experiment: str
     run_id: str
@@ -132,9 +134,9 @@ class _Status(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelPoints:
-    """A series of models with the rows of its leading experiment, and each run's statuses of all experiments.
+    """A series' rows of its leading experiment, and each run's statuses of all experiments.
 
-    Shape: rows: series_id, run_id, speedup_low, speedup_high, then the metrics asked for
+    Shape: rows: series_id, run_id, speedup_low, speedup_high, then the requested metrics
     """
 
     series_id: int
@@ -142,28 +144,29 @@ class ModelPoints:
     experiment: str
     rows: Sequence[tuple[Any, ...]]
     statuses: Sequence[Sequence[Any]]  # run_id, status, accuracy
-    second_processes: Sequence[tuple[str, float | None]]  # run_id, second_process_latency_s beside another experiment
+    second_processes: Sequence[
+        tuple[str, float | None]
+    ]  # run_id, second_process_latency_s beside another experiment
 
 
 def list_point_runs(engine: Engine) -> list[SeriesRun]:
-    """List every run with what places its points, in the order of time."""
     return [SeriesRun(*row) for row in engine.rows(RUNS_SQL)]
 
 
 def get_newest_pub(engine: Engine) -> int:
-    """Return the largest number of a run's publication, 0 where there is no run."""
     return int(engine.rows(NEWEST_PUB_SQL)[0]["pub"] or 0)
 
 
 def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
-    """List the series that some runs have results of, and those that a failure without a batch size may belong to."""
+    """List the series that runs have results of, or that a failure without a batch size may belong
+    to.
+    """
     own = [int(row[0]) for row in engine.rows(SERIES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
     siblings = _list_siblings(engine)
     return sorted({*own, *chain.from_iterable(siblings.get(series_id, ()) for series_id in own)})
 
 
 def _list_siblings(engine: Engine) -> dict[int, list[int]]:
-    """Return for each series without a batch size those of its model that have one."""
     siblings: dict[int, list[int]] = {}
     for unknown_id, known_id in engine.rows(SIBLINGS_SQL):
         siblings.setdefault(unknown_id, []).append(known_id)
@@ -171,12 +174,10 @@ def _list_siblings(engine: Engine) -> dict[int, list[int]]:
 
 
 def list_suites_of(engine: Engine, run_ids: Iterable[str]) -> list[str]:
-    """List the suites that some runs have a summary of."""
     return [str(row[0]) for row in engine.rows(SUITES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
 
 
 def list_names_of(engine: Engine, run_ids: Iterable[str]) -> list[str]:
-    """List the names of some runs."""
     return [str(row[0]) for row in engine.rows(NAMES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
 
 
@@ -186,13 +187,14 @@ def list_model_points(
     series_ids: Sequence[int] | None = None,
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[ModelPoints]:
-    """Yield series of models with their points: of all series and runs, of some series, or of some runs."""
     which = "runs" if run_ids is not None else "series" if series_ids is not None else "all"
     siblings, wanted = _list_siblings(engine), set(series_ids or ())
     families = [{unknown_id, *known_ids} for unknown_id, known_ids in siblings.items()]
     read_ids = wanted.union(*(family for family in families if not wanted.isdisjoint(family)))
     values = {"series_ids": sorted(read_ids), "run_ids": list(run_ids or ())}
-    statuses = [_Status(*row) for row in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values)]
+    statuses = [
+        _Status(*row) for row in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values)
+    ]
     places = _place_failures(statuses, siblings)
     statuses_by_id: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
@@ -204,17 +206,22 @@ def list_model_points(
 
     rows: dict[int, list[tuple[Any, ...]]] = {}
     seconds: dict[int, list[tuple[str, float | None]]] = {}
-    sql = MODEL_POINTS_SQL.format(columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which])
+    sql = MODEL_POINTS_SQL.format(
+        columns=", ".join(f"x.{name}" for name in metrics), points=_POINTS[which]
+    )
     for experiment in sorted(set(leads.values())):
         for series_id, run_id, *numbers in engine.stream(sql, values | {"experiment": experiment}):
             series_id = places.get((series_id, experiment, run_id), series_id)
             if leads[series_id] == experiment:
                 rows.setdefault(series_id, []).append((series_id, run_id, *numbers))
     if any(
-        _SECOND_PROCESS in names and leads[series_id] != _SECOND_PROCESS for series_id, names in experiments.items()
+        _SECOND_PROCESS in names and leads[series_id] != _SECOND_PROCESS
+        for series_id, names in experiments.items()
     ):
         sql = MODEL_POINTS_SQL.format(columns="x.second_process_latency_s", points=_POINTS[which])
-        for series_id, run_id, _low, _high, latency_s in engine.stream(sql, values | {"experiment": _SECOND_PROCESS}):
+        for series_id, run_id, _low, _high, latency_s in engine.stream(
+            sql, values | {"experiment": _SECOND_PROCESS}
+        ):
             series_id = places.get((series_id, _SECOND_PROCESS, run_id), series_id)
             if leads[series_id] != _SECOND_PROCESS:
                 seconds.setdefault(series_id, []).append((run_id, latency_s))
@@ -224,12 +231,17 @@ def list_model_points(
         yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], *parts)
 
 
-def _place_failures(statuses: Iterable[_Status], siblings: Mapping[int, Sequence[int]]) -> dict[tuple[Any, ...], int]:
-    """Return the series of each failure that lies in one without a batch size, by that one, experiment and run."""
-    keys = {known_id: unknown_id for unknown_id, known_ids in siblings.items() for known_id in known_ids}
+def _place_failures(
+    statuses: Iterable[_Status], siblings: Mapping[int, Sequence[int]]
+) -> dict[tuple[Any, ...], int]:
+    keys = {
+        known_id: unknown_id for unknown_id, known_ids in siblings.items() for known_id in known_ids
+    }
     related = [row._replace(key=row.series_id) for row in statuses if row.series_id in siblings]
     related += [
-        row._replace(key=keys[row.series_id], batch_size=row.series_id) for row in statuses if row.series_id in keys
+        row._replace(key=keys[row.series_id], batch_size=row.series_id)
+        for row in statuses
+        if row.series_id in keys
     ]
     return {related[at][:3]: series_id for at, series_id in find_batch_sizes(related).items()}
 
@@ -237,17 +249,17 @@ def _place_failures(statuses: Iterable[_Status], siblings: Mapping[int, Sequence
 def list_suite_points(
     engine: Engine, definition: str, suites: Sequence[str] | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield what suites were measured as, with a summary a run of each."""
     values = {"definition": definition, "suites": None if suites is None else list(suites)}
     key: tuple[Any, ...]
-    for key, group in groupby(engine.rows(SUITE_POINTS_SQL, values), key=lambda row: tuple(row)[: len(SET)]):
+    for key, group in groupby(
+        engine.rows(SUITE_POINTS_SQL, values), key=lambda row: tuple(row)[: len(SET)]
+    ):
         yield dict(zip(SET, key)), [dict(row) for row in group]
 
 
 def list_run_points(
     engine: Engine, names: Sequence[str] | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield the names that observed runs have, with the totals of each run; benchmark runs are left out."""
     # Written only where it is given, so that the index of names is of use.
     sql = RUN_POINTS_SQL.format(named="true" if names is None else "r.name $in(:names)")
     values = {} if names is None else {"names": list(names)}
@@ -275,8 +287,6 @@ limit 1000000
 
 
 class SeriesName(NamedTuple):
-    """The name of a series in its changes: '' is what is not recorded, or the model of a suite."""
-
     subject: str
     suite: str
     model: str
@@ -284,7 +294,6 @@ class SeriesName(NamedTuple):
 
 
 def list_series_names(engine: Engine) -> list[SeriesName]:
-    """List what models, suites and runs were measured as, each once."""
     return [SeriesName(*row) for row in engine.rows(NAMES_SQL)]
 
 
@@ -330,14 +339,11 @@ _HISTORY_SQL = {
 
 @dataclass(frozen=True)
 class RunCount:
-    """A count of every run: its name, and a point a run, the oldest first."""
-
     label: str
     points: list[HistoryPoint]
 
 
 def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
-    """Count the recompiles of a `function`, or the occurrences of a `break`, in the newest runs; None if unknown."""
     values = {"id": thing_id, "newest": newest}
     row = get_row(engine, LABEL_SQL[kind], values)
     if row is None:
@@ -346,6 +352,9 @@ def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunC
     return RunCount(str(row["label"]), points)
 
 
-def count_guard_failures(engine: Engine, category: str, suite: str | None = None, *, newest: int) -> list[HistoryPoint]:
-    """Count the failed guards of a category in the newest runs, the oldest first."""
-    return list_points(engine, CATEGORY_SQL, {"category": category, "suite": suite, "newest": newest})
+def count_guard_failures(
+    engine: Engine, category: str, suite: str | None = None, *, newest: int
+) -> list[HistoryPoint]:
+    return list_points(
+        engine, CATEGORY_SQL, {"category": category, "suite": suite, "newest": newest}
+    )

@@ -1,4 +1,4 @@
-"""Runs and summaries of trends, their filter, and which runs lack models that a suite usually has."""
+"""Runs and summaries of trends, their filter, and runs that lack a suite's usual models."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ from compileboard.collectors.store.rollups.summaries import (
 
 
 def find_usual(measured_counts: Sequence[int]) -> float:
-    """Return how many models a run of a suite usually measures, 0 without a run."""
     return float(median(measured_counts)) if measured_counts else 0.0
 
 
 def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
-    """Return True where models failed that are usually measured; one that always fails is in no mean."""
+    """Return True if models failed that are usually measured."""
     return failed_count > 0 and measured_count < usual
 
 
@@ -59,10 +58,12 @@ MOST_RUNS = 2_000
 UNSAID = "unknown"  # in an address: what was measured without saying it
 _WORDS = SET[:-2]  # '' in the store where unknown
 
-# SQLite has what a run's machine was in the facts of the run and of its processes, ClickHouse in columns.
+# SQLite has what a run's machine was in the facts of the run and of its processes, ClickHouse in
+# columns.
 _RUNS_SQL = f"""
 select
-  r.id, coalesce($a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit, r.git_branch,
+  r.id, coalesce($a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit,
+  r.git_branch,
   r.git_subject, r.git_dirty, r.torch_version, r.gpu_name, {{driver_version}} as driver_version,
   {{triton_version}} as triton_version, r.python_version
 from runs as r
@@ -83,10 +84,15 @@ TRITON_VERSION = """(
   )"""
 RUNS_SQL: Mapping[Dialect, str] = {
     "sqlite": _RUNS_SQL.format(driver_version=DRIVER_VERSION, triton_version=TRITON_VERSION),
-    "clickhouse": _RUNS_SQL.format(driver_version="r.driver_version", triton_version="r.triton_version"),
+    "clickhouse": _RUNS_SQL.format(
+        driver_version="r.driver_version", triton_version="r.triton_version"
+    ),
 }
 _OF_SERIES = {
-    **{name: f"{{0}}.{name} = :{name}" for name in ("suite", "mode", "dtype", "device", "hardware", "backend")},
+    **{
+        name: f"{{0}}.{name} = :{name}"
+        for name in ("suite", "mode", "dtype", "device", "hardware", "backend")
+    },
     **{name: f"{{0}}.{name} = :{name}" for name in ("dynamic", "world_size")},
 }
 _OF_RUN = {
@@ -100,12 +106,12 @@ _OF_RUN = {
 
 
 def _write_wanted(conditions: Mapping[str, str], given: Mapping[str, Any], alias: str = "") -> str:
-    """Write the conditions of what is given alone: the others take time to plan."""
     texts = (text.format(alias) for name, text in conditions.items() if given[name] is not None)
     return "\n  and ".join(texts) or "true"
 
 
-# In ClickHouse a summary has its run's start: whether its run counts is asked in half the time of a join.
+# In ClickHouse a summary has its run's start: whether its run counts is asked in half the time of a
+# join.
 _SUMMARIES: Mapping[Dialect, str] = {
     "sqlite": """
 from run_summaries as x
@@ -121,18 +127,25 @@ _PLACED: Mapping[Dialect, Mapping[str, str]] = {
 }
 _SET = ", ".join(f"x.{name}" for name in SET)
 _NEWEST_FIRST = f"order by {{started_us}} desc, {{run_id}} desc, {_SET}"
-_SUMMARY = f"{', '.join(f'x.{name}' for name in (*SET, *NUMBERS))}, x.run_id, {{started_us}} as started_us"
+_SUMMARY = (
+    f"{', '.join(f'x.{name}' for name in (*SET, *NUMBERS))}, x.run_id, {{started_us}} as started_us"
+)
 _COUNTS = f"x.measured_count, {_SET}"
 _MEASURED = len(SET) + NUMBERS.index("measured_count")
 _OF_DEFINITION = "x.definition = :definition"
-# The definition that asks for a time alone: by the others a run whose accuracy nobody checked has no speedup.
+# The definition that asks for a time alone: by the others a run whose accuracy nobody checked has
+# no speedup.
 _TIMED = "x.definition = 'summarize_perf' and (x.speedup_count > 0 or x.failed_count > 0)"
-_SETS = f"{_SET}, count(*) as run_count, max({{started_us}}) as newest_us, max(x.total_count) as model_count"
+_SETS = (
+    f"{_SET}, count(*) as run_count, max({{started_us}}) as newest_us, max(x.total_count) as "
+    "model_count"
+)
 _BY_SET = f"group by {_SET} order by newest_us desc, model_count desc, {_SET}"
 
 
-def _summaries_sql(engine: Engine, columns: str, condition: str, order: str, values: Mapping[str, Any]) -> str:
-    """Write a statement for the summaries of a filter's runs, with places for what their runs have, too."""
+def _summaries_sql(
+    engine: Engine, columns: str, condition: str, order: str, values: Mapping[str, Any]
+) -> str:
     of_run, of_set = _write_wanted(_OF_RUN, values), _write_wanted(_OF_SERIES, values, "x")
     return f"""
 select {columns}
@@ -145,7 +158,9 @@ limit :limit
 
 
 # Reading a column takes as long as finding its row: what no line is drawn of is left out.
-_ALWAYS = frozenset({"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"})
+_ALWAYS = frozenset(
+    {"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"}
+)
 _MODELS: Mapping[Dialect, str] = {
     "sqlite": """
 select {columns}
@@ -181,7 +196,7 @@ select distinct {", ".join(SET)}
 from series
 where model = :model
 limit 1000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 MODEL_NAMES_SQL = """
 select distinct model
 from series
@@ -213,8 +228,6 @@ class TrendRun:
 
 @dataclass(frozen=True)
 class ModelSet:
-    """The configuration of the models of one summary; None is what is not recorded."""
-
     suite: str
     mode: str | None
     dtype: str | None
@@ -229,12 +242,10 @@ class ModelSet:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return what tells it from others."""
         return {name: getattr(self, name) for name in SET}
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return the same as can be put into a set."""
         return tuple(self.fields.values())
 
 
@@ -247,7 +258,7 @@ _WORD = Parameter(read=_read_word)
 
 @dataclass(frozen=True)
 class TrendFilter:
-    """Which results; None is no limit, '' is what was not said. `commit` is the beginning of a hash."""
+    """None is no limit, '' is not recorded. `commit` is the beginning of a hash."""
 
     suite: Annotated[SuiteName, _WORD] = None
     mode: Annotated[ModeName, _WORD] = None
@@ -275,24 +286,28 @@ class TrendFilter:
     until_us: int | None = None
 
     def takes(self, model_set: ModelSet) -> bool:
-        """Return whether a configuration is among those selected."""
-        words = all(getattr(self, name) in (None, getattr(model_set, name) or "") for name in _WORDS)
-        return words and self.dynamic in (None, model_set.dynamic) and self.world_size in (None, model_set.world_size)
+        words = all(
+            getattr(self, name) in (None, getattr(model_set, name) or "") for name in _WORDS
+        )
+        return (
+            words
+            and self.dynamic in (None, model_set.dynamic)
+            and self.world_size in (None, model_set.world_size)
+        )
 
     def narrow(self, model_set: ModelSet) -> TrendFilter:
-        """Limit it to one set."""
         words: dict[str, Any] = {name: getattr(model_set, name) or "" for name in _WORDS}
         return replace(self, **words, dynamic=model_set.dynamic, world_size=model_set.world_size)
 
 
 @dataclass(frozen=True)
 class StoredSummary(SuiteNumbers):
-    """One configuration's summary in one run by one formula (app.analysis.summaries defines them)."""
-
     run_id: str
     started_us: int
     set: ModelSet
-    is_incomplete: bool = False  # lacks models that failed and are usually measured: its means are of others
+    is_incomplete: bool = (
+        False  # lacks models that failed and are usually measured: its means are of others
+    )
 
 
 def _bind(selection: TrendFilter) -> dict[str, Any]:
@@ -302,35 +317,47 @@ def _bind(selection: TrendFilter) -> dict[str, Any]:
 
 def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
     fields: dict[str, Any] = {name: row[name] or None for name in _WORDS}
-    fields |= {"suite": row["suite"], "dynamic": bool(row["dynamic"]), "world_size": row["world_size"]}
+    fields |= {
+        "suite": row["suite"],
+        "dynamic": bool(row["dynamic"]),
+        "world_size": row["world_size"],
+    }
     return ModelSet(**(fields | counts))
 
 
 def list_sets(engine: Engine, branch: str | None = None) -> list[ModelSet]:
-    """List everything that suites were measured as, on one branch where it is named, what was measured last first."""
     counts = ("run_count", "model_count", "newest_us")
     values = _bind(TrendFilter(branch=branch)) | {"limit": 1000}
-    rows = engine.rows(_summaries_sql(engine, _SETS, "x.definition = 'hud'", _BY_SET, values), values)
+    rows = engine.rows(
+        _summaries_sql(engine, _SETS, "x.definition = 'hud'", _BY_SET, values), values
+    )
     return [_read_set(row, **{name: row[name] for name in counts}) for row in rows]
 
 
 def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
-    """List the keys of the sets in which a model was measured."""
     return {_read_set(row).key for row in engine.rows(SETS_OF_SQL, {"model": model})}
 
 
 def list_summaries(
     engine: Engine, selection: TrendFilter, definition: str, limit: int = MOST_RUNS
 ) -> list[StoredSummary]:
-    """List what the newest runs come to, the newest first; a run has one of each set that is wanted."""
     ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
-    values = _bind(selection) | {"definition": definition, "limit": MOST_RUNS if ever == selection else limit}
-    rows = list(engine.stream(_summaries_sql(engine, _SUMMARY, _OF_DEFINITION, _NEWEST_FIRST, values), values))
+    values = _bind(selection) | {
+        "definition": definition,
+        "limit": MOST_RUNS if ever == selection else limit,
+    }
+    rows = list(
+        engine.stream(
+            _summaries_sql(engine, _SUMMARY, _OF_DEFINITION, _NEWEST_FIRST, values), values
+        )
+    )
     if ever == selection:  # what is usual is of them
         usual = _find_usual((row[_MEASURED], row[: len(SET)]) for row in rows)
     else:
         values = _bind(ever) | {"definition": definition, "limit": MOST_RUNS}
-        counted = engine.stream(_summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values)
+        counted = engine.stream(
+            _summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values
+        )
         usual = _find_usual((row[0], row[1:]) for row in counted)
     sets: dict[tuple[Any, ...], ModelSet] = {}
     summaries = []
@@ -347,9 +374,13 @@ def list_summaries(
 def list_eligible_summaries(
     engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MOST_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by a definition; None is HUD's or, where no run checked accuracy, the one that needs none."""
+    """List summaries by a definition; None is HUD's, or the one without accuracy if no run checked
+    it.
+    """
     summaries = list_summaries(engine, selection, definition or HUD.name, limit)
-    if definition or any(summary.speedup_count or summary.passed_count is not None for summary in summaries):
+    if definition or any(
+        summary.speedup_count or summary.passed_count is not None for summary in summaries
+    ):
         return DEFINITIONS[definition or HUD.name], summaries
     return SUMMARIZE_PERF, list_summaries(engine, selection, SUMMARIZE_PERF.name, limit)
 
@@ -357,16 +388,16 @@ def list_eligible_summaries(
 def find_newest_summary(
     summaries: Sequence[StoredSummary], timed: Container[str], running: Container[str]
 ) -> StoredSummary | None:
-    """Return the summary of the newest run of some."""
     newest = find_newest_run(
-        RunCandidate(summary.run_id, summary.started_us, summary.run_id in running, summary.run_id in timed)
+        RunCandidate(
+            summary.run_id, summary.started_us, summary.run_id in running, summary.run_id in timed
+        )
         for summary in summaries
     )
     return next((summary for summary in summaries if summary.run_id == newest), None)
 
 
 def _find_usual(measured: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[tuple[Any, ...], float]:
-    """Return how many models each set usually measures, whatever run or time is asked for."""
     counts: dict[tuple[Any, ...], list[int]] = {}
     for measured_count, key in measured:
         counts.setdefault(key, []).append(measured_count)
@@ -374,9 +405,11 @@ def _find_usual(measured: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[tuple[A
 
 
 def list_timed_runs(engine: Engine, selection: TrendFilter) -> set[str]:
-    """List the runs that timed anything, or failed to: one that only checked accuracy has no headline."""
     values = _bind(selection) | {"limit": 100_000}
-    return {str(row[0]) for row in engine.rows(_summaries_sql(engine, "x.run_id", _TIMED, "", values), values)}
+    return {
+        str(row[0])
+        for row in engine.rows(_summaries_sql(engine, "x.run_id", _TIMED, "", values), values)
+    }
 
 
 def list_model_rows(
@@ -384,23 +417,30 @@ def list_model_rows(
     selection: TrendFilter,
     models: Sequence[str],
     columns: Iterable[str],
-    limit: int = 100_000,  # of models as many as a page draws, MOST_RUNS each, several experiments a run
+    # Of models as many as a page draws, MOST_RUNS each, several experiments a run
+    limit: int = 100_000,
 ) -> list[ResultRow]:
-    """List the results of some models, one row a run, model and metric set; of their numbers only those `columns`."""
     values = _bind(selection) | {"models": list(models), "limit": limit}
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
-    some = re.sub(r"\bx\.(\w+)", lambda match: match[0] if match[1] in selected else f"null as {match[1]}", COLUMNS)
+    some = re.sub(
+        r"\bx\.(\w+)",
+        lambda match: match[0] if match[1] in selected else f"null as {match[1]}",
+        COLUMNS,
+    )
     of_series, of_run = _write_wanted(_OF_SERIES, values, "s"), _write_wanted(_OF_RUN, values)
     sql = _MODELS[engine.dialect].format(columns=some, of_series=of_series, of_run=of_run)
     measured = assign_batch_sizes(read_measured(engine.stream(sql, values)))
-    for result in sorted(measured, key=lambda result: result.id):  # a key alone is sorted faster than whole rows
+    for result in sorted(
+        measured, key=lambda result: result.id
+    ):  # a key alone is sorted faster than whole rows
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
 
-def list_trend_runs(engine: Engine, run_ids: Iterable[str], *, alive_since_us: int = 0) -> list[TrendRun]:
-    """List runs with their commits and environments, the oldest first."""
+def list_trend_runs(
+    engine: Engine, run_ids: Iterable[str], *, alive_since_us: int = 0
+) -> list[TrendRun]:
     ids = sorted(set(run_ids))
     values = {"ids": ids, "limit": len(ids), "alive_since_us": alive_since_us}
     records = engine.rows(RUNS_SQL[engine.dialect], values)
@@ -410,12 +450,10 @@ def list_trend_runs(engine: Engine, run_ids: Iterable[str], *, alive_since_us: i
 
 
 def list_model_names(engine: Engine, suite: str) -> list[str]:
-    """List the models of a suite."""
     return [str(row["model"]) for row in engine.rows(MODEL_NAMES_SQL, {"suite": suite})]
 
 
 def list_branches(engine: Engine) -> list[str]:
-    """List every branch that runs were of."""
     return list_values(engine, "git_branch", MOST_BRANCHES)
 
 
@@ -428,18 +466,12 @@ DEFAULT_LAST = "90"
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
-    """Turn an address's query into a filter; what is empty is no limit, `unknown` is what was not said.
-
-    Raises: FilterError if a value cannot be used.
-    """
+    """An empty parameter is no limit. Raises FilterError for an unusable value."""
     return read_filter(TrendFilter, query)
 
 
 def read_text(query: Mapping[str, str], key: str) -> str | None:
-    """Read one value, None where it is empty.
-
-    Raises: FilterError if it is too long.
-    """
+    """Return None if the value is empty. Raises FilterError if it is too long."""
     value = query.get(key, "").strip()
     if len(value) > MOST_CHARACTERS:
         raise FilterError(f"{key}: at most {MOST_CHARACTERS} characters, this has {len(value)}")
@@ -447,46 +479,39 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
 
 
 def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
-    """Read one of some words.
-
-    Raises: FilterError if it is none of them.
-    """
+    """Raises FilterError for any other word."""
     return _read_choice(key, query.get(key, "").strip() or default, tuple(choices))
 
 
 def read_last(query: Mapping[str, str]) -> tuple[str, int]:
-    """Read how many of the newest runs are wanted, as it is written and as a number.
-
-    Raises: FilterError if it is neither a number nor `all`.
-    """
+    """Raises FilterError if the value is neither a number nor `all`."""
     text = query.get("last", "").strip() or DEFAULT_LAST
     return text, MOST_RUNS if text == "all" else _read_whole("last", text, MOST_RUNS)
 
 
 def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
-    """Read ids of content, each once, by their texts.
-
-    Raises: FilterError if one is no id.
-    """
+    """Raises FilterError for an invalid id."""
     return {text: check_content_id(key, text) for value in values if (text := value.strip())}
 
 
 def address_set(model_set: ModelSet) -> dict[str, str]:
-    """Return the query of an address that means one set."""
-    query = {name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()}
+    query = {
+        name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()
+    }
     return query | {"dynamic": "yes" if model_set.dynamic else "no"}
 
 
 def choose_set(
     engine: Engine, sets: Sequence[ModelSet], selection: TrendFilter, model: str | None = None
 ) -> ModelSet | None:
-    """Return the first set that is wanted: on its branch, and having a model, where these are named."""
     own = list_sets(engine, selection.branch) if selection.branch else sets
     fitting = [model_set for model_set in own if selection.takes(model_set)]
     if model and fitting:
         having = list_sets_of(engine, model)
         fitting = [model_set for model_set in fitting if model_set.key in having] or fitting
-    return next((model_set for model_set in sets if fitting and model_set.key == fitting[0].key), None)
+    return next(
+        (model_set for model_set in sets if fitting and model_set.key == fitting[0].key), None
+    )
 
 
 def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:

@@ -1,4 +1,6 @@
-"""Graphs that AOTAutograd compiled: what its metadata says of each, and the wrappers that torch wrote beside it."""
+"""Graphs that AOTAutograd compiled: the metadata of each, and the wrappers that torch wrote beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,6 @@ _WRAPPERS = ", ".join(f"'{name}'" for name in (*WRAPPER_ARTIFACTS, DDP_SPLIT))
 
 @dataclass(frozen=True)
 class AotGraph:
-    """One graph that AOTAutograd compiled."""
-
     id: fields.RowId
     artifact_id: Annotated[int, "`id` of the artifact that holds its metadata."]
     process_id: fields.ProcessId
@@ -33,7 +33,9 @@ class AotGraph:
     file: fields.FileName
     line: fields.LineNumber
     place: Annotated[fields.Count, "Which of the compile's graphs it is, from 1."]
-    graph_count: Annotated[fields.Count, "Graphs of its compile: more than one where DDP splits it."]
+    graph_count: Annotated[
+        fields.Count, "Graphs of its compile: more than one where DDP splits it."
+    ]
     summary: Annotated[
         dict[str, Any],
         "The metadata summed up: inputs mutated, outputs that alias, counts. Null is not recorded.",
@@ -45,7 +47,8 @@ select
   g.id, g.artifact_id, a.process_id, coalesce(c.rank, p.rank) as rank, g.compile_key, g.compile_id,
   f.name as function, f.file, c.line, g.summary,
   (select count(*) from aot_graphs as o where o.compile_key = g.compile_key) as graph_count,
-  (select count(*) from aot_graphs as o where o.compile_key = g.compile_key and o.id <= g.id) as place
+  (select count(*) from aot_graphs as o where o.compile_key = g.compile_key
+    and o.id <= g.id) as place
 from aot_graphs as g
 join artifacts as a on a.id = g.artifact_id
 left join compiles as c on c.id = g.compile_key
@@ -110,13 +113,12 @@ def read_summary(text: str) -> dict[str, Any]:
 def list_aot_graphs(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
 ) -> Page[AotGraph]:
-    """List a run's graphs as they were compiled.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int) or (0,)
     rows = []
-    for row in connection.execute(GRAPHS_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}):
+    for row in connection.execute(
+        GRAPHS_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
+    ):
         values = dict(row)
         if values["compile_key"] is None:
             values |= {"place": 1, "graph_count": 1}
@@ -124,13 +126,16 @@ def list_aot_graphs(
     return make_page(rows, limit, lambda aot_graph: (aot_graph.id,))
 
 
-def list_summaries(connection: sqlite3.Connection, run_id: str) -> list[tuple[int, int | None, str | None, str]]:
-    """List id, compile, compile id and summary (JSON) of all of a run's graphs."""
-    return [tuple(row) for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": _MOST})]
+def list_summaries(
+    connection: sqlite3.Connection, run_id: str
+) -> list[tuple[int, int | None, str | None, str]]:
+    return [
+        tuple(row) for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": _MOST})
+    ]
 
 
 def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, frozenset[str]]:
-    """List the wrappers whose source torch wrote, by compile; none of torch before 2.13."""
+    """List the wrappers whose source torch wrote, by compile; none from torch before 2.13."""
     wrappers: defaultdict[int, set[str]] = defaultdict(set)
     for row in connection.execute(WRAPPERS_SQL, {"run_id": run_id, "limit": 10 * _MOST}):
         wrappers[row["compile_key"]].add(row["name"])
@@ -138,22 +143,22 @@ def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, froz
 
 
 def list_rng_settings(connection: sqlite3.Connection, run_id: str) -> dict[int, bool]:
-    """List whether each compile functionalised random numbers, where its torch._functorch.config is kept."""
     settings: dict[int, Any] = {}  # by payload: most compiles of a process had the same
     compiles: dict[int, bool] = {}
-    for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "name": CONFIG_ARTIFACT, "limit": _MOST}):
+    for row in connection.execute(
+        CONFIGS_SQL, {"run_id": run_id, "name": CONFIG_ARTIFACT, "limit": _MOST}
+    ):
         payload_id = row["payload_id"]
         if payload_id not in settings:
             body = connection.execute(CONFIG_SQL, {"payload_id": payload_id}).fetchone()
-            settings[payload_id] = (read_json(dict[str, Any], body["body"] if body else None) or {}).get(
-                "functionalize_rng_ops"
-            )
+            settings[payload_id] = (
+                read_json(dict[str, Any], body["body"] if body else None) or {}
+            ).get("functionalize_rng_ops")
         if isinstance(settings[payload_id], bool):
             compiles.setdefault(row["compile_key"], settings[payload_id])
     return compiles
 
 
 def read_backward(connection: sqlite3.Connection, artifact_id: int) -> str | None:
-    """Read the backward graph that torch wrote after a graph's metadata, where it is kept."""
     row = connection.execute(BACKWARD_SQL, {"artifact_id": artifact_id}).fetchone()
     return None if row is None else read_text(row["body"])

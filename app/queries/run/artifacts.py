@@ -1,4 +1,4 @@
-"""Artifacts: what torch wrote into its log under a name - graphs, generated code, guards - with their texts."""
+"""Artifacts: texts that torch logged under a name - graphs, generated code, guards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from compileboard.app.queries.fields import CompileId, CompileKey, Count, EventTime, Pid, ProcessId, Rank, RowId, RunId
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    EventTime,
+    Pid,
+    ProcessId,
+    Rank,
+    RowId,
+    RunId,
+)
 from compileboard.app.queries.page import FilterError, Page, decode_cursor, make_page
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.schema import PRIVATE, Keywords
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.reading import read_json
 
-# One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to text passes them.
+# One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to
+# text passes them.
 DESCRIPTIONS = ("describe_source", "describe_storage", "describe_tensor")
 _NO_DESCRIPTION = "a.name not in ('describe_source', 'describe_storage', 'describe_tensor')"
 # inductor names a file after a hash of its text, so that title is another one for every text.
@@ -99,7 +110,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class ArtifactRow:
-    """One record that torch or another program wrote into a log under a name.
+    """A record that torch or another program wrote into a log under a name.
 
     Units: size_bytes is the text's size as torch wrote it.
     """
@@ -113,7 +124,9 @@ class ArtifactRow:
     compile_key: CompileKey
     compile_id: CompileId
     generation: Annotated[Count | None, "Calls of `reset()` in the process before its compile."]
-    attempt: Annotated[Count | None, "Analysis of the frame that wrote it: 0, and one more after each restart."]
+    attempt: Annotated[
+        Count | None, "Analysis of the frame that wrote it: 0, and one more after each restart."
+    ]
     name: Annotated[str, "torch's name of the record."]
     title: Annotated[str | None, "What tells it from others of its name: a file, a graph."]
     encoding: Annotated[str, "string or json."]
@@ -122,16 +135,21 @@ class ArtifactRow:
     md5: Annotated[str | None, "torch's checksum of the text."]
     time_us: EventTime
     metadata: Annotated[dict[str, Any], "torch's metadata of the text."]
-    envelope: Annotated[dict[str, Any], "What else torch wrote around the record, as `subgraph_name`."]
+    envelope: Annotated[
+        dict[str, Any], "What else torch wrote around the record, as `subgraph_name`."
+    ]
     stack_id: Annotated[
         int | None,
-        "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; null without a stack.",
+        (
+            "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; "
+            "null without a stack."
+        ),
     ]
 
 
 @dataclass(frozen=True)
 class Artifact(ArtifactRow):
-    """One artifact with its text, None where none is stored; `unreadable` is why a stored one cannot be read."""
+    """`text` is None if none is stored; `unreadable` says why a stored one cannot be read."""
 
     text: str | None = field(repr=False, metadata=PRIVATE)
     unreadable: str | None = field(metadata=PRIVATE)
@@ -139,8 +157,6 @@ class Artifact(ArtifactRow):
 
 @dataclass(frozen=True)
 class ArtifactFilter:
-    """Which artifacts; None is no limit."""
-
     name: Annotated[str | None, "torch's name of an artifact, whole."] = None
     compile_key: Annotated[
         int | None,
@@ -150,21 +166,19 @@ class ArtifactFilter:
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
 
 
-_NUMBER = Keywords(pattern="^[0-9]+$")  # `check_artifact_id` reads it: one that is missing is wrong as well
+_NUMBER = Keywords(
+    pattern="^[0-9]+$"
+)  # `check_artifact_id` reads it: one that is missing is wrong as well
 
 
 @dataclass(frozen=True)
 class ArtifactPairQuery:
-    """Which two artifacts are compared."""
-
     a: Annotated[str, _NUMBER, "An artifact's `id`; its text is on the left."] = ""
     b: Annotated[str, _NUMBER, "Another artifact's `id`; its text is on the right."] = ""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The artifacts before and after an artifact in its compile."""
-
     previous: ArtifactRow | None
     next: ArtifactRow | None
 
@@ -176,7 +190,13 @@ def _to_row(row: sqlite3.Row) -> ArtifactRow:
 
 def _load(text: str | None) -> dict[str, Any]:
     metadata = read_json(Any, text)
-    return metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
+    return (
+        metadata
+        if isinstance(metadata, dict)
+        else {}
+        if metadata is None
+        else {"metadata": metadata}
+    )
 
 
 def list_artifacts(
@@ -186,12 +206,16 @@ def list_artifacts(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ArtifactRow]:
-    """List a run's artifacts: by name, and those of one compile in the order of the log.
-
-    Raises: FilterError if the cursor cannot be used.
+    """List artifacts by name, those of one compile in the log's order. Raises FilterError for an
+    unusable cursor.
     """
     selection = selection or ArtifactFilter()
-    values: dict[str, Any] = {"run_id": run_id, "name": selection.name, "text": selection.text, "limit": limit + 1}
+    values: dict[str, Any] = {
+        "run_id": run_id,
+        "name": selection.name,
+        "text": selection.text,
+        "limit": limit + 1,
+    }
     if selection.compile_key is None:
         name, last = decode_cursor(cursor, str, int) or ("", 0)
         rows = connection.execute(RUN_SQL, values | {"after_name": name, "after_id": last})
@@ -202,30 +226,35 @@ def list_artifacts(
     return make_page([_to_row(row) for row in rows], limit, lambda row: (row.sequence, row.id))
 
 
-def list_texts(connection: sqlite3.Connection, compile_key: int, limit: int = 200) -> list[ArtifactRow]:
-    """List a compile's artifacts in order, without what only describes its tensors."""
-    return [_to_row(row) for row in connection.execute(TEXTS_SQL, {"compile_key": compile_key, "limit": limit})]
+def list_texts(
+    connection: sqlite3.Connection, compile_key: int, limit: int = 200
+) -> list[ArtifactRow]:
+    """List a compile's artifacts in order, without those that only describe its tensors."""
+    return [
+        _to_row(row)
+        for row in connection.execute(TEXTS_SQL, {"compile_key": compile_key, "limit": limit})
+    ]
 
 
-def list_named(connection: sqlite3.Connection, compile_key: int, name: str, limit: int = 200) -> list[ArtifactRow]:
-    """List a compile's artifacts of one name in order."""
+def list_named(
+    connection: sqlite3.Connection, compile_key: int, name: str, limit: int = 200
+) -> list[ArtifactRow]:
     values = {"compile_key": compile_key, "name": name, "limit": limit}
     return [_to_row(row) for row in connection.execute(NAMED_SQL, values)]
 
 
 def list_loose(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ArtifactRow]:
-    """List what a run's logs hold outside any compile."""
-    return [_to_row(row) for row in connection.execute(LOOSE_SQL, {"run_id": run_id, "limit": limit})]
+    return [
+        _to_row(row) for row in connection.execute(LOOSE_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def get_artifact(connection: sqlite3.Connection, run_id: str, artifact_id: int) -> Artifact | None:
-    """Return one artifact of a run with its text, or None if that run has no such artifact."""
     row = connection.execute(ONE_SQL, {"run_id": run_id, "artifact_id": artifact_id}).fetchone()
     return None if row is None else _to_artifact(row)
 
 
 def find_artifact(connection: sqlite3.Connection, artifact_id: int) -> Artifact | None:
-    """Return one artifact of any run with its text."""
     sql = "select run_id from artifacts where id = :artifact_id"
     row = connection.execute(sql, {"artifact_id": artifact_id}).fetchone()
     return None if row is None else get_artifact(connection, row["run_id"], artifact_id)
@@ -245,15 +274,15 @@ def _to_artifact(row: sqlite3.Row) -> Artifact:
 
 
 def count_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> dict[str, int]:
-    """Count a run's artifacts by name."""
     return dict(connection.execute(NAMES_SQL, {"run_id": run_id, "limit": limit}).fetchall())
 
 
 def neighbours_sql(artifact: ArtifactRow, forward: bool) -> str:
-    """Write the statement that finds what is beside an artifact; public for the query-plan test."""
     sign, direction = (">", "asc") if forward else ("<", "desc")
     inside = artifact.compile_key is not None
-    scope = "a.compile_key = :compile_key" if inside else "a.run_id = :run_id and a.compile_key is null"
+    scope = (
+        "a.compile_key = :compile_key" if inside else "a.run_id = :run_id and a.compile_key is null"
+    )
     order = "a.sequence" if inside else "a.id"
     texts = f"and {_NO_DESCRIPTION}" if artifact.name not in DESCRIPTIONS else ""
     # Every part is one of this module's own texts; what people give is bound.
@@ -269,20 +298,16 @@ limit 1
 
 
 def get_neighbours(connection: sqlite3.Connection, artifact: ArtifactRow) -> Neighbours:
-    """Return what stands before and after an artifact in its compile, or among those outside any compile.
-
-    From a text, what only describes tensors is passed over.
-    """
     here = artifact.id if artifact.compile_key is None else artifact.sequence
     values = {"run_id": artifact.run_id, "compile_key": artifact.compile_key, "here": here}
     before, after = (
-        connection.execute(neighbours_sql(artifact, forward), values).fetchone() for forward in (False, True)
+        connection.execute(neighbours_sql(artifact, forward), values).fetchone()
+        for forward in (False, True)
     )
     return Neighbours(_to_row(before) if before else None, _to_row(after) if after else None)
 
 
 def kind_of_title(title: str | None) -> str:
-    """Return what of a title is the same for every text of its kind: the ending of a name that is a hash."""
     hashed = _HASHED.fullmatch(title or "")
     return f".{hashed[1] or ''}" if hashed else title or ""
 
@@ -290,10 +315,6 @@ def kind_of_title(title: str | None) -> str:
 def find_counterpart(
     connection: sqlite3.Connection, artifact: ArtifactRow, other_compile_key: int
 ) -> ArtifactRow | None:
-    """Return the artifact of another compile that is to it what this one is to its own.
-
-    That is the one of the same name and kind of title, and the first, second, ... of them as this one is.
-    """
     if artifact.compile_key is None:
         return None
     here = list_named(connection, artifact.compile_key, artifact.name)
@@ -302,9 +323,8 @@ def find_counterpart(
 
 
 def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping[int, ArtifactRow]:
-    """Pair artifacts of two compiles by name, kind of title and place; only those of the last attempt where it differs.
-
-    An earlier attempt was thrown away: what it wrote is compared with nothing of the other's last.
+    """Pair artifacts of two compiles by name, kind of title and position, within their last
+    attempts.
     """
     waiting: dict[tuple[str, str, bool], list[ArtifactRow]] = {}
     for row in there:
@@ -318,16 +338,29 @@ def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping
 
 
 def list_pairs(
-    connection: sqlite3.Connection, older_key: int, newer_key: int, names: Iterable[str], limit: int = 8
+    connection: sqlite3.Connection,
+    older_key: int,
+    newer_key: int,
+    names: Iterable[str],
+    limit: int = 8,
 ) -> list[tuple[Artifact, Artifact]]:
-    """List the artifacts of some names that two compiles both have, with their texts; at most `limit` of a name."""
     pairs = []
     for name in names:
-        here, there = list_named(connection, older_key, name), list_named(connection, newer_key, name)
+        here, there = (
+            list_named(connection, older_key, name),
+            list_named(connection, newer_key, name),
+        )
         matched = pair_artifacts(here, there)
         for row in [row for row in here if row.id in matched][:limit]:
-            pair = [get_artifact(connection, artifact.run_id, artifact.id) for artifact in (row, matched[row.id])]
-            if pair[0] is not None and pair[1] is not None and None not in (pair[0].text, pair[1].text):
+            pair = [
+                get_artifact(connection, artifact.run_id, artifact.id)
+                for artifact in (row, matched[row.id])
+            ]
+            if (
+                pair[0] is not None
+                and pair[1] is not None
+                and None not in (pair[0].text, pair[1].text)
+            ):
                 pairs.append((pair[0], pair[1]))
     return pairs
 
@@ -338,10 +371,7 @@ def _role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
 
 
 def check_artifact_id(name: str, value: str) -> int:
-    """Read an artifact's id out of an address.
-
-    Raises: FilterError if it is not a whole number.
-    """
+    """Raises FilterError if the id is not a whole number."""
     if not value.isascii() or not value.isdigit() or len(value) > 18:
         raise FilterError(f"{name}: {value[:40]!r} is not the number of an artifact")
     return int(value)
@@ -352,11 +382,6 @@ MOST_TEXTS = 100_000
 
 @dataclass(frozen=True)
 class StoredText:
-    """One text without its words: the first artifact that has it, and how many have.
-
-    Units: size_bytes is the text's, unpacked.
-    """
-
     payload_id: int
     artifact_count: int
     name: str
@@ -374,7 +399,8 @@ with firsts as (
     and payload_id is not null
   group by payload_id
 )
-select f.payload_id, f.artifact_count, a.name, a.title, a.compile_id, coalesce(c.rank, p.rank) as rank, t.size_bytes
+select f.payload_id, f.artifact_count, a.name, a.title, a.compile_id,
+coalesce(c.rank, p.rank) as rank, t.size_bytes
 from firsts as f
 join artifacts as a on a.id = f.artifact_id
 join payloads as t on t.id = f.payload_id
@@ -399,19 +425,21 @@ limit 1
 """
 
 
-def list_stored_texts(connection: sqlite3.Connection, run_id: str, limit: int = MOST_TEXTS) -> list[StoredText]:
-    """List the texts of a run in the order in which its logs have them first."""
-    return [StoredText(**dict(row)) for row in connection.execute(STORED_TEXTS_SQL, {"run_id": run_id, "limit": limit})]
+def list_stored_texts(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST_TEXTS
+) -> list[StoredText]:
+    return [
+        StoredText(**dict(row))
+        for row in connection.execute(STORED_TEXTS_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def find_payloads(connection: sqlite3.Connection, artifact_ids: Sequence[int]) -> dict[int, int]:
-    """Return the text of each artifact that has one, by the artifact's number."""
     values = {"ids": json.dumps(list(artifact_ids)), "limit": len(artifact_ids)}
     return {row["id"]: row["payload_id"] for row in connection.execute(PAYLOADS_SQL, values)}
 
 
 def read_text(connection: sqlite3.Connection, payload_id: int) -> str | None:
-    """Read one text; None where it is gone, or cannot be read back."""
     row = connection.execute(BODY_SQL, {"payload_id": payload_id}).fetchone()
     try:
         return None if row is None else unpack(row["body"])

@@ -1,4 +1,6 @@
-"""Look-ups in a compile cache with the components of their keys, and the earlier look-ups to compare them with."""
+"""Lookups in a compile cache with the components of their keys, and earlier lookups to compare
+with.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,6 @@ RUNS_BACK = 3
 
 @dataclass(frozen=True)
 class Lookup(CacheLookup):
-    """One look-up; `text` is torch's record with the key's components, None where it is not stored."""
-
     run_id: str
     sequence: int
     function_id: int | None
@@ -33,8 +33,6 @@ class Lookup(CacheLookup):
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier look-up of the same cache whose key's components are stored."""
-
     id: int
     run_id: str
     rank: int | None
@@ -50,8 +48,10 @@ class Earlier:
 
 LOOKUP_SQL = """
 select
-  x.id, x.run_id, x.process_id, x.sequence, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
-  c.function_id, f.name as function, f.file, c.line, x.cache, x.result, x.key, x.reason, x.time_taken_us,
+  x.id, x.run_id, x.process_id, x.sequence, coalesce(c.rank, p.rank) as rank, x.compile_key,
+  x.compile_id,
+  c.function_id, f.name as function, f.file, c.line, x.cache, x.result, x.key, x.reason,
+  x.time_taken_us,
   x.time_saved_us, x.time_us, a.id as artifact_id, a.state, t.body
 from cache_lookups as x
 left join compiles as c on c.id = x.compile_key
@@ -103,7 +103,6 @@ limit :limit
 
 
 def get_lookup(connection: sqlite3.Connection, run_id: str, lookup_id: int) -> Lookup | None:
-    """Return one look-up of a run with torch's record of it, or None if that run has no such look-up."""
     records = connection.execute(LOOKUP_SQL, {"run_id": run_id, "lookup_id": lookup_id})
     for values in name_rows(connection, records):
         text = _unpack(values.pop("body"))
@@ -119,20 +118,19 @@ def _unpack(body: bytes | None) -> str | None:
 
 
 def get_detail(connection: sqlite3.Connection, lookup: Lookup) -> dict[str, Any]:
-    """Return what torch said of a look-up beside its columns; kept without payloads as well."""
     detail = get_event(connection, lookup.process_id, lookup.sequence).get("detail")
     return detail if isinstance(detail, dict) else {}
 
 
-def list_runs_before(connection: sqlite3.Connection, run_id: str, limit: int = RUNS_BACK) -> list[str]:
-    """List the runs of the same suite and name that started before this one, the newest first."""
+def list_runs_before(
+    connection: sqlite3.Connection, run_id: str, limit: int = RUNS_BACK
+) -> list[str]:
     return [row["id"] for row in connection.execute(RUNS_SQL, {"run_id": run_id, "limit": limit})]
 
 
 def list_earlier(
     open_run: Callable[[str], sqlite3.Connection], lookup: Lookup, run_ids: Sequence[str]
 ) -> list[Earlier]:
-    """List the newest earlier look-ups of a cache for the same function in some runs, oldest first."""
     lookups: list[Earlier] = []
     values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
     values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
@@ -145,7 +143,7 @@ def list_earlier(
 def read_texts(
     open_run: Callable[[str], sqlite3.Connection], earlier: Sequence[Earlier]
 ) -> Iterator[tuple[Earlier, str]]:
-    """Yield each look-up with torch's record of it, one at a time: together they may be large."""
+    """Yield each lookup with torch's record, one at a time: together they may be large."""
     for earlier_lookup in earlier:
         connection = open_run(earlier_lookup.run_id)
         row = connection.execute(

@@ -1,4 +1,4 @@
-"""Compiles of a run, and their compilation records with everything torch said."""
+"""Compiles of a run, and their compilation records with all of torch's metrics."""
 
 from __future__ import annotations
 
@@ -9,18 +9,31 @@ from typing import Annotated, Any
 
 from compileboard.app.queries import fields
 from compileboard.app.queries.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
-from compileboard.app.queries.page import FilterError, Page, bind_page, check_order, decode_cursor, make_page
+from compileboard.app.queries.page import (
+    FilterError,
+    Page,
+    bind_page,
+    check_order,
+    decode_cursor,
+    make_page,
+)
 from compileboard.app.queries.parameters import Parameter
 from compileboard.app.queries.run.trace_files import find_start
 from compileboard.app.schema import PRIVATE, Keywords, published
-from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
+from compileboard.collectors.contract.compile_labels import (
+    build_label,
+    label_function,
+    label_line,
+    label_role,
+)
 from compileboard.collectors.store.causes import Caller, find_caller
 from compileboard.collectors.store.process_names import load_process_names
 from compileboard.collectors.store.reading import read_body
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
-# What the table may be ordered by, never null: its column, its type and its field of a row, empty where that is None.
+# What the table may be ordered by, never null: its column, its type and its field of a row, empty
+# where that is None.
 ORDERS: dict[str, tuple[str, type[int | str], str]] = {
     "started": ("c.started_us", int, "started_us"),
     "function": ("coalesce(f.name, '')", str, "function"),
@@ -32,7 +45,10 @@ ORDERS: dict[str, tuple[str, type[int | str], str]] = {
 
 
 def _describe_phases(phases: Iterable[str]) -> Keywords:
-    times = {name: {"type": ["integer", "null"], "description": f"Phase {name}. Microseconds."} for name in phases}
+    times = {
+        name: {"type": ["integer", "null"], "description": f"Phase {name}. Microseconds."}
+        for name in phases
+    }
     return Keywords(properties=times, required=[*times], additionalProperties=False)
 
 
@@ -43,10 +59,10 @@ RecordPhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES[:-1]
 
 @dataclass(frozen=True)
 class Phases:
-    """Exclusive phases of forward and backward records, None where torch recorded none.
+    """Exclusive phases of forward and backward records in microseconds, None if torch recorded
+    none.
 
-    `cudagraph` counts runtime records as well; `first_calls` is the rest of those: what code did when it first ran.
-    Units: microseconds.
+    `first_calls` is the first run of compiled code.
     """
 
     dynamo_us: int | None
@@ -59,13 +75,11 @@ class Phases:
     first_calls_us: int | None
 
     def get(self, phase: str) -> int | None:
-        """Return one of PHASES."""
         value: int | None = getattr(self, f"{phase}_us")
         return value
 
     @property
     def times(self) -> PhaseTimes:
-        """Return the time of each of PHASES."""
         return {phase: self.get(phase) for phase in PHASES}
 
 
@@ -79,7 +93,9 @@ class CompileRow:
     id: fields.RowId
     process_id: fields.ProcessId
     pid: fields.Pid
-    generation: Annotated[fields.Count, "Calls of `reset()` in the process. Compile IDs restart at each."]
+    generation: Annotated[
+        fields.Count, "Calls of `reset()` in the process. Compile IDs restart at each."
+    ]
     compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
     frame_id: Annotated[int | None, "First number of the compile id."]
     frame_compile_id: Annotated[int | None, "Second number of the compile id."]
@@ -110,47 +126,50 @@ class CompileRow:
     @published
     def called_at(
         self,
-    ) -> Annotated[str | None, "Of a library's function: the line of the user's code that called it."]:
+    ) -> Annotated[
+        str | None, "Of a library's function: the line of the user's code that called it."
+    ]:
         """Return the user's own line where the compile is in a library's wrapper."""
         return label_line(self.caller.file, self.caller.line) if self.caller else None
 
     @property
     def code(self) -> str:
-        """Return its function, and after which break it goes on."""
         is_module = self.caller is not None and self.file == _MODULE_WRAPPER
-        return label_function(self.caller.label if is_module and self.caller else self.function, self.resumed_at)
+        return label_function(
+            self.caller.label if is_module and self.caller else self.function, self.resumed_at
+        )
 
     @property
     def location(self) -> str:
-        """Return its file and line, or the user's own line that called a library's function."""
         return self.called_at or label_line(self.file, self.line)
 
     @property
     def role(self) -> str:
-        """Return which compile of its function it is."""
         return label_role(self.recompiled_from, self.recompile_category)
 
     @property
     @published
     def label(self) -> str:
-        """Return what tells it apart: process, function, file and line, and which compile of the function it is."""
+        """Return its label: process, function, file and line, and which compile of the function it
+        is.
+        """
         return build_label(self.process, self.code, self.location, self.role)
 
 
 @dataclass(frozen=True)
 class CompileFilter:
-    """Which compiles; None is no limit."""
-
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
-    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = None
-    recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = None
+    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = (
+        None
+    )
+    recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = (
+        None
+    )
     artifact: str | None = None  # torch's name of one that it has
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """One CompilationMetrics record: the columns that are summed, and all of it under torch's own names."""
-
     id: int
     sequence: int
     compile_key: int | None
@@ -166,7 +185,9 @@ class Compilation:
     duration_us: int | None
     phases_us: dict[str, int | None]
     restart_count: int
-    duration_source: str | None  # torch's fields that it is of; None where the recorder was too old to say
+    duration_source: (
+        str | None
+    )  # torch's fields that it is of; None where the recorder was too old to say
     metrics: dict[str, Any]
 
 
@@ -196,18 +217,21 @@ _WHERE = f"""
   c.run_id = :run_id
   and (:outcome is null or :outcome = {OUTCOME_SQL})
   and (:recompiled is null or (c.recompiled_from is not null) = :recompiled)
-  and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')), lower(:text)))
+  and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')),
+    lower(:text)))
   and (:artifact is null or c.id in (
     select a.compile_key
     from artifacts as a
     where a.run_id = :run_id
       and a.name = :artifact
   ))
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 COMPILATIONS_SQL = """
 select
-  k.id, k.sequence, k.compile_key, k.compile_id, k.process_id, coalesce(c.rank, p.rank) as rank, k.kind,
-  f.name as function, f.file, c.line, k.outcome, k.start_us, k.duration_us, k.dynamo_us, k.aot_us, k.inductor_us,
+  k.id, k.sequence, k.compile_key, k.compile_id, k.process_id, coalesce(c.rank, p.rank) as rank,
+  k.kind,
+  f.name as function, f.file, c.line, k.outcome, k.start_us, k.duration_us, k.dynamo_us, k.aot_us,
+  k.inductor_us,
   k.codegen_us, k.triton_us, k.cudagraph_us, k.restart_us, k.restart_count, e.body
 from compilations as k
 left join compiles as c on c.id = k.compile_key
@@ -233,7 +257,7 @@ select {_SUMS}
 from compilations as k
 where k.run_id = :run_id
 limit 1
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 CHAIN_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -266,11 +290,10 @@ where c.run_id = :run_id
 group by final
 order by compile_count desc, final
 limit 20
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def compiles_sql(order: str, up: bool, after: bool) -> str:
-    """Write the list's statement for one order; public for the query-plan test."""
     key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, c.id) {sign} (:after_key, :after_id)" if after else ""
     # Every part is one of this module's own texts; what people give is bound.
@@ -285,7 +308,6 @@ limit :limit
 
 
 def phases_sql(count: int) -> str:
-    """Write the statement that sums the phases of that many compiles; public for the query-plan test."""
     marks = ", ".join(f":key{n}" for n in range(count))
     return f"""
 select k.compile_key, {_SUMS}
@@ -299,7 +321,9 @@ limit {max(count, 1)}
 
 def _bind(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
     selected = vars(selection or CompileFilter())
-    return {"run_id": run_id} | {name: None if value == "" else value for name, value in selected.items()}
+    return {"run_id": run_id} | {
+        name: None if value == "" else value for name, value in selected.items()
+    }
 
 
 def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[CompileRow]:
@@ -336,13 +360,15 @@ def list_compiles(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[CompileRow]:
-    """List a run's compiles; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+    """`sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises: FilterError if the sort, the outcome or the cursor cannot be used.
+    Raises FilterError for an unusable sort, outcome or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     if selection and selection.outcome and selection.outcome not in OUTCOMES:
-        raise FilterError(f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
+        raise FilterError(
+            f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}"
+        )
     _column, kind, name = ORDERS[order]
     after = decode_cursor(cursor, kind, int)
     values = _bind(run_id, selection) | {"limit": limit + 1}
@@ -353,62 +379,65 @@ def list_compiles(
     return make_page(rows, limit, lambda row: (getattr(row, name) or kind(), row.id))
 
 
-def count_compiles(connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None) -> int:
-    """Count the compiles that a filter lets through."""
+def count_compiles(
+    connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None
+) -> int:
     sql = f"select count(*) {_SOURCE} where {_WHERE}"
     return int(connection.execute(sql, _bind(run_id, selection)).fetchone()[0])
 
 
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
-    """Count a run's compiles by outcome."""
     return dict(connection.execute(OUTCOMES_SQL, {"run_id": run_id}).fetchall())
 
 
 def get_beside(
     connection: sqlite3.Connection, compile_row: CompileRow, run_id: str, forward: bool
 ) -> CompileRow | None:
-    """Return the compile that began before this one in its run, or the one after it."""
     values = {"run_id": run_id, "after_us": compile_row.started_us, "after_id": compile_row.id}
     records = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
     return _to_rows(connection, records)[0] if records else None
 
 
 def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> CompileRow | None:
-    """Return one compile of a run, or None if that run has no such compile."""
     sql = f"select {_COLUMNS} {_SOURCE} where c.id = :key and c.run_id = :run_id limit 1"
     records = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
     return _to_rows(connection, records)[0] if records else None
 
 
 def list_chain(
-    connection: sqlite3.Connection, process_id: str, generation: int, frame_id: int | None, limit: int = 500
+    connection: sqlite3.Connection,
+    process_id: str,
+    generation: int,
+    frame_id: int | None,
+    limit: int = 500,
 ) -> list[CompileRow]:
-    """List every compile of one frame, first to last: 0/0, 0/1, …"""
     if frame_id is None:
         return []
-    values = {"process_id": process_id, "generation": generation, "frame_id": frame_id, "limit": limit}
+    values = {
+        "process_id": process_id,
+        "generation": generation,
+        "frame_id": frame_id,
+        "limit": limit,
+    }
     return _to_rows(connection, connection.execute(CHAIN_SQL, values).fetchall())
 
 
 def get_phases(connection: sqlite3.Connection, run_id: str) -> Phases:
-    """Sum the phases of all of a run's records."""
     return Phases(**dict(connection.execute(PHASES_SQL, {"run_id": run_id}).fetchone()))
 
 
 def list_compilations(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[Compilation]:
-    """List a run's compilation records by start.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (-2, 0))
     rows = [_to_compilation(row) for row in connection.execute(RUN_COMPILATIONS_SQL, values)]
-    return make_page(rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id))
+    return make_page(
+        rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id)
+    )
 
 
 def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[Compilation]:
-    """List the compilation records of one compile, as they came."""
     rows = connection.execute(COMPILE_RECORDS_SQL, {"key": key, "limit": limit})
     return [_to_compilation(row) for row in rows]
 
@@ -416,7 +445,9 @@ def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> 
 def _to_compilation(row: sqlite3.Row) -> Compilation:
     values = dict(row)
     body = read_body(values.pop("body"))
-    values["phases_us"] = {phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"}
+    values["phases_us"] = {
+        phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"
+    }
     if values["line"] is None:
         values["line"] = body.get("line")
     metrics = body.get("metrics")
@@ -424,9 +455,12 @@ def _to_compilation(row: sqlite3.Row) -> Compilation:
     return Compilation(**values, metrics=metrics if isinstance(metrics, dict) else {})
 
 
-def get_start(connection: sqlite3.Connection, compile_: CompileRow, records: list[Compilation]) -> dict[str, Any]:
-    """Return the event with which dynamo began a compile: its stack and attempt; empty where it was not seen."""
+def get_start(
+    connection: sqlite3.Connection, compile_: CompileRow, records: list[Compilation]
+) -> dict[str, Any]:
     if compile_.outcome == "announced":
         return {}
     before = next((record.sequence for record in records if record.kind == "forward"), None)
-    return find_start(connection, compile_.process_id, compile_.compile_id, compile_.started_us, before)
+    return find_start(
+        connection, compile_.process_id, compile_.compile_id, compile_.started_us, before
+    )

@@ -1,4 +1,4 @@
-"""What went wrong in a run: failures, unfinished compiles, CUDA graph skips."""
+"""Problems of a run: failures, unfinished compiles, CUDA graph skips."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from compileboard.collectors.store.reading import read_body
 
 @dataclass(frozen=True)
 class FailureRow:
-    """One exception that a compile raised, or compiled code while it ran, or that ended the program.
+    """One exception that a compile raised, or compiled code while it ran, or that ended the
+    program.
 
-    `outcome` is the compile's; on a compile's own page also skipped, where dynamo went on. Of a runtime failure the
-    place is where the program was; the same one again is counted, not listed.
+    `outcome` is the compile's; on its own page also skipped, if dynamo went on. A repeated runtime
+    failure is counted, not listed.
     """
 
     id: fields.RowId
@@ -32,7 +33,9 @@ class FailureRow:
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
-    phase: Annotated[str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."]
+    phase: Annotated[
+        str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."
+    ]
     occurrence_count: Annotated[fields.Count, "How often the same was raised; 1 of a compile."]
     ended_program: Annotated[bool, "Whether it ended the program."]
     function: fields.FunctionName
@@ -47,8 +50,6 @@ class FailureRow:
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """The failed compiles of one function with one type of exception: how many, and the first one's message."""
-
     error_type: str | None
     message: str | None
     function: str | None
@@ -107,10 +108,10 @@ class CudagraphSkip:
 
 
 def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:
-    """Write the two statements of a kind of event: a run's, in order, and one compile's."""
     select = f"""
 select
-  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns}, x.time_us
+  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns},
+  x.time_us
 from {table} as x
 left join compiles as c on c.id = x.compile_key
 left join functions as f on f.id = c.function_id
@@ -135,7 +136,8 @@ limit :limit
 
 FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
     f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
-  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line end as line,
+  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line
+    end as line,
   x.error_type, x.message, e.body, coalesce(
     (
       select max(q.id)
@@ -152,7 +154,7 @@ FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
         and q.kind = x.phase
         and q.state = 'captured'
     )
-  ) as repro_id""",  # noqa: S608
+  ) as repro_id""",  # noqa: S608 - our own names
     "failures",
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
@@ -169,12 +171,16 @@ order by x.ended_program desc, x.occurrence_count desc, x.id
 limit :limit
 """
 LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
-    "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us", "cache_lookups"
+    "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us",
+    "cache_lookups",
 )
-SKIPS_SQL, COMPILE_SKIPS_SQL = _after("f.name as function, f.file, c.line, x.reason", "cudagraph_skips")
+SKIPS_SQL, COMPILE_SKIPS_SQL = _after(
+    "f.name as function, f.file, c.line, x.reason", "cudagraph_skips"
+)
 FAILED_SQL = """
 select
-  coalesce(x.error_type, k.fail_type) as error_type, min(coalesce(x.message, k.fail_reason)) as message,
+  coalesce(x.error_type, k.fail_type) as error_type,
+  min(coalesce(x.message, k.fail_reason)) as message,
   f.name as function, f.file, min(c.line) as line, count(distinct c.id) as compile_count
 from compiles as c
 left join failures as x on x.compile_key = c.id and x.phase = 'compile'
@@ -209,40 +215,45 @@ def _to_failure(row: Mapping[str, Any]) -> FailureRow:
 def list_failures(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[FailureRow]:
-    """List a run's failures with their tracebacks: failed compiles, what compiled code raised, what ended the program.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     rows = [
         _to_failure(row)
-        for row in name_rows(connection, connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit)))
+        for row in name_rows(
+            connection, connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit))
+        )
     ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
-def list_runtime_failures(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureRow]:
-    """List what compiled code raised while it ran and what ended the program, the most frequent first."""
+def list_runtime_failures(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureRow]:
     return [
         _to_failure(row)
-        for row in name_rows(connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit}))
+        for row in name_rows(
+            connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})
+        )
     ]
 
 
-def count_failed(connection: sqlite3.Connection, run_id: str, limit: int = 20) -> list[FailureGroup]:
-    """Count a run's failed compiles by exception and function, the most frequent first."""
-    return [FailureGroup(**dict(row)) for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})]
+def count_failed(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureGroup]:
+    return [
+        FailureGroup(**dict(row))
+        for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def list_cache_lookups(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[CacheLookup]:
-    """List a run's cache look-ups as they came.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     rows = [
         CacheLookup(**row)
-        for row in name_rows(connection, connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit)))
+        for row in name_rows(
+            connection, connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit))
+        )
     ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
@@ -250,43 +261,53 @@ def list_cache_lookups(
 def list_cudagraph_skips(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[CudagraphSkip]:
-    """List the CUDA graphs that a run's compiles could not use.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     rows = [
         CudagraphSkip(**row)
-        for row in name_rows(connection, connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit)))
+        for row in name_rows(
+            connection, connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit))
+        )
     ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
 def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
-    """Count a run's look-ups by cache, result and reason."""
-    return [CacheResult(**dict(row)) for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})]
+    return [
+        CacheResult(**dict(row))
+        for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})
+    ]
 
 
-def list_compile_failures(connection: sqlite3.Connection, key: int, limit: int = 50) -> list[FailureRow]:
-    """List what one compile raised."""
+def list_compile_failures(
+    connection: sqlite3.Connection, key: int, limit: int = 50
+) -> list[FailureRow]:
     return [
         _to_failure(row)
-        for row in name_rows(connection, connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit}))
+        for row in name_rows(
+            connection, connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})
+        )
     ]
 
 
-def list_compile_lookups(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CacheLookup]:
-    """List one compile's cache look-ups."""
+def list_compile_lookups(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[CacheLookup]:
     return [
         CacheLookup(**row)
-        for row in name_rows(connection, connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit}))
+        for row in name_rows(
+            connection, connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})
+        )
     ]
 
 
-def list_compile_skips(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[CudagraphSkip]:
-    """List the CUDA graphs that one compile could not use."""
+def list_compile_skips(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[CudagraphSkip]:
     return [
         CudagraphSkip(**row)
-        for row in name_rows(connection, connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit}))
+        for row in name_rows(
+            connection, connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})
+        )
     ]
 
 
@@ -296,11 +317,6 @@ _MOST_OPEN = 100
 
 @dataclass(frozen=True)
 class OpenSpan:
-    """A timed phase that began and has no end.
-
-    `open_us` is until the run ended, or else until the last record of its thread; None where it is that record.
-    """
-
     name: str
     begin_us: int
     depth: int
@@ -309,10 +325,9 @@ class OpenSpan:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """One compile without an end; `is_last` means that its process began no compile after it.
+    """A compile without an end; `is_last` means that its process began no compile after it.
 
-    `until_us` is how long the run went on, None where it did not say when it ended or the process began another
-    compile. `spans` are the phases open in it, the outermost first; the level light records none.
+    `until_us` is the time to the run's end, None if that is unknown or another compile began.
     """
 
     compile_key: int
@@ -330,7 +345,8 @@ class Unfinished:
 
 UNFINISHED_SQL = """
 select
-  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file,
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank,
+  f.name as function, f.file,
   c.line, c.started_us,
   not exists (
     select 1
@@ -348,7 +364,8 @@ where c.run_id = :run_id
 order by is_last desc, c.started_us, c.id
 limit :limit
 """
-# By the lanes of its process: a phase that began before dynamo named the compile has only torch's id of it.
+# By the lanes of its process: a phase that began before dynamo named the compile has only torch's
+# id of it.
 OPEN_SQL = """
 select n.name, s.begin_us, s.depth, l.last_us as seen_us
 from compiles as c
@@ -366,7 +383,7 @@ limit :limit
 def list_unfinished(
     connection: sqlite3.Connection, run: RunRow, key: int | None = None, limit: int = MOST
 ) -> list[Unfinished]:
-    """List a run's compiles without an end, those it was in when it ended first; none while the run goes on."""
+    """List a run's unfinished compiles, those at its end first; none while it is running."""
     if run.state == "running":
         return []
     listed = []
@@ -375,11 +392,19 @@ def list_unfinished(
         values = row | {"is_last": bool(row["is_last"])}
         del values["process_id"]
         spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
-        has_end = values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
-        until_us = run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
+        has_end = (
+            values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
+        )
+        until_us = (
+            run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
+        )
         ended_us = None if until_us is None else run.ended_us
         listed.append(
-            Unfinished(**values, until_us=until_us, spans=tuple(_open_span(span, ended_us) for span in spans))
+            Unfinished(
+                **values,
+                until_us=until_us,
+                spans=tuple(_open_span(span, ended_us) for span in spans),
+            )
         )
     return listed
 
@@ -398,7 +423,6 @@ where c.run_id = :run_id
 
 
 def count_unfinished(connection: sqlite3.Connection, run: RunRow) -> int:
-    """Count a run's compiles without an end; none while the run goes on."""
     if run.state == "running":
         return 0
     return int(connection.execute(COUNT_SQL, {"run_id": run.id}).fetchone()[0])

@@ -1,4 +1,4 @@
-"""A run's graph breaks: one by one, and the distinct ones with what they cost."""
+"""A run's graph breaks: one by one, and the distinct ones with their costs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,18 @@ class GraphBreakRow(fields.TitledBreak):
     function: fields.FunctionName
     file: fields.FileName
     line: Annotated[int | None, "Line of the innermost frame of your own code."]
-    torch_file: Annotated[str | None, "File that torch's text names: a library's where the break is in its code."]
+    torch_file: Annotated[
+        str | None, "File that torch's text names: a library's where the break is in its code."
+    ]
     torch_line: Annotated[int | None, "Line that torch's text names."]
     source_line: fields.SourceLine
     outcome: Annotated[
         str,
         one_of(("resumed", "skipped", "unknown")),
-        "Whether the function goes on compiled after it (resumed) or its frame runs eagerly (skipped).",
+        (
+            "Whether the function goes on compiled after it (resumed) or its frame runs eagerly "
+            "(skipped)."
+        ),
     ]
     time_us: fields.EventTime
     compile_us: fields.CompileUs
@@ -73,8 +78,10 @@ class RunDistinctBreak(fields.TitledBreak):
 
 BREAKS_SQL = """
 select
-  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id, d.fingerprint,
-  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line, d.source_line, b.outcome,
+  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id,
+  d.fingerprint,
+  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line,
+  d.source_line, b.outcome,
   b.time_us, nullif(c.total_us, 0) as compile_us, e.body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
@@ -99,7 +106,8 @@ limit :limit
 """
 DISTINCT_SQL = """
 select
-  r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, d.line,
+  r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file,
+  d.line,
   d.source_line, r.break_count, nullif(r.compile_us, 0) as compile_us
 from run_breaks as r
 join distinct_breaks as d on d.id = r.distinct_id
@@ -110,7 +118,8 @@ order by r.compile_us desc, r.distinct_id desc
 limit :limit
 """
 OUTCOMES_SQL = """
-select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id, b.sequence, b.line
+select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id,
+b.sequence, b.line
 from graph_breaks as b
 where b.run_id = :run_id
 group by b.distinct_id, b.outcome
@@ -119,24 +128,32 @@ limit 20000
 """
 
 
-_NAMED_BY_TORCH = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d{1,9})$", re.MULTILINE)
+_NAMED_BY_TORCH = re.compile(
+    r"^Graph break in user code at (?P<path>.+):(?P<line>\d{1,9})$", re.MULTILINE
+)
 
 
 def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the file and line that torch's text names, the file as the stack has it."""
     named = _NAMED_BY_TORCH.search(text)
     if named is None:
         return {"torch_file": None, "torch_line": None}
     line, name = int(named["line"]), named["path"].replace("\\", "/").rsplit("/", 1)[-1]
-    files = [frame["file"] for frame in stack if frame.get("line") == line and isinstance(frame.get("file"), str)]
-    file = next((file for file in reversed(files) if file.rsplit("/", 1)[-1] == name), named["path"])
+    files = [
+        frame["file"]
+        for frame in stack
+        if frame.get("line") == line and isinstance(frame.get("file"), str)
+    ]
+    file = next(
+        (file for file in reversed(files) if file.rsplit("/", 1)[-1] == name), named["path"]
+    )
     return {"torch_file": file, "torch_line": line}
 
 
 def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return the words of a break itself: its distinct break has those of its first time, in whatever run."""
     hints = tuple(body["hints"] if body else read_json(list[str], values["hints"]) or ())
-    words = {name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")}
+    words = {
+        name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")
+    }
     return words | {"hints": hints}
 
 
@@ -162,17 +179,17 @@ def list_graph_breaks(
     *,
     distinct_id: int | None = None,
 ) -> Page[GraphBreakRow]:
-    """List a run's graph breaks as they came.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit) | {"distinct_id": distinct_id}
-    rows = [_to_break(row) for row in name_rows(connection, connection.execute(RUN_BREAKS_SQL, values))]
+    rows = [
+        _to_break(row) for row in name_rows(connection, connection.execute(RUN_BREAKS_SQL, values))
+    ]
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
-def list_compile_breaks(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[GraphBreakRow]:
-    """List the graph breaks of one compile."""
+def list_compile_breaks(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[GraphBreakRow]:
     records = connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})
     return [_to_break(row) for row in name_rows(connection, records)]
 
@@ -180,9 +197,8 @@ def list_compile_breaks(connection: sqlite3.Connection, key: int, limit: int = 1
 def list_distinct_breaks(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RunDistinctBreak]:
-    """List a run's distinct graph breaks, the one whose compiles took longest first.
-
-    Raises: FilterError if the cursor cannot be used.
+    """List the breaks with the most compile time first. Raises FilterError for an unusable
+    cursor.
     """
     values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = connection.execute(DISTINCT_SQL, values).fetchall()
@@ -196,13 +212,14 @@ def list_distinct_breaks(
     rows = []
     for record in records:
         values, own = fields.name_ids(record, "distinct_id"), newest.get(record["distinct_id"])
-        values |= _choose_words(values, get_event(connection, own["process_id"], own["sequence"]) if own else {})
+        values |= _choose_words(
+            values, get_event(connection, own["process_id"], own["sequence"]) if own else {}
+        )
         values["line"] = own["line"] if own else values["line"]
         rows.append(RunDistinctBreak(**values, outcomes=outcomes.get(record["distinct_id"], {})))
     return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
 
 
 def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
-    """Count a run's distinct graph breaks."""
     sql = "select count(*) from run_breaks where run_id = :run_id"
     return int(connection.execute(sql, {"run_id": run_id}).fetchone()[0])

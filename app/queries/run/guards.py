@@ -1,4 +1,4 @@
-"""The guards of a run: one set a compile, summed up when it was recorded."""
+"""The guards of a run: one set for each compile, summed up when it was recorded."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.store.reading import read_json
 
 # What the list may be ordered by; each is never null.
-ORDERS = {"latency": ("coalesce(g.latency_us, -1.0)", float), "guards": ("coalesce(g.guard_count, -1)", int)}
+ORDERS = {
+    "latency": ("coalesce(g.latency_us, -1.0)", float),
+    "guards": ("coalesce(g.guard_count, -1)", int),
+}
 
 
 class GuardRoot(NamedTuple):
-    """One place."""
+    """One input or global with guards."""
 
     root: Annotated[str, "Input or global: `L['x']`."]
     guard_count: Annotated[fields.Count, "Guards about it."]
 
 
 Kinds = Annotated[dict[str, int], "Guards by torch's name of their kind, the most frequent first."]
-Roots = Annotated[tuple[GuardRoot, ...], "Places that guards are about, the most guards first; a set keeps twenty."]
+Roots = Annotated[
+    tuple[GuardRoot, ...],
+    "Places that guards are about, the most guards first; a set keeps twenty.",
+]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,9 @@ class GuardSet:
 
     id: fields.RowId
     run_id: fields.RunId
-    artifact_id: Annotated[int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."]
+    artifact_id: Annotated[
+        int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."
+    ]
     process_id: fields.ProcessId
     rank: fields.Rank
     compile_key: fields.CompileKey
@@ -43,7 +51,9 @@ class GuardSet:
     file: fields.FileName
     line: fields.LineNumber
     guard_count: Annotated[fields.Count | None, "Guards: conditions as torch prints them."]
-    latency_us: Annotated[float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."]
+    latency_us: Annotated[
+        float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."
+    ]
     kinds: Kinds
     roots: Roots
     root_count: Annotated[fields.Count | None, "Places in all."]
@@ -51,8 +61,6 @@ class GuardSet:
 
 @dataclass(frozen=True)
 class GuardTotals:
-    """Totals of a run's guards."""
-
     set_count: Annotated[fields.Count, "Sets."]
     guard_count: Annotated[fields.Count | None, "Guards of all sets."]
     timed_count: Annotated[fields.Count, "Sets that torch timed."]
@@ -120,10 +128,10 @@ limit 1
 
 
 def list_sql(order: str, up: bool, after: bool) -> str:
-    """Write the list's statement; public for the query-plan test."""
     key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, g.id) {sign} (:after_key, :after_id)" if after else ""
-    # The rows are chosen by number first, so that sorting carries no summaries. Every part is this module's own text.
+    # The rows are chosen by number first, so that sorting carries no summaries. Every part is this
+    # module's own text.
     return f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -137,7 +145,7 @@ where g.id in (
   )
 order by {key} {direction}, g.id {direction}
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def _to_set(row: sqlite3.Row) -> GuardSet:
@@ -152,11 +160,15 @@ def _to_set(row: sqlite3.Row) -> GuardSet:
 
 
 def list_guard_sets(
-    connection: sqlite3.Connection, run_id: str, sort: str = "latency", cursor: str | None = None, limit: int = 50
+    connection: sqlite3.Connection,
+    run_id: str,
+    sort: str = "latency",
+    cursor: str | None = None,
+    limit: int = 50,
 ) -> Page[GuardSet]:
-    """List a run's sets of guards; `sort` is a name in ORDERS, largest first, or that name with ".asc".
+    """`sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises: FilterError if the sort or the cursor cannot be used.
+    Raises FilterError for an unusable sort or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, ORDERS[order][1], int)
@@ -164,7 +176,9 @@ def list_guard_sets(
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     rows = connection.execute(list_sql(order, direction == "asc", after is not None), values)
-    return make_page([_to_set(row) for row in rows], limit, lambda row: (_key_of(row, order), row.id))
+    return make_page(
+        [_to_set(row) for row in rows], limit, lambda row: (_key_of(row, order), row.id)
+    )
 
 
 def _key_of(row: GuardSet, order: str) -> float | int:
@@ -173,29 +187,36 @@ def _key_of(row: GuardSet, order: str) -> float | int:
 
 
 def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
-    """Count a run's sets and their guards, and take the middle of their latencies."""
+    """Count a run's sets and their guards, and return the median latency."""
     row = connection.execute(TOTALS_SQL, {"run_id": run_id}).fetchone()
     # The index is in the order of latency: two steps into it are cheaper than a sort.
-    ranks = {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
-    middle = [connection.execute(RANKED_SQL, {"run_id": run_id, "place": rank}).fetchone()[0] for rank in ranks]
+    ranks = (
+        {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
+    )
+    middle = [
+        connection.execute(RANKED_SQL, {"run_id": run_id, "place": rank}).fetchone()[0]
+        for rank in ranks
+    ]
     return GuardTotals(**dict(row), median_us=sum(middle) / len(middle) if middle else None)
 
 
-def list_summaries(connection: sqlite3.Connection, run_id: str, limit: int = 20_000) -> Iterator[GuardSummary]:
-    """Yield what was counted of each of a run's sets, in the order of the log."""
+def list_summaries(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20_000
+) -> Iterator[GuardSummary]:
     for row in connection.execute(SUMMARIES_SQL, {"run_id": run_id, "limit": limit}):
         if (summary := read_json(GuardSummary, row["summary"])) is not None:
             yield summary
 
 
-def get_guard_set(connection: sqlite3.Connection, run_id: str | None, artifact_id: int) -> GuardSet | None:
-    """Return the set that one artifact of a run, or of any run, holds; None if that is no set of guards."""
+def get_guard_set(
+    connection: sqlite3.Connection, run_id: str | None, artifact_id: int
+) -> GuardSet | None:
     row = connection.execute(ONE_SQL, {"run_id": run_id, "artifact_id": artifact_id}).fetchone()
     return None if row is None else _to_set(row)
 
 
 def get_previous_set(connection: sqlite3.Connection, compile_key: int | None) -> GuardSet | None:
-    """Return the guards of the cache entry before this compile's: of the same frame, compiled last before it."""
+    """Return the guards of the previous cache entry: of the same frame, compiled last before it."""
     if compile_key is None:
         return None
     row = connection.execute(PREVIOUS_SQL, {"compile_key": compile_key}).fetchone()

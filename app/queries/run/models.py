@@ -1,4 +1,4 @@
-"""A run's benchmark results, a row a model, and the events of a benchmark task."""
+"""A run's benchmark results, one row for each model, and the events of a benchmark task."""
 
 from __future__ import annotations
 
@@ -51,9 +51,8 @@ limit :limit
 
 @dataclass(frozen=True)
 class ResultParts:
-    """What a result has beside its columns.
-
-    Units: repeats are ms, in the order in which they were measured; values are in the unit of their upstream column.
+    """Units: repeats are ms, in the order of measurement; values have the unit of their upstream
+    column.
     """
 
     values: dict[str, float]
@@ -62,18 +61,17 @@ class ResultParts:
     traceback: str | None
 
 
-def list_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[ExperimentResult]:
-    """List a run's results as the experiments gave them."""
+def list_measured(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS
+) -> list[ExperimentResult]:
     return list(read_measured(connection.execute(RESULTS_SQL, {"run_id": run_id, "limit": limit})))
 
 
 def list_results(connection: sqlite3.Connection, run_id: str) -> list[ResultRow]:
-    """List a run's results: one row a model and metric set, by suite and model."""
     return merge_results(list_measured(connection, run_id))
 
 
 def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultParts | None:
-    """Return what a result has beside its columns, or None if there is no such result."""
     row = connection.execute(PARTS_SQL, {"result_id": result_id}).fetchone()
     if row is None:
         return None
@@ -81,14 +79,17 @@ def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultPa
     repeats = connection.execute(REPEATS_SQL, {"result_id": result_id})
     return ResultParts(
         values={other_row["name"]: other_row["value"] for other_row in values},
-        repeats={repeat["name"]: read_json(list[float], repeat["body"]) or [] for repeat in repeats},
+        repeats={
+            repeat["name"]: read_json(list[float], repeat["body"]) or [] for repeat in repeats
+        },
         facts=read_json(dict[str, Any], row["facts"]) or {},
         traceback=read_text(row["traceback"]),
     )
 
 
-def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS) -> list[BenchMeasured]:
-    """Load a run's results as the events that they came as: every column, with upstream's names."""
+def load_measured(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS
+) -> list[BenchMeasured]:
     rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": limit})
     events = [read_event(row["body"]) for row in rows]
     return [event for event in events if isinstance(event, BenchMeasured)]
@@ -96,8 +97,6 @@ def load_measured(connection: sqlite3.Connection, run_id: str, limit: int = MOST
 
 @dataclass(frozen=True)
 class TaskBreak:
-    """One distinct graph break of some tasks, and how often it came there."""
-
     distinct_id: str
     gb_id: str | None
     kind: str
@@ -111,8 +110,6 @@ class TaskBreak:
 
 @dataclass(frozen=True)
 class TaskCause:
-    """What failed in the recompiles of some tasks: the newest cache entry's guard."""
-
     cause_id: str
     category: str
     source: str | None
@@ -163,17 +160,21 @@ def _with_tasks(row: sqlite3.Row, key: str) -> dict[str, Any]:
 def list_task_breaks(
     connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
 ) -> list[TaskBreak]:
-    """List the distinct graph breaks of a run's tasks, the most frequent first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskBreak(**_with_tasks(row, "distinct_id")) for row in connection.execute(TASK_BREAKS_SQL, values)]
+    return [
+        TaskBreak(**_with_tasks(row, "distinct_id"))
+        for row in connection.execute(TASK_BREAKS_SQL, values)
+    ]
 
 
 def list_task_causes(
     connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
 ) -> list[TaskCause]:
-    """List what a run's tasks were recompiled for, the most recompiles first."""
     values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
-    return [TaskCause(**_with_tasks(row, "cause_id")) for row in connection.execute(TASK_CAUSES_SQL, values)]
+    return [
+        TaskCause(**_with_tasks(row, "cause_id"))
+        for row in connection.execute(TASK_CAUSES_SQL, values)
+    ]
 
 
 TASK_EVENTS_SQL = """
@@ -191,7 +192,6 @@ limit :limit
 def load_task_breaks(
     connection: sqlite3.Connection, run_id: str, limit: int = 1_000_000
 ) -> dict[str, list[GraphBroke]]:
-    """Load the graph breaks of a run's tasks as the events that they came as, by task."""
     breaks_by_task: dict[str, list[GraphBroke]] = {}
     for row in connection.execute(TASK_EVENTS_SQL, {"run_id": run_id, "limit": limit}):
         event = read_event(row["body"])

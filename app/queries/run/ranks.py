@@ -1,4 +1,4 @@
-"""What each rank of a run compiled, in its own order, as short as comparing them needs."""
+"""Each rank's compiles in order, as short as comparing them needs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,12 @@ TEXTS = {
 
 
 class CompilePosition(NamedTuple):
-    """A compile's position, the same on every rank. `process` counts the rank's processes."""
-
     process: int
     generation: int
     compile_id: str
 
 
 class RankCompile(NamedTuple):
-    """One compile of one rank. What follows `total_us` is compared as it is; `sizes` is torch's JSON."""
-
     key: int
     position: CompilePosition
     function_id: int | None
@@ -49,8 +45,6 @@ class RankCompile(NamedTuple):
 
 @dataclass(frozen=True)
 class RankProcess:
-    """One process of a rank."""
-
     id: str
     pid: int | None
     rank: int
@@ -59,11 +53,6 @@ class RankProcess:
 
 @dataclass
 class RankSequence:
-    """What one rank compiled, in its own order, with its phases' times.
-
-    Units: microseconds.
-    """
-
     rank: int
     processes: list[RankProcess] = field(default_factory=list)
     compiles: list[RankCompile] = field(default_factory=list)
@@ -71,7 +60,6 @@ class RankSequence:
 
     @property
     def total_us(self) -> int:
-        """Add up the compiles' times."""
         return sum(rank_compile.total_us for rank_compile in self.compiles)
 
 
@@ -90,7 +78,7 @@ from compiles as c
 where run_id = :run_id
 order by started_us, id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 CAUSES_SQL = """
 select r.compile_key, g.cause_id
 from recompiles as r
@@ -147,7 +135,8 @@ select
   sum(case when k.kind != 'runtime' then k.triton_us end) as triton,
   sum(k.cudagraph_us) as cudagraph,
   sum(case when k.kind != 'runtime' then k.restart_us end) as restart,
-  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls
+  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us,
+    0) end) as first_calls
 from compilations as k
 where k.run_id = :run_id
 group by k.process_id
@@ -157,7 +146,6 @@ limit :limit
 
 
 def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence]:
-    """List the run's ranks with what each compiled; a rank may have several processes, in the order they started."""
     sequences: dict[int, RankSequence] = {}
     owners: dict[str, tuple[RankSequence, int]] = {}
     for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
@@ -171,7 +159,9 @@ def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence
     return [sequences[rank] for rank in sorted(sequences)]
 
 
-def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
+def _read_compiles(
+    connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]
+) -> None:
     values = {"run_id": run_id, "limit": MOST_ROWS}
     reader = connection.cursor()
     reader.row_factory = None  # plain tuples: there may be 100 000 of them
@@ -187,7 +177,9 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
         for aspect, name in TEXTS.items()
     ]
     pieces = Counter(key for key, _id in reader.execute(PIECES_SQL, values))
-    for process_id, key, generation, compile_id, function_id, outcome, total_us in reader.execute(COMPILES_SQL, values):
+    for process_id, key, generation, compile_id, function_id, outcome, total_us in reader.execute(
+        COMPILES_SQL, values
+    ):
         owner = owners.get(process_id)
         if owner is not None:
             owner[0].compiles.append(
@@ -213,7 +205,6 @@ def _read_compiles(connection: sqlite3.Connection, run_id: str, owners: dict[str
 
 
 def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
-    """Collect values by compile. Tuples, and equal ones once: lists would keep the garbage collector busy."""
     values_by_compile: dict[int, tuple[Any, ...]] = {}
     once: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for key, value in rows:
@@ -223,7 +214,9 @@ def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
     return values_by_compile
 
 
-def _read_phases(connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]) -> None:
+def _read_phases(
+    connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]
+) -> None:
     for row in connection.execute(PHASES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
         owner = owners.get(row["process_id"])
         if owner is None:
@@ -234,8 +227,10 @@ def _read_phases(connection: sqlite3.Connection, run_id: str, owners: dict[str, 
                 phases[name] = phases.get(name, 0) + row[name]
 
 
-def read_texts(connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int) -> dict[int, str]:
-    """Read kept texts in the order given, until they are `most_bytes` together; one too long is left out."""
+def read_texts(
+    connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int
+) -> dict[int, str]:
+    """Read kept texts in order, up to `most_bytes` together; one too long is left out."""
     texts: dict[int, str] = {}
     for number in ids:
         row = connection.execute(
@@ -253,9 +248,8 @@ def read_texts(connection: sqlite3.Connection, ids: Iterable[int], most_bytes: i
 
 
 def list_names(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return name and file of functions by their ids."""
     selected = sorted(set(ids))[:500]
     marks = ", ".join(f":id{n}" for n in range(len(selected)))
-    sql = f"select id, name, file from functions where id in ({marks}) order by id limit 500"  # noqa: S608
+    sql = f"select id, name, file from functions where id in ({marks}) order by id limit 500"  # noqa: S608 - our own names
     rows = connection.execute(sql, {f"id{n}": number for n, number in enumerate(selected)})
     return {row["id"]: (row["name"], row["file"]) for row in rows}

@@ -1,4 +1,6 @@
-"""A run's recompiles: one by one with the failed guard of every cache entry, as chains, by cause; and limit hits."""
+"""A run's recompiles: one by one with the failed guard of every cache entry, as chains, by cause;
+and limit hits.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class RecompileRow:
     recompiled_from: fields.RecompiledFrom
     time_us: fields.EventTime
     compile_us: fields.CompileUs
-    guards: Annotated[tuple[FailedGuard, ...], "The failed guard of every cache entry, the newest first."]
+    guards: Annotated[
+        tuple[FailedGuard, ...], "The failed guard of every cache entry, the newest first."
+    ]
 
 
 @dataclass(frozen=True)
@@ -101,11 +105,13 @@ class LimitHit:
     fail_reason: Annotated[str | None, "torch's message."]
 
 
-# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated limit of 256.
+# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated
+# limit of 256.
 _AT_ONCE = 100
 _SELECT = """
 select
-  r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id, f.name as function, f.file, r.line,
+  r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
+  f.name as function, f.file, r.line,
   r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
 from recompiles as r
 left join compiles as c on c.id = r.compile_key
@@ -123,7 +129,8 @@ CHAINS_SQL = """
 select
   c.process_id, c.generation, c.frame_id, max(coalesce(c.rank, p.rank)) as rank, max(p.pid) as pid,
   max(f.name) as function, max(f.file) as file, max(c.line) as line, count(*) as recompile_count,
-  nullif(sum(c.total_us), 0) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count, min(c.id) as first_id
+  nullif(sum(c.total_us), 0) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count,
+  min(c.id) as first_id
 from compiles as c
 left join functions as f on f.id = c.function_id
 left join processes as p on p.id = c.process_id
@@ -136,7 +143,8 @@ limit :limit
 """
 CAUSES_SQL = f"""
 select
-  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file, r.guard_failure_count,
+  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
+  r.guard_failure_count,
   r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
@@ -149,7 +157,8 @@ limit :limit
 """  # noqa: S608  own texts only
 LIMITS_SQL = """
 select
-  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line,
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank,
+  f.name as function, f.file, c.line,
   c.recompile_category, c.recompiled_from, c.started_us,
   (select k.fail_reason
    from compilations as k
@@ -169,17 +178,16 @@ limit :limit
 
 
 def keyed_sql(column: str, count: int) -> str:
-    """Write the statement for the recompiles of that many compiles or ids; public for the query-plan test."""
     marks = ", ".join(f":key{n}" for n in range(count))
     return f"{_SELECT} where r.{column} in ({marks}) order by r.time_us, r.id limit 2000"
 
 
 def guards_sql(count: int) -> str:
-    """Write the statement for the guards of that many recompiles; public for the query-plan test."""
     marks = ", ".join(f":key{n}" for n in range(count))
     return f"""
 select
-  g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected, g.actual,
+  g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected,
+  g.actual,
   u.suggestion, g.source_line, g.line
 from guard_failures as g
 join recompile_causes as u on u.id = g.cause_id
@@ -200,36 +208,38 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
             values = fields.name_ids(row, "cause_id")
             guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
-    return [RecompileRow(**row, guards=tuple(guards.get(row["id"], ()))) for row in name_rows(connection, records)]
+    return [
+        RecompileRow(**row, guards=tuple(guards.get(row["id"], ())))
+        for row in name_rows(connection, records)
+    ]
 
 
 def list_recompiles(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RecompileRow]:
-    """List a run's recompiles as they came, each with its guards.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit)
     rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
 
 
 def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> list[RecompileRow]:
-    """List the recompiles that the given compiles are."""
     if not keys:
         return []
-    return _to_rows(connection, connection.execute(keyed_sql("compile_key", len(keys)), _marks(keys)).fetchall())
+    return _to_rows(
+        connection, connection.execute(keyed_sql("compile_key", len(keys)), _marks(keys)).fetchall()
+    )
 
 
-def list_chains(connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10) -> Page[Chain]:
-    """List the frames that were compiled again, the one whose recompiles took longest first.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+def list_chains(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
+) -> Page[Chain]:
+    """The most recompile time comes first. Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = name_rows(connection, connection.execute(CHAINS_SQL, values))
-    rows = [(Chain(**{k: row[k] for k in row if k != "first_id"}), row["first_id"]) for row in records]
+    rows = [
+        (Chain(**{k: row[k] for k in row if k != "first_id"}), row["first_id"]) for row in records
+    ]
     page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
@@ -242,25 +252,27 @@ def list_causes(
     *,
     of_older_entries: bool = False,
 ) -> Page[RunCause]:
-    """List a run's recompile causes, most compile time first.
-
-    With `of_older_entries` also what failed on older cache entries alone, which costs no recompile of its own.
-    Raises: FilterError if the cursor cannot be used.
+    """`of_older_entries` adds causes of older cache entries alone. Raises FilterError for an
+    unusable cursor.
     """
     after = decode_cursor(cursor, int, int, int) or (2**62, 2**62, 2**62)
     keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
     values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
-    rows = [RunCause(**fields.name_ids(row, "cause_id")) for row in connection.execute(CAUSES_SQL, values)]
-    return make_page(rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id)))
+    rows = [
+        RunCause(**fields.name_ids(row, "cause_id"))
+        for row in connection.execute(CAUSES_SQL, values)
+    ]
+    return make_page(
+        rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id))
+    )
 
 
 def list_limit_hits(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[LimitHit]:
-    """List the compiles that reached the recompile limit, by start.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (-(2**62), 0))
-    rows = [LimitHit(**row) for row in name_rows(connection, connection.execute(LIMITS_SQL, values))]
+    rows = [
+        LimitHit(**row) for row in name_rows(connection, connection.execute(LIMITS_SQL, values))
+    ]
     return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

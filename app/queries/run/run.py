@@ -1,4 +1,4 @@
-"""One run with all that is known of it as a whole: its row, tags, facts, processes and configuration texts."""
+"""One run as a whole: its row, tags, facts, processes and configuration texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from compileboard.app.queries.engine import SqliteEngine, get_row
-from compileboard.app.queries.fields import Count, DurationUs, EventTime, Pid, ProcessId, RowId, StartTime, TimeUs
+from compileboard.app.queries.fields import (
+    Count,
+    DurationUs,
+    EventTime,
+    Pid,
+    ProcessId,
+    RowId,
+    StartTime,
+    TimeUs,
+)
 from compileboard.app.queries.page import Page, decode_cursor, make_page
 from compileboard.app.queries.run_rows import RUN_SQL, RunRow, to_row
 from compileboard.app.schema import published
@@ -19,7 +28,7 @@ from compileboard.collectors.store.reading import read_body, read_json
 
 @dataclass(frozen=True)
 class RunDetail:
-    """One run; `facts` has argv, git, host, gpus and environment as the collector wrote them."""
+    """`facts` has argv, git, host, gpus and environment as the collector wrote them."""
 
     run: RunRow
     tags: tuple[tuple[str, str], ...]
@@ -30,7 +39,6 @@ class RunDetail:
     pruned_us: int | None = None  # when its detail was deleted; its totals and results stay
 
     def fact(self, *path: str) -> Any:
-        """Return one fact by its path, None where it was not recorded."""
         value: Any = self.facts
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
@@ -38,7 +46,6 @@ class RunDetail:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """Return the GPUs as they were recorded."""
         return [gpu for gpu in self.facts.get("gpus") or [] if isinstance(gpu, dict)]
 
 
@@ -47,7 +54,9 @@ class ProcessRow:
     """One process of a run."""
 
     id: ProcessId
-    parent_id: Annotated[str | None, "The process that started it: by fork, multiprocessing or subprocess."]
+    parent_id: Annotated[
+        str | None, "The process that started it: by fork, multiprocessing or subprocess."
+    ]
     parent_pid: Annotated[int | None, "Process id of that one, where it compiled too."]
     pid: Pid
     rank: Annotated[int | None, "Rank."]
@@ -63,21 +72,28 @@ class ProcessRow:
     cuda_version: Annotated[str | None, "Version of CUDA."]
     cudnn_version: Annotated[str | None, "Version of cuDNN."]
     triton_version: Annotated[str | None, "Version of triton."]
-    capabilities: Annotated[dict[str, str], "`ok`, `later` (its module was not loaded yet) or why not, by capability."]
+    capabilities: Annotated[
+        dict[str, str], "`ok`, `later` (its module was not loaded yet) or why not, by capability."
+    ]
     environment: Annotated[dict[str, str], "Text by name."]
     counters: Annotated[dict[str, dict[str, Any]] | None, "torch's counters as last seen."]
     compile_times: Annotated[dict[str, float] | None, "Seconds by torch's own names of phases."]
     losses: Annotated[dict[str, Count] | None, "Lost records by reason."]
     snapshot_final: Annotated[bool, "Whether counters and losses are of the process's end."]
-    task: Annotated[str | None, "The benchmark's task that it worked on: one of `tasks` of a result."] = None
-    calm_us: Annotated[DurationUs | None, "How long it compiled nothing, as far as it was watched from outside."] = None
+    task: Annotated[
+        str | None, "The benchmark's task that it worked on: one of `tasks` of a result."
+    ] = None
+    calm_us: Annotated[
+        DurationUs | None, "How long it compiled nothing, as far as it was watched from outside."
+    ] = None
     calm_cpu_us: Annotated[DurationUs | None, "Processor time in it."] = None
     calm_fault_count: Annotated[Count | None, "Minor page faults in it."] = None
-    is_on_stack_cliff: Annotated[bool | None, "Whether a chunk of its frame stack came and went all the time."] = None
+    is_on_stack_cliff: Annotated[
+        bool | None, "Whether a chunk of its frame stack came and went all the time."
+    ] = None
 
     @property
     def faults_per_s(self) -> float | None:
-        """Return the rate of page faults while it compiled nothing; None where nobody counted."""
         if not self.calm_us or self.calm_fault_count is None:
             return None
         return self.calm_fault_count * 1e6 / self.calm_us
@@ -93,8 +109,6 @@ class ProcessRow:
 
 @dataclass(frozen=True)
 class StackCliff:
-    """A process that may lose time to CPython's frame stack: what was counted while it compiled nothing."""
-
     calm_us: int
     calm_fault_count: int
     python_version: str | None
@@ -103,7 +117,6 @@ class StackCliff:
 
     @property
     def faults_per_s(self) -> float:
-        """Return the rate of page faults."""
         return self.calm_fault_count * 1e6 / self.calm_us
 
 
@@ -111,7 +124,10 @@ class StackCliff:
 class ConfigUse:
     """One configuration text and how many of the run's processes had it."""
 
-    kind: Annotated[str, "dynamo, inductor, functorch, compiler, or changed: what differs from torch's defaults."]
+    kind: Annotated[
+        str,
+        "dynamo, inductor, functorch, compiler, or changed: what differs from torch's defaults.",
+    ]
     config_hash: Annotated[str, "Hash, as in `/runs/<run_id>/configs/<config_hash>`."]
     process_count: Annotated[Count, "Processes."]
 
@@ -150,8 +166,12 @@ where run_id = :run_id
 order by key
 limit 20000
 """
-_PARENT_PID = "(select pid from processes as parents where parents.id = processes.parent_id) as parent_pid"
-_COLUMNS = (_PARENT_PID if field.name == "parent_pid" else field.name for field in fields(ProcessRow))
+_PARENT_PID = (
+    "(select pid from processes as parents where parents.id = processes.parent_id) as parent_pid"
+)
+_COLUMNS = (
+    _PARENT_PID if field.name == "parent_pid" else field.name for field in fields(ProcessRow)
+)
 _PROCESSES = f"select {', '.join(_COLUMNS)} from processes"  # noqa: S608  own texts only
 PROCESSES_SQL = f"""
 {_PROCESSES}
@@ -160,7 +180,8 @@ order by coalesce(rank, 1000000), started_us, id
 limit :limit
 """
 CLIFFS_SQL = """
-select p.calm_us, p.calm_fault_count, p.python_version, r.command, coalesce(r.stack_room, 0) as stack_room
+select p.calm_us, p.calm_fault_count, p.python_version, r.command,
+coalesce(r.stack_room, 0) as stack_room
 from processes as p
 join runs as r on r.id = p.run_id
 where p.run_id = :run_id
@@ -204,7 +225,6 @@ limit :limit
 
 
 def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
-    """Return one run, or None if there is no such run."""
     run = get_row(SqliteEngine(connection), RUN_SQL, {"id": run_id})
     row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
     if run is None or row is None:
@@ -212,17 +232,22 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
     room = None if row["stack_room"] is None else bool(row["stack_room"])
     facts = read_json(RunFacts, row["facts"]) or {}
-    return RunDetail(to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"])
+    return RunDetail(
+        to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"]
+    )
 
 
 def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Return whether a run's detail was deleted."""
     return connection.execute(PRUNED_SQL, {"run_id": run_id}).fetchone() is not None
 
 
-def list_processes(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[ProcessRow]:
-    """List a run's processes, by rank, then by start."""
-    return [to_process(row) for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})]
+def list_processes(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[ProcessRow]:
+    return [
+        to_process(row)
+        for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 _JSON: dict[str, Any] = {
@@ -234,7 +259,6 @@ _JSON: dict[str, Any] = {
 
 
 def to_process(row: sqlite3.Row) -> ProcessRow:
-    """Make a process of a row that has its columns."""
     values = dict(row)
     stated = {name: shape for name, shape in _JSON.items() if values[name] is not None}
     values |= {name: read_json(shape, values[name]) or {} for name, shape in stated.items()}
@@ -244,19 +268,21 @@ def to_process(row: sqlite3.Row) -> ProcessRow:
     return ProcessRow(**values)
 
 
-def list_stack_cliffs(connection: sqlite3.Connection, run_id: str, limit: int = 256) -> list[StackCliff]:
-    """List a run's processes that may lose time to CPython's frame stack, the most page faults first."""
+def list_stack_cliffs(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[StackCliff]:
     rows = connection.execute(CLIFFS_SQL, {"run_id": run_id, "limit": limit})
     return [StackCliff(**{**dict(row), "stack_room": bool(row["stack_room"])}) for row in rows]
 
 
 def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
-    """List the configuration texts that a run's processes had, by kind."""
-    return [ConfigUse(**dict(row)) for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})]
+    return [
+        ConfigUse(**dict(row))
+        for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
-    """Return one configuration text of a run, or None if that run has no such text."""
     row = connection.execute(CONFIG_SQL, {"run_id": run_id, "config_hash": config_hash}).fetchone()
     return ConfigText(row["config_hash"], row["kind"], unpack(row["body"])) if row else None
 
@@ -264,9 +290,13 @@ def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) ->
 def list_changed_configs(
     connection: sqlite3.Connection, run_id: str, limit: int = 256
 ) -> list[tuple[str, dict[str, dict[str, Any]]]]:
-    """List process id and what differed from torch's defaults there: {module: {setting: {value, default}}}."""
+    """List process id and settings that differ from torch's defaults: {module: {setting: {value,
+    default}}}.
+    """
     rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
-    return [(row["process_id"], read_json(dict[str, dict[str, Any]], row["body"]) or {}) for row in rows]
+    return [
+        (row["process_id"], read_json(dict[str, dict[str, Any]], row["body"]) or {}) for row in rows
+    ]
 
 
 PROCESS_PAGE_SQL = f"""
@@ -302,10 +332,7 @@ class NoteRow:
 def list_process_page(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[ProcessRow]:
-    """List a run's processes by start.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int, str) or (-(2**62), "")
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = [to_process(row) for row in connection.execute(PROCESS_PAGE_SQL, values)]
@@ -315,12 +342,11 @@ def list_process_page(
 def list_notes(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[NoteRow]:
-    """List a run's records that have no decoder, as they were recorded.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+    """Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int) or (0,)
-    records = connection.execute(NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1})
+    records = connection.execute(
+        NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
+    )
     rows = [_to_note(row) for row in records]
     return make_page(rows, limit, lambda row: (row.id,))
 
@@ -328,13 +354,13 @@ def list_notes(
 def _to_note(row: sqlite3.Row) -> NoteRow:
     body = read_body(row["body"])
     name = str(body.get("name") or "not readable")
-    return NoteRow(row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body"))
+    return NoteRow(
+        row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body")
+    )
 
 
 @dataclass(frozen=True)
 class RunFeatures:
-    """What was recorded of a run beside its events."""
-
     has_spans: bool
     has_stacks: bool
     has_artifacts: bool
@@ -347,7 +373,7 @@ class RunFeatures:
 
 
 def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
-    """Return what a run has, each with one step into an index."""
+    """Return which tabs of a run have content. One index lookup each."""
     row = reader.execute(
         """
         select
@@ -359,7 +385,8 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
           exists (select 1 from guard_sets where run_id = :id) as has_guards,
           exists (select 1 from symbols where run_id = :id) as has_symbols,
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,
-          (select count(*) from (select 1 from processes where run_id = :id and rank is not null limit 2)) > 1
+          (select count(*) from (select 1 from processes where run_id = :id
+            and rank is not null limit 2)) > 1
             as has_ranks,
           exists (select 1 from repros where run_id = :id and state = 'captured') as has_repros
         """,
@@ -370,12 +397,15 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
 
 STATE_SQL = """
 select
-  r.heartbeat_us, r.ended_us, t.compile_count, t.record_count, t.graph_break_count, t.recompile_count,
-  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us, t.result_count,
+  r.heartbeat_us, r.ended_us, t.compile_count, t.record_count, t.graph_break_count,
+  t.recompile_count,
+  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us,
+  t.result_count,
   (select count(*) from result_files as f where f.run_id = r.id) as result_file_count,
   (select sum(g.end_offset_bytes) from logs as g where g.run_id = r.id) as read_bytes,
   (select max(g.read_us) from logs as g where g.run_id = r.id) as read_us,
-  (select c.id from compiles as c where c.run_id = r.id order by c.started_us, c.id limit 1) as first_key
+  (select c.id from compiles as c where c.run_id = r.id order by c.started_us,
+    c.id limit 1) as first_key
 from runs as r
 left join run_totals as t on t.run_id = r.id
 where r.id = :run_id
@@ -384,10 +414,6 @@ limit 1
 
 
 def get_run_state(connection: sqlite3.Connection, run_id: str) -> tuple[object, ...]:
-    """Return a run's state: equal states mean equal records.
-
-    A live run's recorder beats as it writes, a log's offset and totals grow; the first compile and the time of reading
-    tell a run that was deleted and imported anew.
-    """
+    """Return a run's state: equal states mean equal records."""
     row = connection.execute(STATE_SQL, {"run_id": run_id}).fetchone()
     return tuple(row) if row is not None else ()

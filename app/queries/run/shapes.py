@@ -1,4 +1,4 @@
-"""What torch said of symbolic shapes: symbols made, specialised and guarded, by compile and by the user's line."""
+"""Symbols created, specialized and guarded in a run, by compile and by line of user code."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class SymbolRecord:
-    """One record: a symbol made (`created`, `unbacked`), `specialized`, `guarded`, or `other`."""
-
     id: int
     kind: str
     symbol: str | None
@@ -37,8 +35,6 @@ class SymbolRecord:
 
 @dataclass(frozen=True)
 class ShapeCompile:
-    """One compile with its records; `sizes` are torch's sizes of the graph's inputs and values by name."""
-
     key: int
     compile_id: str
     rank: int | None
@@ -52,8 +48,6 @@ class ShapeCompile:
 
 @dataclass(frozen=True)
 class ShapeLine:
-    """A line of the user's with the guards and specialisations that it caused."""
-
     file: str | None
     line: int | None
     source_line: str | None
@@ -65,7 +59,8 @@ class ShapeLine:
 
 COMPILES_SQL = f"""
 select
-  c.started_us, c.id as key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function, f.file,
+  c.started_us, c.id as key, c.compile_id, coalesce(c.rank, p.rank) as rank, f.name as function,
+  f.file,
   {OUTCOME_SQL} as outcome,
   (select count(*) from symbols as s where s.compile_key = c.id) as record_count
 from compiles as c
@@ -76,7 +71,7 @@ where c.run_id = :run_id
   and exists (select 1 from symbols as s where s.compile_key = c.id)
 order by c.started_us, c.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 RECORDS_SQL = """
 select id, kind, symbol, expression, value, value_range, source, file, line, source_line, detail
 from symbols
@@ -125,18 +120,31 @@ limit 20
 
 
 def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
-    """Count a run's records by kind."""
-    return {row["kind"]: row["record_count"] for row in connection.execute(COUNTS_SQL, {"run_id": run_id})}
+    return {
+        row["kind"]: row["record_count"]
+        for row in connection.execute(COUNTS_SQL, {"run_id": run_id})
+    }
 
 
-def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES) -> list[ShapeLine]:
-    """List the lines that caused most guards and specialisations; without a file those that torch caused itself."""
-    shape_lines = [ShapeLine(**dict(row)) for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})]
+def list_lines(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES
+) -> list[ShapeLine]:
+    shape_lines = [
+        ShapeLine(**dict(row))
+        for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})
+    ]
     # A record without a line of the user's has torch's own generated code for its place: <string>.
-    own = [line for line in shape_lines if line.source_line is None and (line.file or "<").startswith("<")]
+    own = [
+        line
+        for line in shape_lines
+        if line.source_line is None and (line.file or "<").startswith("<")
+    ]
     lines = [line for line in shape_lines if line not in own]
     if own:
-        guards, fixed = sum(line.guard_count for line in own), sum(line.specialized_count for line in own)
+        guards, fixed = (
+            sum(line.guard_count for line in own),
+            sum(line.specialized_count for line in own),
+        )
         most = max(line.compile_count for line in own)  # their compiles overlap: at least so many
         lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression))
     return sorted(lines, key=lambda line: -line.guard_count - line.specialized_count)
@@ -145,10 +153,6 @@ def list_lines(connection: sqlite3.Connection, run_id: str, limit: int = MOST_LI
 def list_shape_compiles(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
 ) -> Page[ShapeCompile]:
-    """List the compiles that have symbolic shapes, in the order they were started.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     values = bind_page(run_id, cursor, limit, (-(2**62), 0))
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
@@ -161,7 +165,9 @@ def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeComp
     records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MOST_RECORDS})
     sizes = connection.execute(SIZES_SQL, {"key": row["key"]}).fetchone()
     return ShapeCompile(
-        **values, records=tuple(map(_read_record, records)), sizes=_read_sizes(sizes["metadata"] if sizes else None)
+        **values,
+        records=tuple(map(_read_record, records)),
+        sizes=_read_sizes(sizes["metadata"] if sizes else None),
     )
 
 
@@ -170,7 +176,10 @@ def _read_record(row: sqlite3.Row) -> SymbolRecord:
     detail = read_json(dict[str, Any], values.pop("detail")) or {}
     frames = fit_json(list[Frame], detail.get("user_stack")) or ()
     return SymbolRecord(
-        **values, stack=tuple({key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in frames)
+        **values,
+        stack=tuple(
+            {key: frame.get(key) for key in ("file", "line", "name", "code")} for frame in frames
+        ),
     )
 
 
@@ -180,6 +189,5 @@ def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
 
 
 def list_values(connection: sqlite3.Connection, compile_key: int) -> dict[str, int]:
-    """List the sizes that a compile's symbols had when torch made them."""
     rows = connection.execute(VALUES_SQL, {"key": compile_key, "limit": 10 * MOST_RECORDS})
     return {symbol: int(value) for symbol, value in rows if _NUMBER.fullmatch(value)}

@@ -1,4 +1,4 @@
-"""Where a run's compiles were started from: the tree of their stacks, and the compiles at its ends."""
+"""The tree of the stacks that a run's compiles started from."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _AT_ONCE = 500
 
 
 class StackNode(NamedTuple):
-    """One frame of a stack; a node's parent is the frame that called it and has a smaller id."""
-
     id: int
     parent_id: int | None
     file: str
@@ -26,8 +24,6 @@ class StackNode(NamedTuple):
 
 
 class StackCompile(NamedTuple):
-    """One compile; `stack_id` is its innermost frame, None where torch gave no stack."""
-
     key: int
     stack_id: int | None
     compile_id: str
@@ -56,7 +52,7 @@ left join processes as p on p.id = c.process_id
 where c.run_id = :run_id
 order by c.started_us, c.id
 limit :limit
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 LOOSE_SQL = """
@@ -79,8 +75,6 @@ limit :limit
 
 
 class LooseRecord(NamedTuple):
-    """The records of one name that were written from one frame, outside any compile: export, AOTInductor."""
-
     stack_id: int
     name: str
     record_count: int
@@ -88,21 +82,23 @@ class LooseRecord(NamedTuple):
 
 
 def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
-    """List what was recorded outside any compile and with a stack."""
     reader = connection.cursor()
     reader.row_factory = None
-    return list(map(LooseRecord._make, reader.execute(LOOSE_SQL, {"run_id": run_id, "limit": MOST_LOOSE})))
+    return list(
+        map(LooseRecord._make, reader.execute(LOOSE_SQL, {"run_id": run_id, "limit": MOST_LOOSE}))
+    )
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
-    """List the frames of all stacks of a run, callers before what they called."""
+    """Return the frames of all stacks of a run, callers before callees."""
     reader = connection.cursor()
     reader.row_factory = None  # plain tuples: there may be 20 000
-    return list(map(StackNode._make, reader.execute(NODES_SQL, {"run_id": run_id, "limit": MOST_NODES})))
+    return list(
+        map(StackNode._make, reader.execute(NODES_SQL, {"run_id": run_id, "limit": MOST_NODES}))
+    )
 
 
 def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
-    """List a run's compiles with the frame that each was started from."""
     reader = connection.cursor()
     reader.row_factory = None
     rows = reader.execute(COMPILES_SQL, {"run_id": run_id, "limit": MOST_COMPILES}).fetchall()
@@ -111,13 +107,13 @@ def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[Sta
 
 
 def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
-    """Return the source line of frames, where it was kept."""
     node_ids, codes = sorted(set(ids)), {}
     for first in range(0, len(node_ids), _AT_ONCE):
         batch = {f"id{n}": number for n, number in enumerate(node_ids[first : first + _AT_ONCE])}
         marks = ", ".join(f":{name}" for name in batch)
         sql = (
-            f"select id, code from stack_nodes where id in ({marks}) and code is not null order by id limit {_AT_ONCE}"  # noqa: S608
+            f"select id, code from stack_nodes where id in ({marks}) and code is not null "  # noqa: S608 - our own names
+            f"order by id limit {_AT_ONCE}"
         )
         codes.update({row["id"]: row["code"] for row in connection.execute(sql, batch)})
     return codes

@@ -1,7 +1,8 @@
-"""The timeline of a run: its lanes, what of a window is wide enough to be seen, sums by name, every span in turn.
+"""The timeline of a run: threads, the spans of a window that are wide enough to draw, totals by
+name, and all spans.
 
-No statement reads all spans of a run but LIST_SQL, which the export streams. A window is read depth by depth from
-spans_depth where few spans begin in it, and longest first from spans_duration where many do.
+Only LIST_SQL, which the export streams, reads all spans of a run. A window is read depth by depth
+from spans_depth where few spans begin in it, and longest first from spans_duration where many do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from compileboard.app.schema import published
-from compileboard.collectors.contract.compile_labels import build_label, label_function, label_line, label_role
+from compileboard.collectors.contract.compile_labels import (
+    build_label,
+    label_function,
+    label_line,
+    label_role,
+)
 from compileboard.collectors.store.process_names import load_process_names
 
 LANES = 64
@@ -27,10 +33,10 @@ _NEVER_US = 1 << 62
 
 @dataclass(frozen=True)
 class Lane:
-    """One thread of one process; `deepest` is the most phases that ran inside one another.
+    """One thread of one process; `deepest` is the largest number of nested phases.
 
-    `name` tells its process from the run's others, empty where it has no other.
-    Units: microseconds since 1970.
+    `name` distinguishes the process from the run's others and is empty if it is the only
+    one. Times are microseconds since 1970.
     """
 
     id: int
@@ -47,8 +53,6 @@ class Lane:
 
 @dataclass(frozen=True)
 class Span:
-    """One phase; `duration_us` is None where its end was not recorded."""
-
     id: int
     name: str
     compile_key: int | None
@@ -60,8 +64,6 @@ class Span:
 
 @dataclass(frozen=True)
 class ShortSpans:
-    """The sum of the phases of one depth that are too short to be seen, in one bucket of a window."""
-
     depth: int
     bucket: int
     span_count: int
@@ -70,8 +72,6 @@ class ShortSpans:
 
 @dataclass(frozen=True)
 class InstantCount:
-    """One instant, or the instants of one bucket. `first_us` is the first."""
-
     name: str
     first_us: int
     mark_count: int
@@ -79,9 +79,10 @@ class InstantCount:
 
 @dataclass(frozen=True)
 class LaneWindow:
-    """What is seen of one lane; parents stand before their children.
+    """The drawn part of one thread; parents come before their children.
 
-    `is_coarse`: the shortest phases are in no sum, because more began in the window than are looked at.
+    `is_coarse` means that the totals lack the shortest phases, because more began in the
+    window than are read.
     """
 
     lane_id: int
@@ -93,8 +94,6 @@ class LaneWindow:
 
 @dataclass(frozen=True)
 class NameTotal:
-    """The total of the phases of one name in all lanes, and where the longest was."""
-
     name: str
     span_count: int
     instant_count: int
@@ -109,12 +108,11 @@ class NameTotal:
     @property
     @published
     def open_count(self) -> int:
-        """Return how many have no end."""
+        """Number without a recorded end."""
         return self.span_count - self.instant_count - self.ended_count
 
     @property
     def is_moment(self) -> bool:
-        """Return whether none of them is a phase."""
         return self.span_count == self.instant_count
 
 
@@ -127,7 +125,8 @@ join processes as p on p.id = l.process_id
 where l.run_id = :run_id
   and l.span_count > 0
 order by
-  (select sum(c.total_us) from compiles as c where c.process_id = l.process_id) desc, coalesce(p.rank, 1000000),
+  (select sum(c.total_us) from compiles as c where c.process_id = l.process_id) desc,
+  coalesce(p.rank, 1000000),
   p.started_us, l.process_id, l.thread
 limit :limit
 """
@@ -154,7 +153,7 @@ from (
     and s.begin_us < :to_us
   limit :most
 )
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 # The plus signs keep SQLite from the index of durations, which knows nothing of the window.
 _BEGIN = f"""
 {_DEPTHS},
@@ -169,7 +168,7 @@ found as (
     and +s.duration_us >= :least_us
     and +s.duration_us < :most_us
 )
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 _LONGEST = """
 with found as (
   select id, depth, begin_us, duration_us
@@ -193,7 +192,8 @@ order by duration_us desc, begin_us, depth
 limit :most
 """
 _SHORT = """
-select depth, (begin_us - :from_us) / :bucket_us as bucket, count(*) as span_count, sum(duration_us) as busy_us
+select depth, (begin_us - :from_us) / :bucket_us as bucket, count(*) as span_count,
+sum(duration_us) as busy_us
 from found
 group by depth, bucket
 order by depth, bucket
@@ -228,7 +228,7 @@ where s.begin_us + s.duration_us >= :from_us
   and s.duration_us >= :least_us
 order by s.depth
 limit 1000
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 OPEN_SQL = """
 select id
 from spans
@@ -267,7 +267,8 @@ TOTALS_SQL = """
 with summed as (
   select
     t.name_id, sum(t.span_count) as span_count, sum(t.instant_count) as instant_count,
-    sum(t.ended_count) as ended_count, sum(t.total_us) as total_us, sum(t.exclusive_us) as exclusive_us,
+    sum(t.ended_count) as ended_count, sum(t.total_us) as total_us,
+    sum(t.exclusive_us) as exclusive_us,
     max(t.longest_us) as longest_us
   from lanes as l
   join span_totals as t on t.lane_id = l.id
@@ -280,8 +281,10 @@ longest as (
     (
       select x.id
       from lanes as l
-      join span_totals as t on t.lane_id = l.id and t.name_id = s.name_id and t.longest_us = s.longest_us
-      join spans as x on x.lane_id = l.id and x.duration_us = t.longest_us and x.begin_us = t.longest_begin_us
+      join span_totals as t on t.lane_id = l.id and t.name_id = s.name_id
+        and t.longest_us = s.longest_us
+      join spans as x on x.lane_id = l.id and x.duration_us = t.longest_us
+        and x.begin_us = t.longest_begin_us
       where l.run_id = :run_id
         and x.name_id = s.name_id
       limit 1
@@ -290,7 +293,8 @@ longest as (
 )
 select
   n.name, o.span_count, o.instant_count, o.ended_count, o.total_us, o.exclusive_us, o.longest_us,
-  x.begin_us as longest_begin_us, x.compile_key as longest_compile_key, x.compile_id as longest_compile_id
+  x.begin_us as longest_begin_us, x.compile_key as longest_compile_key,
+  x.compile_id as longest_compile_id
 from longest as o
 join span_names as n on n.id = o.name_id
 left join spans as x on x.id = o.longest_id
@@ -316,7 +320,8 @@ order by begin_us
 limit :most
 """
 FUNCTIONS_SQL = """
-select c.id, c.process_id, c.compile_id, f.name, f.file, c.line, c.resumed_at, c.recompiled_from, c.recompile_category
+select c.id, c.process_id, c.compile_id, f.name, f.file, c.line, c.resumed_at, c.recompiled_from,
+c.recompile_category
 from json_each(:keys) as wanted
 cross join compiles as c on c.id = wanted.value
 left join functions as f on f.id = c.function_id
@@ -325,32 +330,51 @@ limit :most
 
 
 def list_lanes(reader: sqlite3.Connection, run_id: str, limit: int = LANES) -> list[Lane]:
-    """List a run's lanes, the process that compiled longest first, each by thread."""
     rows = reader.execute(LANES_SQL, {"run_id": run_id, "limit": limit}).fetchall()
     names = load_process_names(reader, (row["process_id"] for row in rows))
     return [Lane(**dict(row), name=names[row["process_id"]]) for row in rows]
 
 
 def list_totals(reader: sqlite3.Connection, run_id: str, limit: int = 500) -> list[NameTotal]:
-    """Sum a run's phases by name, the most time first."""
-    return [NameTotal(**dict(row)) for row in reader.execute(TOTALS_SQL, {"run_id": run_id, "limit": limit})]
+    return [
+        NameTotal(**dict(row))
+        for row in reader.execute(TOTALS_SQL, {"run_id": run_id, "limit": limit})
+    ]
 
 
 def get_window(
-    reader: sqlite3.Connection, lane: Lane, from_us: int, to_us: int, width: int, *, lane_count: int = 1
+    reader: sqlite3.Connection,
+    lane: Lane,
+    from_us: int,
+    to_us: int,
+    width: int,
+    *,
+    lane_count: int = 1,
 ) -> LaneWindow:
-    """Read what of a lane is at least one of `width` columns wide, and sum up by depth what is shorter.
+    """Return the spans of a thread that are at least one of `width` columns wide, and totals by
+    depth of the shorter ones.
 
-    The limits are those of all lanes, so `lane_count` of them share them.
+    `lane_count` threads share the limit on spans.
     """
     wide_us = max(1, round((to_us - from_us) / width))
     bucket_us = max(1, -(-(to_us - from_us) // BUCKETS))
-    values = {"lane_id": lane.id, "deepest": lane.deepest, "from_us": from_us, "to_us": to_us, "bucket_us": bucket_us}
+    values = {
+        "lane_id": lane.id,
+        "deepest": lane.deepest,
+        "from_us": from_us,
+        "to_us": to_us,
+        "bucket_us": bucket_us,
+    }
     most = max(_LEAST_READ, READ // lane_count)
     count = reader.execute(COUNT_SQL, values | {"most": most + 1}).fetchone()[0]
     way = "begin" if count <= most else "longest"
     # Of what is too short the longest fill the most; a sixty-fourth of a column fills nothing.
-    short = values | {"least_us": wide_us // 64, "most_us": wide_us, "scanned": 2 * most, "most": BUCKETS * 64}
+    short = values | {
+        "least_us": wide_us // 64,
+        "most_us": wide_us,
+        "scanned": 2 * most,
+        "most": BUCKETS * 64,
+    }
     cut = reader.execute(CUT_SQL, short).fetchone() if way == "longest" else None
     if cut:  # all of one duration or none of it, else the sums would lean to one side
         short["least_us"] = max(short["least_us"], cut["duration_us"] + 1)
@@ -381,9 +405,10 @@ def _list_spans(reader: sqlite3.Connection, ids: Sequence[int]) -> Iterator[Span
 def list_labels(
     reader: sqlite3.Connection, keys: Sequence[int], *, with_process: bool = False
 ) -> dict[int, tuple[str, str]]:
-    """Return compile ID and label of compiles, by their numbers; the process is a part of it if asked for."""
     rows = reader.execute(FUNCTIONS_SQL, {"keys": _json_list(keys), "most": len(keys)}).fetchall()
-    processes = load_process_names(reader, (row["process_id"] for row in rows)) if with_process else {}
+    processes = (
+        load_process_names(reader, (row["process_id"] for row in rows)) if with_process else {}
+    )
     labels = {}
     for key, process_id, compile_id, name, file, line, resumed_at, *role in rows:
         parts = label_function(name, resumed_at), label_line(file, line), label_role(*role)
@@ -391,11 +416,17 @@ def list_labels(
     return labels
 
 
-def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) -> list[tuple[int, int]]:
-    """List the times in which any lane is busy, joined where no more than `gap_us` lies between."""
+def list_busy(
+    reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int
+) -> list[tuple[int, int]]:
     stretches: list[tuple[int, int]] = []
     for lane in lanes:
-        values = {"lane_id": lane.id, "last_us": lane.last_us, "least_us": gap_us // 64, "most": SCANNED}
+        values = {
+            "lane_id": lane.id,
+            "last_us": lane.last_us,
+            "least_us": gap_us // 64,
+            "most": SCANNED,
+        }
         stretches += [tuple(row) for row in reader.execute(BUSY_SQL, values)]
     joined: list[tuple[int, int]] = []
     for begin_us, end_us in sorted(stretches):
@@ -407,7 +438,7 @@ def list_busy(reader: sqlite3.Connection, lanes: Sequence[Lane], gap_us: int) ->
 
 
 def iterate_spans(reader: sqlite3.Connection, lane_id: int) -> Iterator[dict[str, Any]]:
-    """Yield every span of a lane: name, compile_id, begin_us, duration_us, depth, instant, args; parents first."""
+    """Yield every span of a thread as a dict, parents first."""
     yield from map(dict, reader.execute(LIST_SQL, {"lane_id": lane_id}))
 
 

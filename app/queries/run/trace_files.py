@@ -1,4 +1,4 @@
-"""A run's trace logs: what was read, what could not be read, and a compile's records in order."""
+"""A run's trace logs: imported files, unreadable lines, and a compile's events."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class RejectSum:
     count: Annotated[Count, "Count."]
     log_count: int = field(metadata=PRIVATE)
     log_name: str = field(metadata=PRIVATE)  # the first log that has it, by name, and where in it
-    first_line: Annotated[int | None, "The line it happened at first, in the first of the logs that have it."]
+    first_line: Annotated[
+        int | None, "The line it happened at first, in the first of the logs that have it."
+    ]
     example: str | None = field(metadata=PRIVATE)
 
 
 def list_logs(reader: sqlite3.Connection, run_id: str, limit: int = MOST_LOGS) -> list[Log]:
-    """List the logs of a run by name."""
     rows = reader.execute(
         """
         select name, size_bytes, line_count, payloads, redacted
@@ -54,12 +55,18 @@ def list_logs(reader: sqlite3.Connection, run_id: str, limit: int = MOST_LOGS) -
         {"run_id": run_id, "most": limit},
     )
     return [
-        Log(row["name"], row["size_bytes"], row["line_count"], row["payloads"], bool(row["redacted"])) for row in rows
+        Log(
+            row["name"],
+            row["size_bytes"],
+            row["line_count"],
+            row["payloads"],
+            bool(row["redacted"]),
+        )
+        for row in rows
     ]
 
 
 def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
-    """Sum what could not be read of a run's logs and spool by kind, the most first."""
     rows = reader.execute(
         """
         select r.kind, r.reject_count, r.first_line, r.example, l.name
@@ -93,7 +100,6 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
 
 
 def count_rejects(reader: sqlite3.Connection, run_id: str) -> int:
-    """Count all that could not be read of a run's logs and spool."""
     row = reader.execute(
         """
         select coalesce(sum(reject_count), 0) as reject_count
@@ -118,14 +124,13 @@ MOST_FILES = 1000
 
 @dataclass(frozen=True)
 class TraceFile:
-    """torch's own trace log."""
+    """A stored trace log of torch's."""
 
     name: Annotated[str, "File."]
     size_bytes: Annotated[Count, "Size."]
 
 
 def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]:
-    """List the trace logs kept of a run."""
     rows = reader.execute(
         """
         select name, size_bytes
@@ -140,12 +145,10 @@ def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]
 
 
 def get_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> TraceFile | None:
-    """Return one kept trace log, None if there is none of that name."""
     return next((file for file in list_trace_files(reader, run_id) if file.name == name), None)
 
 
 def read_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> Iterator[bytes]:
-    """Yield a kept trace log piece by piece."""
     rows = reader.execute(
         """
         select body
@@ -166,14 +169,16 @@ _KEYS = "in (select value from json_each(:keys))"
 _DESCRIPTIONS = "('describe_source', 'describe_storage', 'describe_tensor')"
 STEPS_SQL = f"""
 select
-  a.compile_key, a.process_id, a.sequence, 'artifact' as kind, a.id as ref_id, a.attempt, a.name, a.title as detail,
+  a.compile_key, a.process_id, a.sequence, 'artifact' as kind, a.id as ref_id, a.attempt, a.name,
+  a.title as detail,
   a.state, a.size_bytes as number
 from artifacts as a
 where a.compile_key {_KEYS}
   and a.name not in {_DESCRIPTIONS}
 union all
 select
-  a.compile_key, a.process_id, min(a.sequence), 'descriptions', min(a.id), a.attempt, 'describe_tensor', null, null,
+  a.compile_key, a.process_id, min(a.sequence), 'descriptions', min(a.id), a.attempt,
+  'describe_tensor', null, null,
   count(*)
 from artifacts as a
 where a.compile_key {_KEYS}
@@ -181,34 +186,41 @@ where a.compile_key {_KEYS}
 group by a.compile_key, a.process_id, a.attempt
 union all
 select
-  b.compile_key, b.process_id, b.sequence, 'graph_break', b.id, null, coalesce(d.gb_type, d.reason), d.gb_id, b.outcome,
+  b.compile_key, b.process_id, b.sequence, 'graph_break', b.id, null, coalesce(d.gb_type, d.reason),
+  d.gb_id, b.outcome,
   b.line
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 where b.compile_key {_KEYS}
 union all
-select r.compile_key, r.process_id, r.sequence, 'recompile', r.id, null, 'recompile', r.recompiled_from, null, null
+select r.compile_key, r.process_id, r.sequence, 'recompile', r.id, null, 'recompile',
+r.recompiled_from, null, null
 from recompiles as r
 where r.compile_key {_KEYS}
 union all
 select
-  f.compile_key, f.process_id, f.sequence, 'failure', f.id, null, coalesce(f.error_type, 'exception'), null, null, null
+  f.compile_key, f.process_id, f.sequence, 'failure', f.id, null,
+  coalesce(f.error_type, 'exception'), null, null, null
 from failures as f
 where f.compile_key {_KEYS}
 union all
-select l.compile_key, l.process_id, l.sequence, 'lookup', l.id, null, l.cache, l.reason, l.result, l.time_saved_us
+select l.compile_key, l.process_id, l.sequence, 'lookup', l.id, null, l.cache, l.reason, l.result,
+l.time_saved_us
 from cache_lookups as l
 where l.compile_key {_KEYS}
 union all
-select s.compile_key, s.process_id, s.sequence, 'skip', s.id, null, 'cudagraph skipped', s.reason, null, null
+select s.compile_key, s.process_id, s.sequence, 'skip', s.id, null, 'cudagraph skipped', s.reason,
+null, null
 from cudagraph_skips as s
 where s.compile_key {_KEYS}
 union all
-select k.compile_key, k.process_id, k.sequence, 'record', k.id, null, k.kind, null, k.outcome, k.duration_us
+select k.compile_key, k.process_id, k.sequence, 'record', k.id, null, k.kind, null, k.outcome,
+k.duration_us
 from compilations as k
 where k.compile_key {_KEYS}
 union all
-select y.compile_key, y.process_id, min(y.sequence), 'symbols', min(y.id), null, 'symbolic shapes', null, null, count(*)
+select y.compile_key, y.process_id, min(y.sequence), 'symbols', min(y.id), null, 'symbolic shapes',
+null, null, count(*)
 from symbols as y
 where y.compile_key {_KEYS}
 group by y.compile_key, y.process_id
@@ -226,9 +238,9 @@ select min(begin_us) as from_us, max(begin_us + coalesce(duration_us, 0)) as to_
 class CompileEvent:
     """One event in a compile's log.
 
-    `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip, record or symbols; `ref_id` is its
-    row there. `number` is an artifact's bytes, a break's line, a look-up's saved time, a record's duration, or how many
-    rows descriptions and symbols stand for.
+    `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip,
+    record or symbols; `ref_id` is its row there. `number` is an artifact's bytes, a break's line, a
+    lookup's saved time, a record's duration, or how many rows descriptions and symbols stand for.
     """
 
     compile_key: int
@@ -243,8 +255,9 @@ class CompileEvent:
     number: int | None
 
 
-def list_steps(connection: sqlite3.Connection, keys: Sequence[int], limit: int = MOST_STEPS) -> list[CompileEvent]:
-    """List what happened in some compiles, each in the order of its log."""
+def list_steps(
+    connection: sqlite3.Connection, keys: Sequence[int], limit: int = MOST_STEPS
+) -> list[CompileEvent]:
     if not keys:
         return []
     rows = connection.execute(STEPS_SQL, {"keys": json.dumps(list(keys)), "limit": limit})
@@ -252,15 +265,15 @@ def list_steps(connection: sqlite3.Connection, keys: Sequence[int], limit: int =
 
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
-    """Return when the first timed phase of a compile began and its last one ended; None where none was timed.
-
-    Units: µs since 1970.
+    """Return the begin of the first and the end of the last timed phase of a compile, in
+    microseconds since 1970; None if none was timed.
     """
     row = reader.execute(STRETCH_SQL, {"key": key}).fetchone()
     return None if row["from_us"] is None else (row["from_us"], row["to_us"])
 
 
-# How far before a compile's first record its start is looked for; a start is the event right before it.
+# How far before a compile's first record its start is looked for; a start is the event right before
+# it.
 _MOST_STEPS = 5000
 BEFORE_SQL = """
 select kind, time_us, case when kind = 'compile_started' then body end as body
@@ -282,8 +295,6 @@ limit :limit
 
 @dataclass(frozen=True)
 class Note:
-    """One record that has no decoder, under torch's own name."""
-
     name: str
     compile_id: str | None
     time_us: int
@@ -291,7 +302,6 @@ class Note:
 
 
 def get_event(connection: sqlite3.Connection, process_id: str, sequence: int) -> dict[str, Any]:
-    """Return one event's fields; empty if it is not there."""
     row = connection.execute(
         "select body from events where process_id = :process_id and sequence = :sequence",
         {"process_id": process_id, "sequence": sequence},
@@ -300,10 +310,17 @@ def get_event(connection: sqlite3.Connection, process_id: str, sequence: int) ->
 
 
 def find_start(
-    connection: sqlite3.Connection, process_id: str, compile_id: str, started_us: int, before: int | None
+    connection: sqlite3.Connection,
+    process_id: str,
+    compile_id: str,
+    started_us: int,
+    before: int | None,
 ) -> dict[str, Any]:
-    """Find the event with which dynamo began a compile, walking back from an event of that compile."""
-    values = {"process_id": process_id, "sequence": 2**62 if before is None else before, "limit": _MOST_STEPS}
+    values = {
+        "process_id": process_id,
+        "sequence": 2**62 if before is None else before,
+        "limit": _MOST_STEPS,
+    }
     for row in connection.execute(BEFORE_SQL, values):
         if row["time_us"] < started_us - 1_000_000:
             break
@@ -315,15 +332,15 @@ def find_start(
 
 
 def list_notes(connection: sqlite3.Connection, run_id: str, limit: int = 100) -> list[Note]:
-    """List the run's records that have no decoder."""
     notes = []
     for row in connection.execute(NOTES_SQL, {"run_id": run_id, "limit": limit}):
         body = read_body(row["body"])
-        notes.append(Note(str(body.get("name")), body.get("compile_id"), row["time_us"], body.get("body")))
+        notes.append(
+            Note(str(body.get("name")), body.get("compile_id"), row["time_us"], body.get("body"))
+        )
     return notes
 
 
 def list_stack(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return an event's stack, outermost frame first."""
     stack = body.get("stack")
     return [frame for frame in stack if isinstance(frame, dict)] if isinstance(stack, list) else []

@@ -1,4 +1,4 @@
-"""What a report for people shows of a run: the pages' own screens, bounded, the same for HTML and Markdown."""
+"""The content of HTML and Markdown reports of a run."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ MOST_GRAPHS = 40
 
 @dataclass(frozen=True)
 class Contents:
-    """The screens of a report; None is a page that the run has nothing for."""
-
     header: RunHeader
     source: bool
     written_us: int
@@ -72,33 +70,34 @@ class Contents:
 
     @property
     def detail(self) -> RunDetail:
-        """Return the run with its surroundings."""
         return self.header.detail
 
     @property
     def run(self) -> RunRow:
-        """Return the run's row."""
         return self.header.run
 
     @property
     def features(self) -> RunFeatures:
-        """Return which pages the run has."""
         return self.header.features
 
     @property
     def source_note(self) -> str:
-        """Return in one sentence whether lines of the program are in this report."""
         if not self.detail.keep_source:
-            return "No line of the program's source code is inside: the run was recorded with --no-source."
+            return (
+                "No line of the program's source code is inside: the run was recorded with "
+                "--no-source."
+            )
         if not self.source:
             return "The lines of the program's source code were left out of this report."
-        return "This report has lines of the program's source code inside; --no-source (?source=0) leaves them out."
+        return (
+            "This report has lines of the program's source code inside; --no-source "
+            "(?source=0) leaves them out."
+        )
 
 
 def read_contents(
     reader: sqlite3.Connection, detail: RunDetail, source: bool, written_us: int, stale_after_s: int
 ) -> Contents:
-    """Read what a report for people shows of a run; without `source` no screen has a line of the program."""
     run = detail.run
     header = build_header(reader, detail, written_us, stale_after_s)
     has = header.features
@@ -129,12 +128,15 @@ def read_contents(
 
 
 def _leave_out_source(contents: Contents) -> Contents:
-    """Remove the program's lines; what has none (phases, guard counts, ranks' tables) is large and stays as it is."""
     ranks, stacks = contents.ranks, contents.stacks
-    reduced = replace(contents, ranks=None, timeline=None, strips=(), stacks=None, guards=None, aot=None)
+    reduced = replace(
+        contents, ranks=None, timeline=None, strips=(), stacks=None, guards=None, aot=None
+    )
     return replace(
         without_source(reduced),
-        ranks=None if ranks is None else replace(ranks, reasons=_clean(ranks.reasons), partial=_clean(ranks.partial)),
+        ranks=None
+        if ranks is None
+        else replace(ranks, reasons=_clean(ranks.reasons), partial=_clean(ranks.partial)),
         timeline=contents.timeline,
         strips=contents.strips,
         stacks=None if stacks is None else replace(stacks, codes={}),

@@ -1,4 +1,4 @@
-"""One way to write each format."""
+"""The writer of each report format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def write_report(
     stale_after_s: int,
     payloads: bool = False,
 ) -> Iterator[bytes]:
-    """Yield a run's report in one of FORMATS, in pieces; `table` is csv's and parquet's, `payloads` html's."""
+    """Yield a run's report in one of FORMATS, in chunks; `table` applies to CSV and Parquet,
+    `payloads` to HTML.
+    """
     if format == "json":
         yield from write_json(connection, detail, source, written_us, stale_after_s)
     elif format == "csv":
@@ -45,7 +47,6 @@ def write_report(
 
 
 def file_name(detail: RunDetail, format: str, table: str) -> str:
-    """Name the file that a browser saves: the run's name and the beginning of its id."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", detail.run.shown_name).strip("-.")[:60] or "run"
     part = f"-{table}" if format in TABULAR else ""
     return f"{name}-{detail.run.id[:10]}{part}.{format}"

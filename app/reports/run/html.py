@@ -1,4 +1,4 @@
-"""A run's report as one HTML file that opens offline, written a part at a time: memory stays flat."""
+"""A run's report as one HTML file that opens offline, written in parts to save memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.queries.run import artifacts, compiles, trace_files
-from compileboard.app.queries.run.artifacts import ArtifactRow, StoredText, find_payloads, list_stored_texts, read_text
+from compileboard.app.queries.run.artifacts import (
+    ArtifactRow,
+    StoredText,
+    find_payloads,
+    list_stored_texts,
+    read_text,
+)
 from compileboard.app.reports.page import (
     BENCH_STYLES,
     EXPLORED_STYLES,
@@ -30,8 +36,6 @@ _PAGE = 25  # compiles that are read at once, each with all that it wrote
 
 @dataclass(frozen=True)
 class TextChoice:
-    """The texts of a report, in the order of the logs; `left_count` and `left_bytes` are of the others."""
-
     texts: Sequence[StoredText]
     left_count: int = 0
     left_bytes: int = 0
@@ -39,20 +43,21 @@ class TextChoice:
 
     @property
     def text_bytes(self) -> int:
-        """Return the size of all of them."""
         return sum(text.size_bytes for text in self.texts)
 
 
 @dataclass(frozen=True)
 class Listed:
-    """One compile of the directory; `texts` has, by the artifact's number, the text that is in the report."""
-
     entry: CompileEntry
     texts: dict[int, int]
 
 
-def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = MOST_TEXT_BYTES) -> TextChoice:
-    """Choose the texts of a run that fit into a report: in order, without those that are too large for what is left."""
+def choose_texts(
+    connection: sqlite3.Connection, run_id: str, most_bytes: int = MOST_TEXT_BYTES
+) -> TextChoice:
+    """Choose the texts that fit into a report, in order; a text too large for the remaining space
+    is skipped.
+    """
     chosen, left_count, left_bytes, room = [], 0, 0, most_bytes
     for stored_text in list_stored_texts(connection, run_id):
         if stored_text.size_bytes <= room:
@@ -60,16 +65,21 @@ def choose_texts(connection: sqlite3.Connection, run_id: str, most_bytes: int = 
             room -= stored_text.size_bytes
         else:
             left_count, left_bytes = left_count + 1, left_bytes + stored_text.size_bytes
-    return TextChoice(chosen, left_count, left_bytes, frozenset(stored_text.payload_id for stored_text in chosen))
+    return TextChoice(
+        chosen, left_count, left_bytes, frozenset(stored_text.payload_id for stored_text in chosen)
+    )
 
 
-def iterate_entries(connection: sqlite3.Connection, run_id: str, choice: TextChoice, most: int) -> Iterator[Listed]:
-    """Yield the run's first compiles in order, with what their logs have."""
+def iterate_entries(
+    connection: sqlite3.Connection, run_id: str, choice: TextChoice, most: int
+) -> Iterator[Listed]:
     cursor: str | None = None
     while most > 0:
         page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
         steps = trace_files.list_steps(connection, [row.id for row in page.rows])
-        texts = _find_texts(connection, [step.ref_id for step in steps if step.kind == "artifact"], choice)
+        texts = _find_texts(
+            connection, [step.ref_id for step in steps if step.kind == "artifact"], choice
+        )
         for entry in build_entries(page.rows, steps):
             yield Listed(entry, texts)
         most, cursor = most - len(page.rows), page.next
@@ -77,22 +87,28 @@ def iterate_entries(connection: sqlite3.Connection, run_id: str, choice: TextCho
             return
 
 
-def list_loose(connection: sqlite3.Connection, run_id: str, choice: TextChoice) -> list[tuple[ArtifactRow, int | None]]:
-    """List what the logs hold outside any compile, each with its text's number where the report has it."""
+def list_loose(
+    connection: sqlite3.Connection, run_id: str, choice: TextChoice
+) -> list[tuple[ArtifactRow, int | None]]:
     rows = artifacts.list_loose(connection, run_id)
     texts = _find_texts(connection, [row.id for row in rows], choice)
     return [(row, texts.get(row.id)) for row in rows]
 
 
-def _find_texts(connection: sqlite3.Connection, artifact_ids: Sequence[int], choice: TextChoice) -> dict[int, int]:
+def _find_texts(
+    connection: sqlite3.Connection, artifact_ids: Sequence[int], choice: TextChoice
+) -> dict[int, int]:
     if not choice.payload_ids:
         return {}
     payloads = find_payloads(connection, artifact_ids)
-    return {number: payload for number, payload in payloads.items() if payload in choice.payload_ids}
+    return {
+        number: payload for number, payload in payloads.items() if payload in choice.payload_ids
+    }
 
 
-def iterate_texts(connection: sqlite3.Connection, choice: TextChoice) -> Iterator[tuple[StoredText, str | None]]:
-    """Yield each chosen text with its words, one at a time; None where it cannot be read back."""
+def iterate_texts(
+    connection: sqlite3.Connection, choice: TextChoice
+) -> Iterator[tuple[StoredText, str | None]]:
     for text in choice.texts:
         yield text, read_text(connection, text.payload_id)
 
@@ -101,12 +117,16 @@ POLICY = make_policy(charted=False)
 _CHUNK_CHARACTERS = 64 * 1024
 
 
-def write_html(connection: sqlite3.Connection, contents: Contents, payloads: bool = False) -> Iterator[bytes]:
-    """Yield the report as one HTML file in pieces of some size; with `payloads` it has the run's graphs and code."""
+def write_html(
+    connection: sqlite3.Connection, contents: Contents, payloads: bool = False
+) -> Iterator[bytes]:
+    """Yield the report in chunks; with `payloads` it includes the run's graphs and code."""
     template = make_environment().get_template("reports/run/index.html")
     pieces: list[str] = []
     size = 0
-    for piece in template.generate(**_list_values(contents), **_list_directory(connection, contents, payloads)):
+    for piece in template.generate(
+        **_list_values(contents), **_list_directory(connection, contents, payloads)
+    ):
         pieces.append(piece)
         size += len(piece)
         if size >= _CHUNK_CHARACTERS:
@@ -128,17 +148,29 @@ def _list_values(contents: Contents) -> dict[str, Any]:
     }
 
 
-def _list_directory(connection: sqlite3.Connection, contents: Contents, payloads: bool) -> dict[str, Any]:
-    """List what the directory and the texts are made of; they are read while they are written."""
+def _list_directory(
+    connection: sqlite3.Connection, contents: Contents, payloads: bool
+) -> dict[str, Any]:
     run = contents.run
     choice = choose_texts(connection, run.id) if payloads else TextChoice(())
     most = MOST_ENTRIES_WITH_TEXTS if choice.texts else MOST_ENTRIES
     listed = contents.features.has_artifacts
-    explored = (contents.timeline, contents.stacks, contents.guards, contents.shapes, contents.aot, contents.rejects)
+    explored = (
+        contents.timeline,
+        contents.stacks,
+        contents.guards,
+        contents.shapes,
+        contents.aot,
+        contents.rejects,
+    )
     is_explored = listed or contents.features.has_ranks or any(explored)
     return {
         "styles": read_static(
-            (*STYLES, *(EXPLORED_STYLES if is_explored else ()), *(BENCH_STYLES if contents.results else ()))
+            (
+                *STYLES,
+                *(EXPLORED_STYLES if is_explored else ()),
+                *(BENCH_STYLES if contents.results else ()),
+            )
         ),
         "listed": listed,
         "listed_count": min(most, run.compile_count),

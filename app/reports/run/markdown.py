@@ -42,7 +42,6 @@ from compileboard.collectors.store.rollups.summaries import SuiteSummary
 
 
 def write_sections(contents: Contents) -> Iterator[list[str]]:
-    """Write the sections that fit a comment; each is short."""
     if contents.ranks is not None:
         yield _ranks(contents.ranks)
     if contents.guards is not None:
@@ -56,11 +55,21 @@ def write_sections(contents: Contents) -> Iterator[list[str]]:
 def _ranks(screen: RanksScreen) -> list[str]:
     divergence = screen.divergence
     lines = ["### Ranks", ""]
-    lines += [f"**{prose(divergence.sentence, 500)}** {prose(divergence.before)}", ""] if divergence else []
+    lines += (
+        [f"**{prose(divergence.sentence, 500)}** {prose(divergence.before)}", ""]
+        if divergence
+        else []
+    )
     lines.append(prose(screen.summary, 500))
     for row in screen.reasons[:MOST_TABLE_ROWS]:
         guard = code(row.guards[0].reason) if row.guards else "a guard that torch did not name"
-        lines += ["", f"Rank {row.rank} recompiled {code(row.function)} as {code(row.compile_id)} because {guard}"]
+        lines += [
+            "",
+            (
+                f"Rank {row.rank} recompiled {code(row.function)} as {code(row.compile_id)} "
+                f"because {guard}"
+            ),
+        ]
     return lines
 
 
@@ -74,7 +83,10 @@ def _guards(screen: RunGuardsScreen) -> list[str]:
 
 def _aot(screen: AotScreen) -> list[str]:
     report = screen.report
-    rows = [[prose(cost.title), format_count(cost.graph_count)] for cost in report.findings[:MOST_TABLE_ROWS]]
+    rows = [
+        [prose(cost.title), format_count(cost.graph_count)]
+        for cost in report.findings[:MOST_TABLE_ROWS]
+    ]
     head = f"### What AOTAutograd's wrappers do ({format_plural(report.graph_count, 'graph')})"
     return [head, "", *table(["Finding", "Graphs>"], rows)]
 
@@ -93,17 +105,28 @@ def _rejects(rejects: Sequence[RejectSum]) -> list[str]:
 
 
 MOST_ROWS = 60
-_COLUMNS = ("Model", "Status", "Speedup>", "95% interval>", "Compile time>", "Breaks>", "Recompiles>", "Ops>")
+_COLUMNS = (
+    "Model",
+    "Status",
+    "Speedup>",
+    "95% interval>",
+    "Compile time>",
+    "Breaks>",
+    "Recompiles>",
+    "Ops>",
+)
 
 
 def write_results(reported: ReportedResults | None) -> list[str]:
-    """Write the section; nothing for a run that measured none."""
     if reported is None:
         return []
     shown = reported.results
     count, left_count = shown.result_count, MOST_ROWS
     lines = [
-        f"### Benchmark results{f' (the first {MOST_ROWS} of {format_count(count)})' if count > MOST_ROWS else ''}"
+        (
+            "### Benchmark "
+            f"results{f' (the first {MOST_ROWS} of {format_count(count)})' if count > MOST_ROWS else ''}"
+        )
     ]
     for matrix in shown.matrices:
         lines += ["", f"#### {prose(matrix.suite)}", "", *_write_matrix(matrix)]
@@ -126,15 +149,30 @@ def _write_exports(exports: Sequence[ExportedResult]) -> list[str]:
         if failure is not None:
             words = (failure.error or failure.message, failure.operator, failure.line)
             status += "<br>" + ", ".join(prose(word, 160) for word in words if word)
-        times = [_seconds(export.export_latency_s, "–"), _seconds(export.compilation_latency_s, "–")]
+        times = [
+            _seconds(export.export_latency_s, "–"),
+            _seconds(export.compilation_latency_s, "–"),
+        ]
         loaded = [] if export.load_latency_s is None else [_seconds(export.load_latency_s, "–")]
         if export.second_process_latency_s is not None:
             loaded.append(f"second process {_seconds(export.second_process_latency_s, '–')}")
         times.append("<br>".join(loaded) or "–")
-        numbers = [_number("package_bytes", export.package_bytes), _number("speedup", export.speedup)]
+        numbers = [
+            _number("package_bytes", export.package_bytes),
+            _number("speedup", export.speedup),
+        ]
         what = f"{prose(export.label)}<br>{prose(export.configuration)}"
         rows.append([prose(export.model), what, status, *times, *numbers])
-    columns = ("Model", "Experiment", "Status", "Export time>", "Compile time>", "Load time>", "Package>", "Speedup>")
+    columns = (
+        "Model",
+        "Experiment",
+        "Status",
+        "Export time>",
+        "Compile time>",
+        "Load time>",
+        "Package>",
+        "Speedup>",
+    )
     return ["", f"### Export{_of(len(rows), len(exports), 'first')}", "", *table(columns, rows)]
 
 
@@ -144,15 +182,33 @@ def _write_distributed(results: Sequence[DistributedResult]) -> list[str]:
     rows = []
     for several in results[:MOST_ROWS]:
         times = (several.latency_ms, several.one_process_latency_ms)
-        status = prose(several.state) + (f"<br>accuracy: {prose(several.accuracy)}" if several.accuracy else "")
+        status = prose(several.state) + (
+            f"<br>accuracy: {prose(several.accuracy)}" if several.accuracy else ""
+        )
         status += f"<br>{prose(several.message, 160)}" if several.message else ""
         row = [prose(several.model), f"{prose(several.way)}<br>{prose(several.configuration)}"]
         row += [format_count(several.world_size), status]
         row += [_seconds(None if time is None else time / 1000, "–") for time in times]
         row.append(_number("scaling_efficiency", several.scaling_efficiency))
-        rows.append([*row, "–" if several.gradient_error is None else format_number(several.gradient_error)])
-    columns = ("Model", "Way", "Ranks>", "Status", "Slowest rank>", "One process>", "Efficiency>", "Gradient error>")
-    return ["", f"### Distributed{_of(len(rows), len(results), 'first')}", "", *table(columns, rows)]
+        rows.append(
+            [*row, "–" if several.gradient_error is None else format_number(several.gradient_error)]
+        )
+    columns = (
+        "Model",
+        "Way",
+        "Ranks>",
+        "Status",
+        "Slowest rank>",
+        "One process>",
+        "Efficiency>",
+        "Gradient error>",
+    )
+    return [
+        "",
+        f"### Distributed{_of(len(rows), len(results), 'first')}",
+        "",
+        *table(columns, rows),
+    ]
 
 
 def _number(metric: str, value: float | None) -> str:
@@ -164,7 +220,10 @@ def _write_matrix(matrix: SuiteMatrix) -> list[str]:
     rows = [
         [
             row.model,
-            *("; ".join(f"{cell.state.word} {cell.numbers}".strip() for cell in cells) or "–" for cells in row.cells),
+            *(
+                "; ".join(f"{cell.state.word} {cell.numbers}".strip() for cell in cells) or "–"
+                for cells in row.cells
+            ),
         ]
         for row in matrix.rows[:MOST_ROWS]
     ]
@@ -173,14 +232,24 @@ def _write_matrix(matrix: SuiteMatrix) -> list[str]:
 
 def _sum_up(configuration: ConfigurationResults) -> list[str]:
     return table(
-        ("By the formula of", "Pass rate>", "Geomean speedup>", "Compile time>", "Peak memory ratio>"),
+        (
+            "By the formula of",
+            "Pass rate>",
+            "Geomean speedup>",
+            "Compile time>",
+            "Peak memory ratio>",
+        ),
         [
             [
                 summary.definition.label,
                 _pass_rate(summary),
-                "not measured" if summary.geomean_speedup is None else f"{summary.geomean_speedup:.3f}×",
+                "not measured"
+                if summary.geomean_speedup is None
+                else f"{summary.geomean_speedup:.3f}×",
                 _seconds(summary.compilation_latency_s, "not measured"),
-                "not measured" if summary.compression_ratio is None else format_ratio(summary.compression_ratio),
+                "not measured"
+                if summary.compression_ratio is None
+                else format_ratio(summary.compression_ratio),
             ]
             for summary in configuration.summaries
         ],
@@ -220,7 +289,6 @@ def _seconds(value: float | None, missing: str) -> str:
 
 
 def render_markdown(contents: Contents) -> str:
-    """Write the report as Markdown that GitHub shows as it should."""
     parts = [
         _head(contents),
         write_results(contents.results),
@@ -234,17 +302,31 @@ def render_markdown(contents: Contents) -> str:
 def _head(contents: Contents) -> list[str]:
     run, detail, header, summary = contents.run, contents.detail, contents.header, contents.summary
     state = ", ".join((header.state.word, *header.state.problems))
-    line = [state, f"{format_time(run.started_us or None)} UTC", format_duration(run.duration_us), prose(run.device)]
+    line = [
+        state,
+        f"{format_time(run.started_us or None)} UTC",
+        format_duration(run.duration_us),
+        prose(run.device),
+    ]
     line += [f"torch {prose(run.torch_version)}"]
     triton = contents.environment.find_version("triton_version")
     line += [
-        f"{name} {prose(version)}" for name, version in (("CUDA", run.cuda_version), ("triton", triton)) if version
+        f"{name} {prose(version)}"
+        for name, version in (("CUDA", run.cuda_version), ("triton", triton))
+        if version
     ]
     line += [prose(run.host)] if run.host else []
-    line += [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"] if run.git_commit else []
+    line += (
+        [f"commit {code(run.git_commit[:9])}{' with changes' if run.git_dirty else ''}"]
+        if run.git_commit
+        else []
+    )
     values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
     values += [format_count(run.count("graph_break_count"))]
-    values += [format_count(run.count("recompile_count")), format_count(run.count("recompile_limit_count"))]
+    values += [
+        format_count(run.count("recompile_count")),
+        format_count(run.count("recompile_limit_count")),
+    ]
     values += [
         format_count(run.count("failure_count")),
         format_count(run.count("skipped_frame_count")),
@@ -267,7 +349,8 @@ def _head(contents: Contents) -> list[str]:
         lines += [f"> {prose(run.note, 1000)}", ""]
     lines += table(names, [values])
     if run.loss_count:
-        lines += ["", f"**{format_plural(run.loss_count, 'record was', 'records were')} lost while recording**: "
+        lines += ["", f"**{format_plural(run.loss_count, 'record was', 'records were')} lost "
+                      "while recording**: "
                   "some numbers are too low."]  # fmt: skip
     return lines
 
@@ -284,7 +367,10 @@ def _fix_first(summary: RunSummaryScreen) -> list[str]:
         return lines
     lines += ["### Fix this first", ""]
     for problem in summary.problems[:MOST_TABLE_ROWS]:
-        lines.append(f"- **{prose(problem.title)}** ({prose(problem.number)})<br>{prose(problem.advice, 500)}")
+        lines.append(
+            f"- **{prose(problem.title)}** "
+            f"({prose(problem.number)})<br>{prose(problem.advice, 500)}"
+        )
         if problem.function or problem.file:
             lines.append(f"  <br>in {_where(problem.function, problem.file, problem.line)}")
         if problem.code:
@@ -301,9 +387,15 @@ def _fix_first(summary: RunSummaryScreen) -> list[str]:
 
 def _describe_cause(cause: CauseRow) -> list[str]:
     verb = "saves" if cause.is_fixable else "takes"
-    saved = f"{verb} {format_duration(cause.saved_us)} at most" if cause.saved_us else "time not recorded"
+    saved = (
+        f"{verb} {format_duration(cause.saved_us)} at most"
+        if cause.saved_us
+        else "time not recorded"
+    )
     saved = "nothing to fix" if cause.is_expected else saved
-    words = ["runs eagerly"] * cause.is_eager + ([saved] if cause.saved_us or not cause.is_eager else [])
+    words = ["runs eagerly"] * cause.is_eager + (
+        [saved] if cause.saved_us or not cause.is_eager else []
+    )
     lines = [f"{cause.number}. **{prose(cause.title)}** ({', '.join([*words, cause.noun])})"]
     lines.append(f"   <br>in {_where(cause.function, cause.file, cause.line)}")
     if cause.source_line or cause.kind == "recompile":
@@ -337,12 +429,19 @@ def _breaks(contents: Contents) -> list[str]:
         return []
     rows = []
     for run_distinct_break in shown:
-        line = f"<br>{code(run_distinct_break.source_line, 120)}" if run_distinct_break.source_line else ""
+        line = (
+            f"<br>{code(run_distinct_break.source_line, 120)}"
+            if run_distinct_break.source_line
+            else ""
+        )
         cells = (
             f"{labels.describe_break_outcome(key).word} × {number}"
             for key, number in run_distinct_break.outcomes.items()
         )
-        where = _where(run_distinct_break.function, run_distinct_break.file, run_distinct_break.line) + line
+        where = (
+            _where(run_distinct_break.function, run_distinct_break.file, run_distinct_break.line)
+            + line
+        )
         cost = format_duration(run_distinct_break.compile_us)
         rows.append(
             [
@@ -354,7 +453,11 @@ def _breaks(contents: Contents) -> list[str]:
             ]
         )
     columns = ["Graph break", "Where", "Times>", "Outcome", "Compiles that had it took>"]
-    return [f"### Graph breaks{_of(len(shown), contents.breaks.distinct_count)}", "", *table(columns, rows)]
+    return [
+        f"### Graph breaks{_of(len(shown), contents.breaks.distinct_count)}",
+        "",
+        *table(columns, rows),
+    ]
 
 
 def _recompiles(contents: Contents) -> list[str]:
@@ -384,8 +487,16 @@ def _failures(contents: Contents) -> list[str]:
         return []
     rows = [
         [
-            *(code(failure.error_type), prose(failure.phase), format_count(failure.occurrence_count)),
-            *(_where(failure.function, failure.file, failure.line), code(failure.message), code(failure.repro_id)),
+            *(
+                code(failure.error_type),
+                prose(failure.phase),
+                format_count(failure.occurrence_count),
+            ),
+            *(
+                _where(failure.function, failure.file, failure.line),
+                code(failure.message),
+                code(failure.repro_id),
+            ),
         ]
         for failure in shown
     ]

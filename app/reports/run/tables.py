@@ -21,7 +21,12 @@ from compileboard.app.queries.run import (
     timeline,
     trace_files,
 )
-from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured, list_results
+from compileboard.app.queries.run.models import (
+    ResultParts,
+    get_result_parts,
+    list_measured,
+    list_results,
+)
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.schema import get_plain
 from compileboard.app.screens.fleet.models import make_result
@@ -38,8 +43,6 @@ List = Callable[..., Page[Any]]
 
 
 class ReportTable(NamedTuple):
-    """A table's name, what lists a page of it, and what makes a plain row."""
-
     name: str
     list: List
     to_row: Callable[[Any], Row]
@@ -49,7 +52,9 @@ def _list_results(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
     return Page(tuple(make_result(row) for row in list_results(connection, run_id)), None)
 
 
-def _list_measurements(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+def _list_measurements(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+) -> Page[Any]:
     page = cut_page(list_measured(connection, run_id), cursor, limit)
     return Page(tuple((row, get_result_parts(connection, row.id)) for row in page.rows), page.next)
 
@@ -67,7 +72,8 @@ def _list_distributed(connection: sqlite3.Connection, run_id: str, **_page: Any)
     return Page(tuple(iterate_distributed(connection, list_measured(connection, run_id))), None)
 
 
-# A model and metric set a row; and what each experiment said, with its repeats, other numbers and traceback.
+# A model and metric set a row; and what each experiment said, with its repeats, other numbers and
+# traceback.
 BENCH_TABLES = (
     ReportTable("results", _list_results, get_plain),
     ReportTable("measurements", _list_measurements, _measurement_row),
@@ -84,7 +90,9 @@ def _list_stacks(connection: sqlite3.Connection, run_id: str, **_page: Any) -> P
     return list_stack_frames(connection, run_id)  # all at once: a page makes the whole tree
 
 
-def _list_artifacts(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+def _list_artifacts(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+) -> Page[Any]:
     return artifacts.list_artifacts(connection, run_id, None, cursor, limit).map(explain_artifact)
 
 
@@ -92,11 +100,15 @@ def _list_rejects(connection: sqlite3.Connection, run_id: str, **_page: Any) -> 
     return Page(tuple(trace_files.sum_rejects(connection, run_id)), None)
 
 
-def _list_repros(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+def _list_repros(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+) -> Page[Any]:
     return repros.list_repros(connection, run_id=run_id, cursor=cursor, limit=limit)
 
 
-def _list_guards(connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int) -> Page[Any]:
+def _list_guards(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+) -> Page[Any]:
     return guards.list_guard_sets(connection, run_id, cursor=cursor, limit=limit)
 
 
@@ -114,13 +126,18 @@ EXPLORED_TABLES = (
 PAGE = 200
 
 
-def _list_all(read: Callable[..., Any], connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
+def _list_all(
+    read: Callable[..., Any], connection: sqlite3.Connection, run_id: str, **_page: Any
+) -> Page[Any]:
     return Page(tuple(read(connection, run_id, limit=100_000)), None)
 
 
 def _list_changed(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
     configs = run.list_changed_configs(connection, run_id)
-    return Page(tuple({"process_id": process_id, "changed": changed} for process_id, changed in configs), None)
+    return Page(
+        tuple({"process_id": process_id, "changed": changed} for process_id, changed in configs),
+        None,
+    )
 
 
 def _list_caches(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
@@ -148,8 +165,12 @@ TABLES: tuple[ReportTable, ...] = (
 BY_NAME = {table.name: table for table in TABLES}
 
 
-def read_rows(connection: sqlite3.Connection, run_id: str, table: ReportTable, source: bool) -> Iterator[Row]:
-    """Yield every row of a table; each page is read whole, so that no reader's lock is held while a client is slow."""
+def read_rows(
+    connection: sqlite3.Connection, run_id: str, table: ReportTable, source: bool
+) -> Iterator[Row]:
+    """Yield every row of a table. Pages are read whole, so that a slow client holds no read
+    lock.
+    """
     cursor: str | None = None
     while True:
         page = table.list(connection, run_id, cursor=cursor, limit=PAGE)

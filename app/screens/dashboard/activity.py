@@ -1,4 +1,4 @@
-"""Activity: deleted runs that can be put back, and who changed what."""
+"""Deleted runs that can be restored, and the audit log."""
 
 from __future__ import annotations
 
@@ -47,15 +47,12 @@ _ACTIONS = {
 
 
 def label_action(action: str) -> str:
-    """Return what was done, in words: Run restored."""
     subject, _dot, verb = action.partition(".")
     return _ACTIONS.get(action, f"{subject.capitalize()} {verb.replace('_', ' ')}")
 
 
 @dataclass(frozen=True)
 class ActivityScreen:
-    """The newest deleted runs, one page of changes and, for whom may see them, tokens; `names` are of subjects."""
-
     deleted: Page[DeletedRun]
     changes: Page[AuditRow]
     selection: AuditFilter
@@ -66,14 +63,18 @@ class ActivityScreen:
 
 
 def build_activity(
-    reader: sqlite3.Connection, selection: AuditFilter, cursor: str | None, limit_count: int, *, has_tokens: bool
+    reader: sqlite3.Connection,
+    selection: AuditFilter,
+    cursor: str | None,
+    limit_count: int,
+    *,
+    has_tokens: bool,
 ) -> ActivityScreen:
-    """Build the newest deleted runs and one page of changes.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     changes = list_audit(reader, cursor, limit_count, selection)
-    subjects = [*(change.subject for change in changes.rows), *([selection.subject] if selection.subject else [])]
+    subjects = [
+        *(change.subject for change in changes.rows),
+        *([selection.subject] if selection.subject else []),
+    ]
     return ActivityScreen(
         list_deleted_runs(reader, None, limit_count),
         changes,

@@ -1,4 +1,4 @@
-"""A check: a run and what it is compared with under rules, for the command line and the API."""
+"""A check of a run against another side, for the command line and the API."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from compileboard.app.screens.run.run import list_run_causes
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """What is asked of a check. `choices` are fields of a series, `models` names; without any, all of them."""
-
     run: str = "latest"
     baseline: str | None = None
     rules: Sequence[str] = ()
@@ -34,21 +32,19 @@ class CheckRequest:
 
 @dataclass(frozen=True)
 class CheckScreen:
-    """What a check found, the sides that it compared, and what the rules were told.
-
-    `expected` is None where no baseline was named.
-    """
-
     report: Report
     actual: Side
     expected: Side | None
     options: RuleOptions
 
 
-def build_check(get_store: Callable[[], Store], clock: RecorderClock, request: CheckRequest) -> CheckScreen:
-    """Put what a request names under its rules; the database is opened only where a side of it is in it.
+def build_check(
+    get_store: Callable[[], Store], clock: RecorderClock, request: CheckRequest
+) -> CheckScreen:
+    """Check the sides that a request names; the database is opened only if a side is stored in it.
 
-    Raises: FilterError if a side is not there; CannotCompare if the comparison would mean nothing.
+    Raises FilterError if a side does not exist, CannotCompare if the comparison would be
+    meaningless.
     """
     run = None if is_file(request.run) else need_run(get_store(), clock, request.run)
     actual = read_table(request.run) if run is None else load_run(get_store(), clock, run)
@@ -56,7 +52,9 @@ def build_check(get_store: Callable[[], Store], clock: RecorderClock, request: C
     if request.baseline:
         is_table = is_file(request.baseline)
         expected = (
-            read_table(request.baseline) if is_table else load_expected(get_store(), clock, request.baseline, run)
+            read_table(request.baseline)
+            if is_table
+            else load_expected(get_store(), clock, request.baseline, run)
         )
     actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
     report = compare(
@@ -72,18 +70,22 @@ def build_check(get_store: Callable[[], Store], clock: RecorderClock, request: C
 
 
 def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) -> dict[str, str]:
-    """Load the title of the first fix of each graph break and recompile cause of a run, by fingerprint."""
     if is_file(text):
         return {}
     run = need_run(get_store(), clock, text)
     causes = list_run_causes(open_run_or_board(get_store(), run.id), run)
     helping = [(cause, [fix.title for fix in cause.advice if fix.helps]) for cause in causes]
-    return {fingerprint: titles[0] for cause, titles in helping if titles for fingerprint in cause.fingerprints}
+    return {
+        fingerprint: titles[0]
+        for cause, titles in helping
+        if titles
+        for fingerprint in cause.fingerprints
+    }
 
 
 @dataclass(frozen=True)
 class VerdictJson:
-    """What a rule found of one model."""
+    """The result of a rule for one model."""
 
     name: Annotated[str, "The model."]
     verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
@@ -107,23 +109,29 @@ class CheckedRule:
 class CheckJson:
     """The result of a check."""
 
-    passed: Annotated[bool, "Whether nothing fails and all that the baseline calls for was compared."]
+    passed: Annotated[
+        bool, "Whether nothing fails and all that the baseline calls for was compared."
+    ]
     exit_code: Annotated[
-        int, "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls for could not look."
+        int,
+        (
+            "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls "
+            "for could not look."
+        ),
     ]
     headline: Annotated[str, "The outcome in a line."]
     run: Annotated[str, "The check."]
     baseline: Annotated[str | None, "What it was compared with."]
     warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
     model_counts: Annotated[
-        dict[str, Count] | None, "Models by Compare's verdict on all their metrics: worse, better, both, neither."
+        dict[str, Count] | None,
+        "Models by Compare's verdict on all their metrics: worse, better, both, neither.",
     ]
     changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."]
     rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
 
 
 def report_check(report: Report) -> CheckJson:
-    """Return what a check found as API and `--json` have it."""
     return CheckJson(
         passed=report.exit_code == 0,
         exit_code=report.exit_code,
@@ -140,7 +148,13 @@ def report_check(report: Report) -> CheckJson:
                 not_compared=checked.lacks or None,
                 counts=checked.counts,
                 verdicts=[
-                    VerdictJson(verdict.name, verdict.word, verdict.outcome, report.fails(verdict), verdict.detail)
+                    VerdictJson(
+                        verdict.name,
+                        verdict.word,
+                        verdict.outcome,
+                        report.fails(verdict),
+                        verdict.detail,
+                    )
                     for verdict in checked.verdicts
                 ],
             )

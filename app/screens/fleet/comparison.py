@@ -1,4 +1,4 @@
-"""Compare: two runs, commits, branches, versions of torch or baselines, new relative to base."""
+"""Compare two runs, commits, branches, torch versions or baselines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.run.models import list_measured
 from compileboard.app.queries.run.run import RunDetail
 from compileboard.app.queries.sides import NamedSide, find_default, find_side, name_runs
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_with_parts
+from compileboard.collectors.store.rollups.results import (
+    ExperimentResult,
+    ResultRow,
+    merge_with_parts,
+)
 
 LoadedResult = tuple[ResultRow, tuple[ExperimentResult, ...], ModelResult]
 ListDistinct = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
@@ -60,27 +64,23 @@ ListDistinct = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
 
 @dataclass(frozen=True)
 class ComparisonScreen:
-    """A comparison with what page, API and reports show of it."""
-
     comparison: Comparison
 
     @cached_property
     def summary(self) -> ComparisonSummary:
-        """Return what changed, in a sentence and by model."""
         return summarize(self.comparison)
 
     @cached_property
     def headlines(self) -> tuple[ComparisonHeadline, ...]:
-        """Return the numbers that come first."""
         return tuple(list_headlines(self.comparison))
 
     @cached_property
     def parts(self) -> tuple[tuple[str, TableSelection], ...]:
-        """Return the groups of metrics: every model of the first, of the others those that changed."""
         known = {total.metric.name for total in self.comparison.sums}
         groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
         return tuple(
-            (label, choose(self.comparison, key, DEFAULT_ORDER, at > 0)) for at, (key, label) in enumerate(groups)
+            (label, choose(self.comparison, key, DEFAULT_ORDER, at > 0))
+            for at, (key, label) in enumerate(groups)
         )
 
     @cached_property
@@ -88,7 +88,6 @@ class ComparisonScreen:
         return list_shown((*self.comparison.base.entries, *self.comparison.new.entries))
 
     def describe(self, entry: ModelResult) -> str:
-        """Return what a model was measured as, in the words that tell it from the others."""
         return describe_entry(entry, self._shown)
 
 
@@ -101,9 +100,9 @@ def build_comparison(
     anyway: bool = False,
     suite: str | None = None,
 ) -> ComparisonScreen:
-    """Compare what two texts name, `latest` and `previous` among them, of one suite where it is given.
+    """Compare two named sides, `latest` and `previous` included.
 
-    Raises: FilterError if a text names nothing, or neither side has the suite.
+    Raises FilterError if a side does not exist or neither has the suite.
     """
     named = name_runs(store.board, store.engine, clock, base, new)
     return ComparisonScreen(read_comparison(store, clock, *named, anyway=anyway, suite=suite))
@@ -118,13 +117,15 @@ def build_default_comparison(
     anyway: bool = False,
     suite: str | None = None,
 ) -> ComparisonScreen | None:
-    """Compare as `build_comparison` does; a side that is not named is the newest benchmark, or the one before it.
+    """Compare like `build_comparison`; a missing side is the newest benchmark, or the one before
+    it.
 
-    None where there is nothing to compare with.
-    Raises: FilterError as `build_comparison`.
+    Returns None if there is nothing to compare with.
     """
     both = find_default(store.board, store.engine, clock, base or None, new or None)
-    return build_comparison(store, clock, *both, anyway=anyway, suite=suite or None) if both else None
+    return (
+        build_comparison(store, clock, *both, anyway=anyway, suite=suite or None) if both else None
+    )
 
 
 def read_comparison(
@@ -136,34 +137,39 @@ def read_comparison(
     anyway: bool = False,
     suite: str | None = None,
 ) -> Comparison:
-    """Compare what two texts name, of one suite where it is given.
-
-    Raises: FilterError if a text names nothing, or neither side has the suite.
-    """
     texts = (("base", base), ("new", new))
     named = [find_side(store.board, store.engine, clock, text, name) for name, text in texts]
     sides, warnings = zip(*(drop_programs(*both) for both in zip(named, named[::-1])))
     before, after = (_load_named(store, clock, side, suite) for side in sides)
     if suite and not (before.entries or after.entries):
-        raise FilterError(f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}")
+        raise FilterError(
+            f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}"
+        )
     comparison = compare(before, after, anyway)
     return replace(comparison, warnings=(*comparison.warnings, *filter(None, warnings)))
 
 
-def _load_named(store: Store, clock: RecorderClock, named: NamedSide, suite: str | None) -> CompareSide:
+def _load_named(
+    store: Store, clock: RecorderClock, named: NamedSide, suite: str | None
+) -> CompareSide:
     if not suite:
         return load_side(store, clock, named)
     # The runs that measured the suite; all where none did, of which then nothing is left.
-    runs = tuple(run for run in named.runs if any(row.suite == suite for row in _list_measured(store, run.run.id)))
+    runs = tuple(
+        run
+        for run in named.runs
+        if any(row.suite == suite for row in _list_measured(store, run.run.id))
+    )
     return filter_suite(load_side(store, clock, replace(named, runs=runs or named.runs)), suite)
 
 
 def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
-    """Load what a text names.
-
-    Raises: FilterError if a newer CompileBoard wrote the baseline.
-    """
-    return _load_baseline(named.asked, named.baseline) if named.baseline else _load_runs(store, clock, named)
+    """Raises FilterError if a newer CompileBoard wrote the baseline."""
+    return (
+        _load_baseline(named.asked, named.baseline)
+        if named.baseline
+        else _load_runs(store, clock, named)
+    )
 
 
 def _list_measured(store: Store, run_id: str) -> list[ExperimentResult]:
@@ -171,11 +177,16 @@ def _list_measured(store: Store, run_id: str) -> list[ExperimentResult]:
 
 
 def _load_parts(store: Store, run_ids: Sequence[str]) -> list[LoadedResult]:
-    merged = merge_with_parts(filter_newest(result for run_id in run_ids for result in _list_measured(store, run_id)))
+    merged = merge_with_parts(
+        filter_newest(result for run_id in run_ids for result in _list_measured(store, run_id))
+    )
     repeats: dict[int, dict[str, list[float]]] = {}
     for reader, ids in group_runs(store, run_ids) if merged else ():
         repeats |= queries.load_repeats(reader, ids)
-    return [(row, parts, make_result(row, parts[0], queries.choose_samples(parts, repeats))) for row, parts in merged]
+    return [
+        (row, parts, make_result(row, parts[0], queries.choose_samples(parts, repeats)))
+        for row, parts in merged
+    ]
 
 
 def _load_runs(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
@@ -202,7 +213,9 @@ def _load_runs(store: Store, clock: RecorderClock, named: NamedSide) -> CompareS
 
 def _list_changed(store: Store, run_ids: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     changed = (
-        settings for reader, group in group_runs(store, run_ids) for settings in queries.list_changed(reader, group)
+        settings
+        for reader, group in group_runs(store, run_ids)
+        for settings in queries.list_changed(reader, group)
     )
     return sorted(dict(changed).items(), key=lambda pair: pair[0])
 
@@ -211,17 +224,26 @@ def _load_distinct(
     store: Store, run_ids: Iterable[str], tasks: Tasks, list_distinct: ListDistinct
 ) -> tuple[DistinctItem, ...]:
     listed = ((run_id, list_distinct(store.open_run(run_id), run_id)) for run_id in run_ids)
-    return tuple(item for run_id, distinct in listed for item in assign_models(run_id, distinct, tasks))
+    return tuple(
+        item for run_id, distinct in listed for item in assign_models(run_id, distinct, tasks)
+    )
 
 
-def _load_environment(store: Store, runs: Sequence[RunDetail], rows: Sequence[ResultRow]) -> dict[str, tuple[str, ...]]:
+def _load_environment(
+    store: Store, runs: Sequence[RunDetail], rows: Sequence[ResultRow]
+) -> dict[str, tuple[str, ...]]:
     ids = [detail.run.id for detail in runs]
     versions = queries.list_versions(store.board, ids)
-    timings = (timing for reader, group in group_runs(store, ids) for timing in queries.list_timing(reader, group))
+    timings = (
+        timing
+        for reader, group in group_runs(store, ids)
+        for timing in queries.list_timing(reader, group)
+    )
     drivers = (gpu.get("driver_version") for detail in runs for gpu in detail.gpus)
     values_by_field: dict[str, Iterable[str | None]] = {
         "device": (row.device for row in rows),
-        "hardware": [row.hardware for row in rows] or [detail.run.gpu_name or "CPU" for detail in runs],
+        "hardware": [row.hardware for row in rows]
+        or [detail.run.gpu_name or "CPU" for detail in runs],
         "torch": versions.torch or [detail.run.torch_version for detail in runs],
         "triton": versions.triton,
         "cuda": versions.cuda or [detail.run.cuda_version for detail in runs],
@@ -230,7 +252,10 @@ def _load_environment(store: Store, runs: Sequence[RunDetail], rows: Sequence[Re
         "python": versions.python or [detail.run.python_version for detail in runs],
         "host": (detail.run.host for detail in runs),
     }
-    return {name: tuple(sorted({value for value in values if value})) for name, values in values_by_field.items()}
+    return {
+        name: tuple(sorted({value for value in values if value}))
+        for name, values in values_by_field.items()
+    }
 
 
 def _load_baseline(asked: str, stored: Baseline) -> CompareSide:
@@ -242,7 +267,9 @@ def _load_baseline(asked: str, stored: Baseline) -> CompareSide:
         entries=side.results,
         breaks=_assign_stored(side.breaks, keys),
         causes=_assign_stored(side.causes, keys),
-        environment={name: tuple(str(value).split(", ")) for name, value in side.environment.items() if value},
+        environment={
+            name: tuple(str(value).split(", ")) for name, value in side.environment.items() if value
+        },
     )
 
 
@@ -253,9 +280,13 @@ def _read_baseline(stored: Baseline) -> Side:
         raise FilterError(str(error)) from None
 
 
-def _assign_stored(items: Iterable[RuleDistinct] | None, keys: Mapping[str, Key]) -> tuple[DistinctItem, ...] | None:
+def _assign_stored(
+    items: Iterable[RuleDistinct] | None, keys: Mapping[str, Key]
+) -> tuple[DistinctItem, ...] | None:
     return (
         None
         if items is None
-        else tuple(DistinctItem(**(vars(item) | {"model": keys.get(item.model or "")})) for item in items)
+        else tuple(
+            DistinctItem(**(vars(item) | {"model": keys.get(item.model or "")})) for item in items
+        )
     )

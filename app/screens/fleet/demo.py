@@ -1,4 +1,4 @@
-"""How far `make demo` is with the history that it measures: counted from the runs that are recorded."""
+"""Progress of `make demo`, counted from recorded runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ PAUSE_US = 60_000_000  # between a version that ended and the next one's first r
 
 @dataclass(frozen=True)
 class DemoProgress:
-    """Runs of the demo's history that are measured, of all; `left_us` is None before the first has ended."""
-
     measured_count: int
     total_count: int
     left_us: int | None
 
     @property
     def note(self) -> str:
-        """Describe it in a few words."""
         if self.left_us is None:
             return f"{self.measured_count} of {self.total_count} runs measured"
         left_s = self.left_us / 1_000_000
@@ -33,8 +30,9 @@ class DemoProgress:
         return f"{self.measured_count} of {self.total_count} runs measured, about {left} left"
 
 
-def build_demo_progress(engine: Engine, newest: Sequence[RunRow], clock: RecorderClock) -> DemoProgress | None:
-    """Return how far the demo's history is; None where it is not the newest thing in the database, or has ended."""
+def build_demo_progress(
+    engine: Engine, newest: Sequence[RunRow], clock: RecorderClock
+) -> DemoProgress | None:
     if not newest or newest[0].suite != SUITE or not _is_going_on(newest[0], clock):
         return None
     runs = list_runs(engine, RunFilter(suite=SUITE), pinned_first=False, limit=MOST_RUNS).rows
@@ -48,7 +46,9 @@ def build_demo_progress(engine: Engine, newest: Sequence[RunRow], clock: Recorde
     if left_count <= 0:
         return None
     return DemoProgress(
-        len(measured), RUN_COUNT, sum(measured.values()) * left_count // len(measured) if measured else None
+        len(measured),
+        RUN_COUNT,
+        sum(measured.values()) * left_count // len(measured) if measured else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Incidents in a list, and one of them with its changes, its discussion and the series that it is named after."""
+"""Incidents as a list, and one incident with its changes, discussion and series."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ from compileboard.app.queries.dashboard.incidents import (
     list_stored_incidents,
     list_worst_incidents,
 )
-from compileboard.app.queries.dashboard.series_changes import SeriesChange, get_change, list_changes_of
+from compileboard.app.queries.dashboard.series_changes import (
+    SeriesChange,
+    get_change,
+    list_changes_of,
+)
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.models import list_bench_runs
 from compileboard.app.queries.fleet.series import list_run_points
@@ -62,8 +66,6 @@ _DIRECTIONS = ("worse", "better", "changed")
 
 @dataclass(frozen=True)
 class IncidentsScreen:
-    """One page of incidents; counts are of the whole database. A sparkline is None where no run is left."""
-
     page: Page[Incident]
     sparklines: Sequence[Sparkline | None]
     counts: IncidentCounts
@@ -73,8 +75,6 @@ class IncidentsScreen:
 
 @dataclass(frozen=True)
 class IncidentRecord:
-    """One incident with its changes, the most severe first, and what people did with it and said of it."""
-
     incident: Incident
     changes: Sequence[SeriesChange]
     comments: Sequence[Comment]
@@ -82,8 +82,6 @@ class IncidentRecord:
 
 @dataclass(frozen=True)
 class IncidentSeries:
-    """The runs around a change as a line on an axis, and where its levels lie."""
-
     change: SeriesChange
     metric: Metric
     line: TrendLine
@@ -92,22 +90,25 @@ class IncidentSeries:
 
     @property
     def runs(self) -> dict[str, TrendRun]:
-        """Return the runs by their ids."""
         return {run.id: run for run in self.axis.runs}
 
     @property
     def newest(self) -> tuple[TrendRun, float] | None:
-        """Return the newest run with a value, and the value."""
         values = {point.run_id: point.drawn for point in self.line.points}
-        known = ((run, value) for run in reversed(self.axis.runs) if (value := values.get(run.id)) is not None)
+        known = (
+            (run, value)
+            for run in reversed(self.axis.runs)
+            if (value := values.get(run.id)) is not None
+        )
         return next(known, None)
 
 
 @dataclass(frozen=True)
 class IncidentScreen:
-    """One incident with the series of one of its changes, which is None where no run of it is left.
+    """One incident with the series of one of its changes, None if no run of it is left.
 
-    `fixable` is its cause in the newest run that has it, with the fixes that are known; None where there is none.
+    `fixable` is its cause with known fixes, from the newest run that has it; None if
+    there is none.
     """
 
     record: IncidentRecord
@@ -123,22 +124,16 @@ def list_incidents(
     limit_count: int = 50,
     moment: Moment = "first_us",
 ) -> Page[Incident]:
-    """List incidents, those of the newest runs first, or those that were confirmed here last.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     return list_stored_incidents(reader, selected, cursor, limit_count, moment).map(make_incident)
 
 
 def list_worst(reader: sqlite3.Connection, limit_count: int) -> list[Incident]:
-    """List open incidents that nobody ignores, the most severe first: what the overview shows."""
     return [make_incident(stored) for stored in list_worst_incidents(reader, limit_count)]
 
 
 def build_sparkline(
     reader: sqlite3.Connection, engine: Engine, incident: Incident, clock: RecorderClock
 ) -> Sparkline | None:
-    """Build the values around a recovered incident, of others the newest; None where no run of the series is left."""
     change = get_change(reader, incident.lead_change_id)
     until_us = incident.recovered_us and incident.recovered_us + SPARKLINE_US
     within = {"since_us": incident.first_us - SPARKLINE_US, "until_us": until_us}
@@ -161,10 +156,6 @@ def build_incidents(
     limit_count: int,
     clock: RecorderClock,
 ) -> IncidentsScreen:
-    """Build one page of incidents with their sparklines.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     page = list_incidents(reader, selected, cursor, limit_count)
     counts, detection = count_incidents(reader), get_detection(reader)
     return IncidentsScreen(
@@ -177,7 +168,6 @@ def build_incidents(
 
 
 def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> IncidentRecord | None:
-    """Build one incident with its changes and comments; None where there is none."""
     stored = get_stored_incident(reader, incident_id)
     if stored is None:
         return None
@@ -188,7 +178,6 @@ def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> Incid
 def build_incident(
     store: Store, incident_id: str, clock: RecorderClock, change_id: str | None = None
 ) -> IncidentScreen | None:
-    """Build one incident with the series of a change, of its leading one if not said; None where there is none."""
     record = build_incident_record(store.board, incident_id)
     if record is None:
         return None
@@ -196,12 +185,15 @@ def build_incident(
     change = next((change for change in record.changes if change.id == wanted_id), None)
     series = build_series(store.engine, change, clock) if change else None
     first_id = record.incident.first_bad.run_id
-    repros = list_repros(open_run_or_board(store, first_id), run_id=first_id, limit=MOST_REPROS).rows
+    repros = list_repros(
+        open_run_or_board(store, first_id), run_id=first_id, limit=MOST_REPROS
+    ).rows
     return IncidentScreen(record, series, _find_fixable(store, record.incident, series), repros)
 
 
-def _find_fixable(store: Store, incident: Incident, series: IncidentSeries | None) -> CauseRow | None:
-    """Find the likely cause among those of the newest run, else of the first bad one."""
+def _find_fixable(
+    store: Store, incident: Incident, series: IncidentSeries | None
+) -> CauseRow | None:
     cause = incident.cause
     cause_id = (cause.break_id or cause.cause_id) if cause else None
     if cause_id is None:
@@ -217,19 +209,25 @@ def _find_fixable(store: Store, incident: Incident, series: IncidentSeries | Non
 
 
 def rank_change(change: SeriesChange) -> tuple[Any, ...]:
-    """Return what sorts the most severe change first."""
     direction = _DIRECTIONS.index(change.direction)
     severity = rank_severity(change)
-    return (change.state == "withdrawn", change.subject == "suite", direction, severity, -abs(change.relative or 0))
+    return (
+        change.state == "withdrawn",
+        change.subject == "suite",
+        direction,
+        severity,
+        -abs(change.relative or 0),
+    )
 
 
 def build_series(
     engine: Engine, change: SeriesChange, clock: RecorderClock, **within: int | None
 ) -> IncidentSeries | None:
-    """Build the runs around a change; None where none of them is left. `within` are limits of TrendFilter."""
     line = _read_line(engine, change, within)
     run_ids = [point.run_id for point in line.points]
-    runs = choose_runs(change, list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us))
+    runs = choose_runs(
+        change, list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
+    )
     if not runs:
         return None
     axis = lay_out(runs, "date")
@@ -237,18 +235,26 @@ def build_series(
 
 
 def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) -> TrendLine:
-    """Read the series of a change as the trends page reads it."""
     if change.subject == "runs":
         series = list_run_points(engine, [change.model])
-        own = [rows for key, rows in series if (key["suite"], key["hardware"]) == (change.suite, change.hardware)]
+        own = [
+            rows
+            for key, rows in series
+            if (key["suite"], key["hardware"]) == (change.suite, change.hardware)
+        ]
         return make_runs_line(change, own[0] if own else ())
     words: dict[str, Any] = {name: getattr(change, name) for name in SERIES_FIELDS}
     words.update(within)
-    selected = TrendFilter(**words, dynamic=change.dynamic, world_size=change.world_size, branch=change.branch or None)
+    selected = TrendFilter(
+        **words, dynamic=change.dynamic, world_size=change.world_size, branch=change.branch or None
+    )
     if change.subject == "model":
         columns = () if change.metric == PASSES.name else find_metric_of(change).columns
         return make_model_line(change, list_model_rows(engine, selected, [change.model], columns))
-    for definition in (HUD, SUMMARIZE_PERF):  # as detection does: the second where nobody checks accuracy
+    for definition in (
+        HUD,
+        SUMMARIZE_PERF,
+    ):  # as detection does: the second where nobody checks accuracy
         summaries = list_summaries(engine, selected, definition.name)
         line = make_suite_line(change, summaries, change.suite)
         if any(point.value is not None for point in line.points):

@@ -1,4 +1,4 @@
-"""Benchmark results: the newest of every model or those of one run, by configuration, and one model over time."""
+"""Benchmark results: the newest of every model or those of one run, and one model over time."""
 
 from __future__ import annotations
 
@@ -54,15 +54,18 @@ from compileboard.app.screens.exports import (
     build_exports,
 )
 from compileboard.app.screens.fleet.incidents import rank_change
-from compileboard.collectors.store.rollups.results import BriefResult, ExperimentResult, ResultRow, fill
+from compileboard.collectors.store.rollups.results import (
+    BriefResult,
+    ExperimentResult,
+    ResultRow,
+    fill,
+)
 
 MOST_REPROS = 10
 
 
 @dataclass(frozen=True)
 class SetFields:
-    """What models were measured as."""
-
     suite: Annotated[str, "The suite that the model is of."]
     mode: Annotated[str | None, "`inference` or `training`."]
     dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
@@ -75,8 +78,6 @@ class SetFields:
 
 @dataclass(frozen=True)
 class SeriesFields(SetFields):
-    """What a model was measured as."""
-
     batch_size: Annotated[int | None, "Batch size."]
 
 
@@ -88,13 +89,17 @@ class ResultJson(SeriesFields):
     gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
     status: Annotated[str, one_of(STATUSES), "What became of it."]
     reason: Annotated[
-        str | None, "Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the reason."
+        str | None,
+        "Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the reason.",
     ]
     accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
-    speedup: Annotated[float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."]
+    speedup: Annotated[
+        float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."
+    ]
     speedup_low: Annotated[float | None, "Where its 95% interval begins."]
     speedup_high: Annotated[
-        float | None, "Where its 95% interval ends; an interval that spans 1 is no clear difference."
+        float | None,
+        "Where its 95% interval ends; an interval that spans 1 is no clear difference.",
     ]
     abs_latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
     eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
@@ -105,15 +110,25 @@ class ResultJson(SeriesFields):
     compression_ratio: Annotated[float | None, "Peak memory in eager mode ÷ compiled."]
     eager_peak_mem_gb: Annotated[float | None, "Peak memory in eager mode. GB of 10^9 bytes."]
     dynamo_peak_mem_gb: Annotated[float | None, "Peak memory compiled. GB of 10^9 bytes."]
-    cache_lookup_latency_us: Annotated[float | None, "dynamo's lookup of the compiled code, per call. Microseconds."]
+    cache_lookup_latency_us: Annotated[
+        float | None, "dynamo's lookup of the compiled code, per call. Microseconds."
+    ]
     export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
-    load_latency_s: Annotated[float | None, "Load time of the package, or of the precompiled code. Seconds."]
+    load_latency_s: Annotated[
+        float | None, "Load time of the package, or of the precompiled code. Seconds."
+    ]
     second_process_latency_s: Annotated[float | None, "First call in a second process. Seconds."]
     package_bytes: Annotated[float | None, "Size of the package."]
-    scaling_efficiency: Annotated[float | None, "Samples a second of all ranks ÷ ranks × those of one process."]
+    scaling_efficiency: Annotated[
+        float | None, "Samples a second of all ranks ÷ ranks × those of one process."
+    ]
     output_error: Annotated[float | None, "Largest relative error of the output against eager."]
-    quantized_error: Annotated[float | None, "Relative error of the quantized model against eager in float32."]
-    quantized_eager_error: Annotated[float | None, "Relative error of compiled quantized against eager quantized."]
+    quantized_error: Annotated[
+        float | None, "Relative error of the quantized model against eager in float32."
+    ]
+    quantized_eager_error: Annotated[
+        float | None, "Relative error of compiled quantized against eager quantized."
+    ]
     calls_captured: Annotated[Count | None, "Operations in the captured graphs."]
     unique_graphs: Annotated[Count | None, "Graphs."]
     graph_breaks: Annotated[Count | None, "Graph breaks as torch's counters have them."]
@@ -133,16 +148,17 @@ class ResultJson(SeriesFields):
 
 
 def make_result(row: ResultRow) -> ResultJson:
-    """Return one result as API, JSON, CSV and Parquet have it."""
-    values = vars(row) | {"gpu": row.gpu, "experiments": list(row.experiments), "tasks": list(row.tasks)}
+    values = vars(row) | {
+        "gpu": row.gpu,
+        "experiments": list(row.experiments),
+        "tasks": list(row.tasks),
+    }
     del values["judge"]
     return fill(ResultJson, values)
 
 
 @dataclass(frozen=True)
 class ResultsScreen:
-    """One page of results: a matrix a suite, or in an order a table a configuration, with a summary of all its rows."""
-
     configurations: Sequence[ConfigurationResults]
     result_count: int
     model_count: int
@@ -153,32 +169,25 @@ class ResultsScreen:
 
     @property
     def listed(self) -> Sequence[ConfigurationResults]:
-        """Return the configurations that have rows on this page."""
         return [configuration for configuration in self.configurations if configuration.listed]
 
     @property
     def listed_count(self) -> int:
-        """Return how many rows this page has."""
         return sum(len(configuration.listed) for configuration in self.configurations)
 
 
 @dataclass(frozen=True)
 class ModelHistory:
-    """Everything that was measured of one model, a series each configuration, the one that was measured last first."""
-
     model: str
     series: Sequence[ModelSeries]
 
     @property
     def suites(self) -> list[str]:
-        """Return the suites that have a model of this name."""
         return sorted({str(series.fields["suite"]) for series in self.series})
 
 
 @dataclass(frozen=True)
 class ModelScreen:
-    """One model: its series, of one of them every point, and of one point all that is known."""
-
     history: ModelHistory
     selected: ModelSeries
     point: Point
@@ -193,13 +202,16 @@ class ModelScreen:
 
     @property
     def repeats(self) -> Mapping[str, Sequence[float]]:
-        """Return the repeats of the point, of the two that a speedup is made of where it has these."""
-        repeats = {name: values for _result, parts in self.parts for name, values in parts.repeats.items()}
-        return {name: values for name, values in repeats.items() if name in ("eager", "compiled")} or repeats
+        repeats = {
+            name: values for _result, parts in self.parts for name, values in parts.repeats.items()
+        }
+        return {
+            name: values for name, values in repeats.items() if name in ("eager", "compiled")
+        } or repeats
 
 
 class UnknownModelError(LookupError):
-    """A model, a series or a point that the database does not have."""
+    """The database has no such model, series or point."""
 
 
 VIEWS = ("matrix", "numbers")
@@ -213,10 +225,6 @@ def build_models(
     limit_count: int,
     view: str | None = None,
 ) -> ResultsScreen:
-    """Build the newest results of the models of a filter, or those of one run: as a matrix, or as numbers.
-
-    Raises: FilterError if the order, the view or the cursor cannot be used.
-    """
     if view and view not in VIEWS:
         raise FilterError(f"view: {view[:40]!r} is not one of {', '.join(VIEWS)}")
     if view != "numbers":
@@ -228,12 +236,12 @@ def build_models(
 
 
 def build_matrix_screen(
-    engine: Engine, results: Sequence[BriefResult], selected: ModelFilter, cursor: str | None, limit_count: int
+    engine: Engine,
+    results: Sequence[BriefResult],
+    selected: ModelFilter,
+    cursor: str | None,
+    limit_count: int,
 ) -> ResultsScreen:
-    """Build one page of matrices: of the models that a filter by status or accuracy leaves, all experiments.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     models = order_models(results)
     if selected.status or selected.accuracy:
         left = match_models(results, selected)
@@ -255,13 +263,11 @@ def build_matrix_screen(
 def build_results_screen(
     results: Sequence[ResultRow], order: str | None, cursor: str | None, limit_count: int
 ) -> ResultsScreen:
-    """Group results by configuration, sort each, and cut one page out of them.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
     order = order or DEFAULT_ORDER
     groups = group_results(results)
-    page = cut_page([row for group in groups for row in sort_results(group.rows, order)], cursor, limit_count)
+    page = cut_page(
+        [row for group in groups for row in sort_results(group.rows, order)], cursor, limit_count
+    )
     return ResultsScreen(
         configurations=list_page(groups, page.rows),
         result_count=len(results),
@@ -272,15 +278,17 @@ def build_results_screen(
 
 
 def build_model_history(engine: Engine, model: str, suite: str | None) -> ModelHistory | None:
-    """Build everything that was measured of one model; None where nothing was."""
     series = split_series(list_history(engine, model, suite))
     return ModelHistory(model, series) if series else None
 
 
-def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str | None) -> ModelScreen:
-    """Build one model: of the series that fits a query, the point of a run, else the newest.
+def build_model(
+    store: Store, model: str, query: Mapping[str, str], run_id: str | None
+) -> ModelScreen:
+    """Build one model's screen: the series that fits the query, at the point of a run, else the
+    newest.
 
-    Raises: UnknownModelError if there is no such model, series or point.
+    Raises UnknownModelError if there is no such model, series or point.
     """
     engine = store.engine
     history = build_model_history(engine, model, query.get("suite"))
@@ -288,19 +296,28 @@ def build_model(store: Store, model: str, query: Mapping[str, str], run_id: str 
         raise UnknownModelError(f"There is no model {model[:80]}; its runs may have been deleted.")
     selected = choose_series(history.series, query, run_id)
     if selected is None:
-        raise UnknownModelError(f"{model[:80]} was never measured so; take a part of the address away.")
+        raise UnknownModelError(
+            f"{model[:80]} was never measured so; take a part of the address away."
+        )
     point = _choose_point(selected, run_id)
     row = point.row
     reader = open_run_or_board(store, row.run_id)
     changes = list_series_changes(store.board, "model", selected.fields["suite"] or "", [model])
     changes.sort(key=lambda change: (change.recovered_run_id is not None, *rank_change(change)))
     open_run = partial(open_run_or_board, store)
-    parts = [(result, get_result_parts(open_run(result.run_id), result.id)) for result in point.parts]
+    parts = [
+        (result, get_result_parts(open_run(result.run_id), result.id)) for result in point.parts
+    ]
     return ModelScreen(
         history=history,
         selected=selected,
         point=point,
-        runs={run.id: run for run in list_trend_runs(engine, [measured.row.run_id for measured in selected.points])},
+        runs={
+            run.id: run
+            for run in list_trend_runs(
+                engine, [measured.row.run_id for measured in selected.points]
+            )
+        },
         changes=[change for change in changes if _is_of(change, selected)],
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
@@ -321,7 +338,7 @@ def _choose_point(series: ModelSeries, run_id: str | None) -> Point:
 
 
 def _is_of(change: SeriesChange, series: ModelSeries) -> bool:
-    """Return True if a change is of a series; what is not known is '' or 0 there."""
     return all(
-        getattr(change, name) == (value or type(getattr(change, name))()) for name, value in series.fields.items()
+        getattr(change, name) == (value or type(getattr(change, name))())
+        for name, value in series.fields.items()
     )

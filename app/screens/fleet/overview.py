@@ -1,4 +1,4 @@
-"""The overview: the verdict, open incidents, a few numbers with their trend, recent runs, and what costs most."""
+"""The overview: verdict, incidents, key numbers, recent runs, and the costliest causes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from compileboard.app.analysis.verdict import (
 )
 from compileboard.app.engines.store import Store
 from compileboard.app.format import format_count
-from compileboard.app.queries.dashboard.incidents import IncidentCounts, IncidentFilter, count_incidents
+from compileboard.app.queries.dashboard.incidents import (
+    IncidentCounts,
+    IncidentFilter,
+    count_incidents,
+)
 from compileboard.app.queries.dashboard.series_changes import list_worse_changes
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fleet.overview import (
@@ -73,8 +77,6 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class OverviewFilters:
-    """What the overview is asked for."""
-
     sets: TrendFilter
     suite: str | None
     name: str | None
@@ -84,8 +86,6 @@ class OverviewFilters:
 
 @dataclass(frozen=True)
 class OverviewIncidents:
-    """Incidents of a suite or of all: open ones, the most severe first; `recovered` are those of a day."""
-
     confirmed: Sequence[Incident]
     unconfirmed: Sequence[Incident]
     recovered: Sequence[Incident]
@@ -96,13 +96,14 @@ class OverviewIncidents:
 
     @property
     def shown(self) -> Sequence[Incident]:
-        """Return the open incidents that the page shows."""
         return [*self.confirmed, *self.unconfirmed][:INCIDENT_COUNT]
 
 
 @dataclass(frozen=True)
 class RecentRun:
-    """A run with what failed in it and, of a benchmark, its speedup; `worse` are models with an incident then open."""
+    """A run with its failures and, for a benchmark, its speedup; `worse` are the models with an
+    incident open at the time.
+    """
 
     listed: ListedRun
     failed: Sequence[FailedModel]
@@ -112,15 +113,19 @@ class RecentRun:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if a model or the program failed."""
         return bool(self.failed) or self.listed.state.kind == "bad"
 
     @property
     def status(self) -> tuple[str, str]:
-        """Return its status as a word and a colour: a failed or worse model is never green."""
         state = self.listed.state
-        failed = [f"{len(self.failed)} of {self.speedup.total_count} failed"] if self.failed and self.speedup else []
-        parts = failed or list(state.problems) or ([f"{len(self.worse)} worse"] if self.worse else [])
+        failed = (
+            [f"{len(self.failed)} of {self.speedup.total_count} failed"]
+            if self.failed and self.speedup
+            else []
+        )
+        parts = (
+            failed or list(state.problems) or ([f"{len(self.worse)} worse"] if self.worse else [])
+        )
         if state.word in BROKEN_OFF or not parts:
             parts.insert(0, state.word)
         text = ", ".join(parts)
@@ -131,8 +136,6 @@ class RecentRun:
 
 @dataclass(frozen=True)
 class NewestSuiteRun:
-    """The newest run of one configuration of a suite; `running` is a newer run that has not ended."""
-
     newest: StoredSummary
     run: TrendRun
     running: TrendRun | None
@@ -147,8 +150,6 @@ class NewestSuiteRun:
 
 @dataclass(frozen=True)
 class RecordedRuns:
-    """What the runs of a suite and name come to: sums, a point a run, the newest, what costs most."""
-
     series: Sequence[RunSeries]
     totals: DatabaseTotals
     points: Sequence[RunPoint]
@@ -160,8 +161,6 @@ class RecordedRuns:
 
 @dataclass(frozen=True)
 class OverviewScreen:
-    """The overview; `sets` is empty where nothing was ever benchmarked, `series` where nothing was recorded."""
-
     filters: OverviewFilters
     series: Sequence[RunSeries]
     sets: Sequence[ModelSet]
@@ -179,20 +178,14 @@ class OverviewScreen:
 
     @property
     def is_live(self) -> bool:
-        """Return True while a run of the page may still change."""
         return any(recent.listed.state.word in MAY_CHANGE for recent in self.runs)
 
     @property
     def newest_us(self) -> int:
-        """Return when the newest run started."""
         return max((recent.listed.run.started_us for recent in self.runs), default=0)
 
 
 def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
-    """Read the address of the overview.
-
-    Raises: FilterError if a value cannot be used.
-    """
     last, run_count = read_last(query)
     return OverviewFilters(
         sets=read_trend_filter(query),
@@ -203,8 +196,9 @@ def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
     )
 
 
-def build_overview(store: Store, filters: OverviewFilters, clock: RecorderClock, point_count: int) -> OverviewScreen:
-    """Build the overview; what costs most is of the newest `point_count` runs."""
+def build_overview(
+    store: Store, filters: OverviewFilters, clock: RecorderClock, point_count: int
+) -> OverviewScreen:
     reader, engine = store.board, store.engine
     sets = list_sets(engine)
     selected = choose_set(engine, sets, filters.sets)
@@ -237,8 +231,9 @@ def build_overview(store: Store, filters: OverviewFilters, clock: RecorderClock,
 def build_recorded_runs(
     engine: Engine, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
 ) -> RecordedRuns:
-    """Build what the runs of a suite and name come to; rankings are of the newest `point_count` runs."""
-    newest = list_runs(engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT)
+    newest = list_runs(
+        engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT
+    )
     alive_since_us = clock.alive_since_us
     return RecordedRuns(
         series=list_series(engine),
@@ -270,7 +265,9 @@ def _list_recent_runs(
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}
     speedups = list_speedups(engine, benched) if benched else {}
     worse = _find_worse_models(reader, engine, incidents, [entry.run for entry in listed])
-    suspected = [(incident.suite, incident.branch, incident.first_us) for incident in incidents.unconfirmed]
+    suspected = [
+        (incident.suite, incident.branch, incident.first_us) for incident in incidents.unconfirmed
+    ]
     return [
         RecentRun(
             entry,
@@ -290,7 +287,6 @@ def _list_recent_runs(
 def _find_worse_models(
     reader: sqlite3.Connection, engine: Engine, incidents: OverviewIncidents, runs: Sequence[RunRow]
 ) -> dict[str, set[str]]:
-    """Find the models of each run that an incident was open of while it started, in the same configuration."""
     worse: dict[str, set[str]] = {run.id: set() for run in runs}
     changes = list_worse_changes(reader, incidents.lasting_ids)
     if not changes:
@@ -299,19 +295,28 @@ def _find_worse_models(
     measured = list_measured_models(engine, [run.id for run in runs if run.result_count], models)
     for run in runs:
         keys = measured.get(run.id, set())
-        own = [change for change in changes if change.key in keys and change.branch == (run.git_branch or "")]
+        own = [
+            change
+            for change in changes
+            if change.key in keys and change.branch == (run.git_branch or "")
+        ]
         worse[run.id] |= {change.model for change in own if change.covers(run.started_us)}
     return worse
 
 
 def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock) -> NewestSuiteRun:
-    """Describe the newest run of a configuration, and a newer run that has not ended."""
     newest = summed.newest
     position = summed.summaries.index(newest)
-    newer = [summary.run_id for summary in summed.summaries[:position] if summary.run_id in summed.running]
+    newer = [
+        summary.run_id
+        for summary in summed.summaries[:position]
+        if summary.run_id in summed.running
+    ]
     ended, previous = summed.summaries[position:], summed.find_newest_before(position + 1)
     run_ids = [newest.run_id, *([previous.run_id] if previous else []), *newer[:1]]
-    runs = {run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)}
+    runs = {
+        run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
+    }
     run, before = runs[newest.run_id], runs[previous.run_id] if previous else None
     failures = list_failed_models(engine, run_ids[:2])
     failed = failures.get(run.id, [])
@@ -382,8 +387,14 @@ def _count(suite: NewestSuiteRun) -> list[VerdictCount]:
     newest = suite.newest
     passed = newest.passed_count
     return [
-        VerdictCount("Models measured", f"{format_count(newest.measured_count)} of {format_count(newest.total_count)}"),
-        VerdictCount("Failed runs", f"{format_count(suite.failed_run_count)} of {format_count(suite.run_count)}"),
+        VerdictCount(
+            "Models measured",
+            f"{format_count(newest.measured_count)} of {format_count(newest.total_count)}",
+        ),
+        VerdictCount(
+            "Failed runs",
+            f"{format_count(suite.failed_run_count)} of {format_count(suite.run_count)}",
+        ),
         VerdictCount(
             "Accuracy",
             f"{format_count(passed)} of {format_count(newest.total_count)} passed"
@@ -403,15 +414,22 @@ def _list_incidents(
     incidents = OverviewIncidents(
         confirmed=[incident for incident in worst if suite in (None, incident.suite)],
         unconfirmed=list_incidents(reader, unconfirmed, limit_count=INCIDENT_COUNT).rows,
-        recovered=[incident for incident in recovered if (incident.recovered_us or 0) >= clock.now_us - _DAY_US][
-            :INCIDENT_COUNT
-        ],
+        recovered=[
+            incident
+            for incident in recovered
+            if (incident.recovered_us or 0) >= clock.now_us - _DAY_US
+        ][:INCIDENT_COUNT],
         recovered_ranges=[
-            (incident.first_us, incident.recovered_us) for incident in recovered if incident.recovered_us is not None
+            (incident.first_us, incident.recovered_us)
+            for incident in recovered
+            if incident.recovered_us is not None
         ],
         lasting_ids=[incident.id for incident in (*worst, *recovered)],
         counts=count_incidents(reader),
         sparklines={},
     )
-    sparklines = {incident.id: build_sparkline(reader, engine, incident, clock) for incident in incidents.shown}
+    sparklines = {
+        incident.id: build_sparkline(reader, engine, incident, clock)
+        for incident in incidents.shown
+    }
     return replace(incidents, sparklines=sparklines)

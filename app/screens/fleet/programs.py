@@ -1,4 +1,4 @@
-"""Recorded programs with the most compile time to win: the newest run of each name, and what its fixes save."""
+"""Recorded programs with the most compile time to save."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_COMPILES = 5_000  # of a run whose causes a list of several can wait for
 
 @dataclass(frozen=True)
 class ProgramSavings:
-    """What the fixes of a program's newest run save."""
+    """What fixes of a program's newest run would save."""
 
     run_id: RunId
     name: Annotated[str, "What the run is called."]
@@ -32,12 +32,15 @@ class ProgramSavings:
 
 
 def list_programs(store: Store, runs: Iterable[RunRow]) -> list[ProgramSavings]:
-    """List programs that a known fix helps, those that win most first; `runs` are the newest first."""
     newest: dict[tuple[str | None, str], RunRow] = {}
     for run in runs:
         if run.state != "running" and 0 < run.compile_count <= MOST_COMPILES:
             newest.setdefault((run.suite, run.name), run)
-    programs = [program for run in list(newest.values())[:MOST_PROGRAMS] if (program := _read_program(store, run))]
+    programs = [
+        program
+        for run in list(newest.values())[:MOST_PROGRAMS]
+        if (program := _read_program(store, run))
+    ]
     return sorted(programs, key=lambda program: (-program.saved_us, program.name))
 
 

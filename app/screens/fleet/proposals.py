@@ -1,4 +1,4 @@
-"""Pairs of sides that Compare proposes where none is chosen."""
+"""Pairs of sides that the Compare page suggests where none is chosen."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ MOST_OF_A_KIND = 3
 
 @dataclass(frozen=True)
 class ProposedPair:
-    """Two sides that are worth comparing; `kind` says why, titles name them."""
-
     kind: str
     base: str
     new: str
@@ -28,8 +26,9 @@ class ProposedPair:
     new_title: str
 
 
-def list_proposals(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock) -> list[ProposedPair]:
-    """List the newest benchmark against the one before it and against baselines, and each open incident."""
+def list_proposals(
+    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock
+) -> list[ProposedPair]:
     pairs = {(base, new): kind for kind, base, new in _list_pairs(reader, engine, clock)}
     proposals = []
     for (base, new), kind in pairs.items():
@@ -37,17 +36,25 @@ def list_proposals(reader: sqlite3.Connection, engine: Engine, clock: RecorderCl
             sides = [find_side(reader, engine, clock, side, "side") for side in (base, new)]
         except FilterError:  # its run was deleted
             continue
-        titles = [f"baseline {side.baseline.name}" if side.baseline else name_side(side) for side in sides]
+        titles = [
+            f"baseline {side.baseline.name}" if side.baseline else name_side(side) for side in sides
+        ]
         proposals.append(ProposedPair(kind, base, new, *titles))
     return proposals
 
 
-def _list_pairs(reader: sqlite3.Connection, engine: Engine, clock: RecorderClock) -> Iterator[tuple[str, str, str]]:
+def _list_pairs(
+    reader: sqlite3.Connection, engine: Engine, clock: RecorderClock
+) -> Iterator[tuple[str, str, str]]:
     default = find_default(reader, engine, clock, None, None)
     if default:
         yield "Newest run and the one before", *default
         for baseline in list_baselines(reader, limit=MOST_OF_A_KIND).rows:
-            yield f"Newest run and baseline {baseline.name}", f"baseline:{baseline.name}", default[1]
+            yield (
+                f"Newest run and baseline {baseline.name}",
+                f"baseline:{baseline.name}",
+                default[1],
+            )
     for incident in list_worst_incidents(reader, MOST_OF_A_KIND):
         if incident.last_good_run_id:
             title = f"Before and after: {incident.title}"

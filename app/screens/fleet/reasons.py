@@ -1,4 +1,4 @@
-"""Reasons across runs, of graph breaks and of recompiles: a list above its trends, and one of them."""
+"""Graph breaks and recompile causes across runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ MOST_FILES = 5  # of runs, that one page opens for the newest events
 
 @dataclass(frozen=True)
 class ReasonsScreen(Generic[Reason, Summary]):
-    """One page of the list of reasons, above the trends of all of them."""
-
     listed: Page[Reason]
     order: str
     trends: ReasonTrends[Summary]
@@ -57,8 +55,6 @@ class ReasonsScreen(Generic[Reason, Summary]):
 
 @dataclass(frozen=True)
 class ReasonScreen(Generic[Reason, Event]):
-    """One reason: its newest events, the models and how often it came in the newest runs."""
-
     reason: Reason
     events: Sequence[Event]
     history: Sequence[HistoryPoint]
@@ -69,8 +65,6 @@ class ReasonScreen(Generic[Reason, Event]):
 
 @dataclass(frozen=True)
 class GraphBreakScreen(ReasonScreen[DistinctBreak, BreakEvent]):
-    """One distinct graph break, with the stack and the text of its newest event."""
-
     stack: Sequence[dict[str, Any]]
     text: str | None
     debug_context: str | None
@@ -78,8 +72,6 @@ class GraphBreakScreen(ReasonScreen[DistinctBreak, BreakEvent]):
 
 @dataclass(frozen=True)
 class RecompileCauseScreen(ReasonScreen[RecompileCause, CauseEvent]):
-    """One cause of recompiles, with the values that came."""
-
     values: Sequence[ValueChange]
 
 
@@ -91,16 +83,17 @@ def build_reasons(
     cursor: str | None,
     limit_count: int,
 ) -> ReasonsScreen[Reason, Summary]:
-    """Build one page of the list of reasons with their trends.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
-    listed, trends = list_with_trends(engine, subject, selected, sort=order, cursor=cursor, limit=limit_count)
+    listed, trends = list_with_trends(
+        engine, subject, selected, sort=order, cursor=cursor, limit=limit_count
+    )
     return ReasonsScreen(listed, order or subject.default_order, trends)
 
 
 def _build_reason(
-    store: Store, subject: ReasonSubject[Any, Reason, Any, Event], reason_id: int, files: Sequence[sqlite3.Connection]
+    store: Store,
+    subject: ReasonSubject[Any, Reason, Any, Event],
+    reason_id: int,
+    files: Sequence[sqlite3.Connection],
 ) -> ReasonScreen[Reason, Event] | None:
     engine = store.engine
     reason = get_reason(engine, subject, reason_id)
@@ -108,7 +101,10 @@ def _build_reason(
         return None
     events: Sequence[Any] = list_events(files, subject, reason_id)
     newest_run = _find_newest_run(store.board, events)
-    compile_key = next((event.compile_key for event in events if newest_run and event.run_id == newest_run.id), None)
+    compile_key = next(
+        (event.compile_key for event in events if newest_run and event.run_id == newest_run.id),
+        None,
+    )
     return ReasonScreen(
         reason=reason,
         events=events,
@@ -120,7 +116,6 @@ def _build_reason(
 
 
 def _list_files(store: Store, subject: AnySubject, reason_id: int) -> list[sqlite3.Connection]:
-    """Open the files of the newest runs that have a reason."""
     runs = list_affected_runs(store.engine, subject, reason_id, limit=MOST_FILES).rows
     return [connection for connection, _run_ids in group_runs(store, [run.id for run in runs])]
 
@@ -132,28 +127,37 @@ def _list_models(store: Store, subject: AnySubject, reason_id: int) -> list[Affe
 
 
 def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRow | None:
-    """Return the newest run that has some events; for a run of a trial, the one whose program was tried."""
     detail = get_run(reader, events[0].run_id) if events else None
     trial = get_trial_of(reader, detail.run.id) if detail and detail.run.source == "trial" else None
     detail = (get_run(reader, trial.run_id) if trial else None) or detail
     return detail.run if detail else None
 
 
-def _find_cause(store: Store, run: RunRow, reason_id: int, compile_key: int | None) -> CauseRow | None:
-    """Return the cause of a run that a reason is part of: its own, or the graph break before the code it came in."""
+def _find_cause(
+    store: Store, run: RunRow, reason_id: int, compile_key: int | None
+) -> CauseRow | None:
     causes = list_run_causes(open_run_or_board(store, run.id), run)
     own = (cause for cause in causes if reason_id in cause.content_ids)
-    breaks = (cause for cause in causes if any(compile_key in part.recompile_keys for part in cause.resumed))
+    breaks = (
+        cause
+        for cause in causes
+        if any(compile_key in part.recompile_keys for part in cause.resumed)
+    )
     return next(own, None) or next(breaks, None)
 
 
 def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None:
-    """Build the screen of one distinct graph break; None where there is none."""
-    screen = _build_reason(store, GRAPH_BREAKS, distinct_id, _list_files(store, GRAPH_BREAKS, distinct_id))
+    screen = _build_reason(
+        store, GRAPH_BREAKS, distinct_id, _list_files(store, GRAPH_BREAKS, distinct_id)
+    )
     if screen is None:
         return None
     event = next(iter(screen.events), None)
-    newest = get_event(open_run_or_board(store, event.run_id), event.process_id, event.sequence) if event else {}
+    newest = (
+        get_event(open_run_or_board(store, event.run_id), event.process_id, event.sequence)
+        if event
+        else {}
+    )
     return GraphBreakScreen(
         **vars(screen),
         stack=list_stack(newest),
@@ -163,7 +167,6 @@ def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None
 
 
 def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen | None:
-    """Build the screen of one cause of recompiles; None where there is none."""
     files = _list_files(store, RECOMPILES, cause_id)
     screen = _build_reason(store, RECOMPILES, cause_id, files)
     if screen is None:
@@ -180,12 +183,13 @@ def build_reason_runs(
     limit_count: int,
     clock: RecorderClock,
 ) -> Page[AffectedRun] | None:
-    """Build one page of the runs that have a reason; None where there is none.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     if get_reason(engine, subject, reason_id) is None:
         return None
     return list_affected_runs(
-        engine, subject, reason_id, cursor=cursor, limit=limit_count, alive_since_us=clock.alive_since_us
+        engine,
+        subject,
+        reason_id,
+        cursor=cursor,
+        limit=limit_count,
+        alive_since_us=clock.alive_since_us,
     )

@@ -1,4 +1,4 @@
-"""The list of runs: what a filter lets through, each with its state and tags."""
+"""The list of runs selected by a filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Annotated, Any
 from compileboard.app.analysis.runs.states import RunState, describe_state
 from compileboard.app.queries.engine import Engine
 from compileboard.app.queries.fields import Count, DurationUs, RunId, StartTime, TimeUs, Title
-from compileboard.app.queries.fleet.runs import STATES, RunFilter, count_runs, list_runs, list_tags, read_run_filter
+from compileboard.app.queries.fleet.runs import (
+    STATES,
+    RunFilter,
+    count_runs,
+    list_runs,
+    list_tags,
+    read_run_filter,
+)
 from compileboard.app.queries.newest import MAY_CHANGE, RecorderClock
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run.run import RunDetail
@@ -23,8 +30,6 @@ DEFAULT_ORDER = "started"
 
 @dataclass(frozen=True)
 class RunsFilters:
-    """What a list of runs is asked for; `limit_count` is how many one page has."""
-
     runs: RunFilter
     order: str
     cursor: str | None
@@ -45,9 +50,13 @@ class RunJson:
     pinned: Annotated[bool, "Whether a person pinned it."]
     tags: Annotated[dict[str, str], "Value by key."]
     suite: Annotated[str | None, "The suite it belongs to."]
-    source: Annotated[str, one_of(("live", "import", "bench", "trial")), "How it was recorded: live or imported."]
+    source: Annotated[
+        str, one_of(("live", "import", "bench", "trial")), "How it was recorded: live or imported."
+    ]
     state: Annotated[str, one_of(STATES), "How it stands."]
-    shown_state: Annotated[str, "`state`, or `interrupted?` for a running one whose recorder fell silent."]
+    shown_state: Annotated[
+        str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
+    ]
     level: Annotated[str, "How much was recorded: light or full."]
     command: Annotated[str, "The command, without secrets."]
     started_us: StartTime
@@ -74,7 +83,9 @@ class RunJson:
     failure_count: Annotated[
         Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
     ]
-    skipped_frame_count: Annotated[Count | None, "Frames that dynamo left to eager without a failure."]
+    skipped_frame_count: Annotated[
+        Count | None, "Frames that dynamo left to eager without a failure."
+    ]
     restart_count: Annotated[Count | None, "Restarts of an analysis."]
     cache_hit_count: Annotated[Count | None, "Cache hits."]
     cache_miss_count: Annotated[Count | None, "Cache misses."]
@@ -90,31 +101,27 @@ class RunJson:
 
 @dataclass(frozen=True)
 class RunFactsJson(RunJson):
-    """One run with what the collector wrote of its surroundings."""
-
     cwd: Annotated[str | None, "Working directory."]
     keep_source: Annotated[bool, "Whether lines of the user's code were kept."]
     stack_room: Annotated[bool | None, "Whether `run --stack-room` started it."]
     pruned_us: Annotated[TimeUs | None, "When its detail was pruned; totals and results stay."]
-    facts: Annotated[dict[str, Any], "argv, git, host, gpus and environment as the collector wrote them."]
+    facts: Annotated[
+        dict[str, Any], "argv, git, host, gpus and environment as the collector wrote them."
+    ]
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run of a list, with its state as people see it and its tags."""
-
     run: RunRow
     state: RunState
     tags: Sequence[tuple[str, str]]
 
     @property
     def row(self) -> RunJson:
-        """Return the run as API and reports have it."""
         return fill(RunJson, self.values)
 
     @property
     def values(self) -> dict[str, Any]:
-        """Return the fields of `row`."""
         run = self.run
         values = vars(run) | {
             "shown_name": run.shown_name,
@@ -129,8 +136,6 @@ class ListedRun:
 
 @dataclass(frozen=True)
 class RunsScreen:
-    """One page of the list of runs; `run_count` counts all that the filter lets through, where that was asked."""
-
     filters: RunsFilters
     runs: Sequence[ListedRun]
     next_cursor: str | None
@@ -138,30 +143,22 @@ class RunsScreen:
 
     @property
     def is_live(self) -> bool:
-        """Return True while a run of the page may still change."""
         return any(listed.state.word in MAY_CHANGE for listed in self.runs)
 
 
 def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters:
-    """Read the address of the page of runs.
-
-    Raises: FilterError if a key is unknown or a value cannot be used.
-    """
     order, cursor = query.get("sort") or DEFAULT_ORDER, query.get("cursor")
-    return RunsFilters(read_run_filter(query), order, cursor, limit_count, is_pinned_first=True, is_counted=True)
+    return RunsFilters(
+        read_run_filter(query), order, cursor, limit_count, is_pinned_first=True, is_counted=True
+    )
 
 
 def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:
-    """Return runs with their states and tags."""
     tags = list_tags(engine, [run.id for run in runs])
     return [ListedRun(run, describe_state(run, *clock), tags[run.id]) for run in runs]
 
 
 def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
-    """Build one page of the list of runs.
-
-    Raises: FilterError if the order or the cursor cannot be used.
-    """
     page = list_runs(
         engine,
         filters.runs,
@@ -179,13 +176,11 @@ def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> Ru
 
 
 def _count(engine: Engine, filters: RunsFilters, page: Page[RunRow]) -> int:
-    """Count the runs of a filter; a page that has all of them was counted as it was read."""
     is_whole = not filters.cursor and page.next is None
     return len(page.rows) if is_whole else count_runs(engine, filters.runs)
 
 
 def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunFactsJson:
-    """Return one run with what the collector wrote of its surroundings."""
     listed = ListedRun(detail.run, describe_state(detail.run, *clock), detail.tags)
     return RunFactsJson(
         **listed.values,

@@ -1,4 +1,4 @@
-"""Search: the texts of all runs, or of one, that have every word, with the lines that have them."""
+"""Full-text search in all runs or one, with the matching lines."""
 
 from __future__ import annotations
 
@@ -28,16 +28,12 @@ MOST_S = 1.0
 
 @dataclass(frozen=True)
 class MatchedText:
-    """A text that was found, with its lines that have the words."""
-
     hit: Hit
     lines: Sequence[MatchedLine]
 
 
 @dataclass(frozen=True)
 class SearchResults:
-    """What was found of one kind of text; `is_more` says that there is more than `count`."""
-
     kind: str
     label: str
     meaning: str
@@ -49,8 +45,6 @@ class SearchResults:
 
 @dataclass(frozen=True)
 class SearchScreen:
-    """What was found of each kind, and in how many runs was looked; `is_cut` says that words were left out."""
-
     query: str
     kind: str | None
     run_id: str | None
@@ -61,17 +55,26 @@ class SearchScreen:
 
 
 def build_search(
-    store: Store, query: str, kind: str | None, run_id: str | None, cursor: str | None, limit_count: int
+    store: Store,
+    query: str,
+    kind: str | None,
+    run_id: str | None,
+    cursor: str | None,
+    limit_count: int,
 ) -> SearchScreen:
-    """Build what has every word of a query: of one run, or of the board's runs and of the newest sealed ones.
+    """Find the texts with every word of a query: in one run, or in the main database and the newest
+    sealed runs.
 
-    Raises: FilterError if the kind or the cursor cannot be used; StoreError if the run's file cannot be read.
+    Raises FilterError if the kind or cursor cannot be used, StoreError if the run's file cannot be
+    read.
     """
     query, kind = query.strip(), check_kind(kind)
     terms, limit = read_terms(query), min(limit_count, MOST_HITS)
     reader = store.board if run_id is None else store.open_run(run_id)
     files = _open_newest(store) if run_id is None else []
-    groups = search(reader, terms, run_id=run_id, kind=kind, cursor=cursor, limit=limit, files=files)
+    groups = search(
+        reader, terms, run_id=run_id, kind=kind, cursor=cursor, limit=limit, files=files
+    )
     return SearchScreen(
         query=query,
         kind=kind,
@@ -94,7 +97,6 @@ def build_search(
 
 
 def _open_newest(store: Store) -> list[File]:
-    """Open the files of the newest sealed runs, but for those that cannot be read."""
     files: list[File] = []
     until_s = time.monotonic() + MOST_S
     for run_id in list_newest_sealed(store.board, MOST_FILES):

@@ -1,4 +1,4 @@
-"""A suite over a period: what its newest run comes to, against the start of the period, and what happened between."""
+"""A suite over a period: its newest run, the change since the start, and the events in between."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from compileboard.app.analysis.comparison.differences import compare
 from compileboard.app.analysis.comparison.model import CompareSide, Comparison
 from compileboard.app.analysis.incidents.incident import Incident
 from compileboard.app.analysis.models.series import label_fields
-from compileboard.app.analysis.models.summaries import ModelFailure, SummaryDelta, filter_set, list_failures
+from compileboard.app.analysis.models.summaries import (
+    ModelFailure,
+    SummaryDelta,
+    filter_set,
+    list_failures,
+)
 from compileboard.app.analysis.models.summaries import compare as compare_headlines
 from compileboard.app.analysis.period import Period
 from compileboard.app.analysis.trends.lines import Axis, lay_out
-from compileboard.app.analysis.verdict import PageVerdict, VerdictFacts, decide_verdict, describe_incident
+from compileboard.app.analysis.verdict import (
+    PageVerdict,
+    VerdictFacts,
+    decide_verdict,
+    describe_incident,
+)
 from compileboard.app.engines.store import Store
 from compileboard.app.format import format_plural, format_time
 from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter
@@ -45,15 +55,20 @@ from compileboard.collectors.store.rollups.summaries import Definition
 
 INCIDENT_COUNT = 1_000
 # How many rows of each list a report for people shows; JSON, CSV and Parquet have all.
-REPORT_ROWS = {"moved": 50, "runs": 200, "failures": 200, "commits": 200, "incidents": 100, "changes": 50}
+REPORT_ROWS = {
+    "moved": 50,
+    "runs": 200,
+    "failures": 200,
+    "commits": 200,
+    "incidents": 100,
+    "changes": 50,
+}
 _MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
 _CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 
 
 @dataclass(frozen=True)
 class SuiteHeadline:
-    """One number of a suite: each side's own, and the change over the models of both."""
-
     base: float | None
     new: float | None
     delta: SummaryDelta
@@ -61,8 +76,6 @@ class SuiteHeadline:
 
 @dataclass(frozen=True)
 class SuiteCommit:
-    """A commit that was measured first in the period, and its first run."""
-
     hash: str
     subject: str | None
     branch: str | None
@@ -72,10 +85,11 @@ class SuiteCommit:
 
 @dataclass(frozen=True)
 class SuiteScreen:
-    """A suite over a period; `base` is None where no other run has a model of `new`, and so is the comparison.
+    """A suite over a period; `base` and the comparison are None if no other run has a model of
+    `new`.
 
-    `summaries` and `runs` are those of the period and, before them, `base` where it is older. Summaries have the newest
-    first, runs the oldest.
+    `summaries` (newest first) and `runs` (oldest first) are those of the period, preceded
+    in time by `base` where it is older.
     """
 
     period: Period
@@ -98,28 +112,31 @@ class SuiteScreen:
 
     @property
     def title(self) -> str:
-        """Name it: the suite and what it was measured as."""
         return f"{self.chosen.suite}: {label_fields(self.chosen.fields)}"
 
     @property
     def is_base_before(self) -> bool:
-        """Return whether base is the newest run before the period."""
         return self.base is not None and self.base.started_us < self.period.since_us
 
     @property
     def run_count(self) -> int:
-        """Return how many runs are in the period."""
         return len(self.runs) - self.is_base_before
 
     @cached_property
     def verdict(self) -> PageVerdict:
-        """Return what the overview would have said at the end of the period."""
-        active = [incident for incident in self.incidents if incident.state in ("open", "unconfirmed")]
-        active = [incident for incident in active if incident.direction == "worse" and incident.status != "ignored"]
+        active = [
+            incident for incident in self.incidents if incident.state in ("open", "unconfirmed")
+        ]
+        active = [
+            incident
+            for incident in active
+            if incident.direction == "worse" and incident.status != "ignored"
+        ]
         return decide_verdict(
             VerdictFacts(
                 incidents=[
-                    describe_incident(incident) for incident in sorted(active, key=lambda incident: incident.severity)
+                    describe_incident(incident)
+                    for incident in sorted(active, key=lambda incident: incident.severity)
                 ],
                 failing=[failure.row.model for failure in self.failures if failure.new is not None],
                 model_count=self.new.total_count,
@@ -130,7 +147,6 @@ class SuiteScreen:
         )
 
     def find_run(self, run_id: str) -> TrendRun:
-        """Return one of its runs."""
         return next(run for run in self.runs if run.id == run_id)
 
 
@@ -141,10 +157,7 @@ def build_suite(
     clock: RecorderClock,
     definition: str | None = None,
 ) -> SuiteScreen:
-    """Build what a suite came to in a period, as the selected configuration that was measured last.
-
-    Raises: FilterError if there is no such suite, or it has no run in the period.
-    """
+    """Build a suite's period for the selected configuration that was measured last."""
     during = replace(asked, since_us=period.since_us, until_us=period.until_us)
     engine = store.engine
     chosen, others = _choose(engine, asked, during, period)
@@ -153,9 +166,14 @@ def build_suite(
     formula, within, new = summed.definition, summed.summaries, summed.newest
     timed = list_timed_runs(engine, asked.narrow(chosen))
     rows = _read_rows(store, new, chosen)
-    before = list_summaries(engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MOST_BEFORE)
+    before = list_summaries(
+        engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MOST_BEFORE
+    )
     base, base_rows = _find_base(
-        store, [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed], rows, chosen
+        store,
+        [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed],
+        rows,
+        chosen,
     )
     comparison = _compare(store, clock, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
@@ -191,7 +209,6 @@ def _read_rows(store: Store, of: StoredSummary, chosen: ModelSet) -> list[Result
 def _find_base(
     store: Store, offered: Iterable[StoredSummary], rows: Sequence[ResultRow], chosen: ModelSet
 ) -> tuple[StoredSummary | None, list[ResultRow]]:
-    """Find the first of those offered that has a model of new's."""
     models = {row.model for row in rows}
     for summary in offered:
         base_rows = _read_rows(store, summary, chosen)
@@ -201,8 +218,9 @@ def _find_base(
 
 
 def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
-    """List the oldest runs of the period, the oldest first."""
-    return [summary for summary in reversed(within) if summary.started_us < new.started_us][:_MOST_BEFORE]
+    return [summary for summary in reversed(within) if summary.started_us < new.started_us][
+        :_MOST_BEFORE
+    ]
 
 
 def _choose(
@@ -211,13 +229,28 @@ def _choose(
     sets = list_sets(engine)
     suites = list(dict.fromkeys(model_set.suite for model_set in sets))
     if selection.suite not in suites:
-        known = ", ".join(repr(suite) for suite in suites[:20]) or "none yet; `compileboard-collect bench` measures one"
-        raise FilterError(f"suite: there is no suite {(selection.suite or '')[:80]!r} in this database; known: {known}")
+        known = (
+            ", ".join(repr(suite) for suite in suites[:20])
+            or "none yet; `compileboard-collect bench` measures one"
+        )
+        raise FilterError(
+            f"suite: there is no suite {(selection.suite or '')[:80]!r} in this database; "
+            f"known: {known}"
+        )
     fitting = [model_set for model_set in sets if selection.takes(model_set)]
     if not fitting:
-        own = [label_fields(model_set.fields) for model_set in sets if model_set.suite == selection.suite]
-        raise FilterError(f"suite: {selection.suite!r} was never measured like this; it was as {'; '.join(own[:20])}")
-    measured = {tuple(summary.set.fields.values()) for summary in list_summaries(engine, during, "hud")}
+        own = [
+            label_fields(model_set.fields)
+            for model_set in sets
+            if model_set.suite == selection.suite
+        ]
+        raise FilterError(
+            f"suite: {selection.suite!r} was never measured like this; it was as "
+            f"{'; '.join(own[:20])}"
+        )
+    measured = {
+        tuple(summary.set.fields.values()) for summary in list_summaries(engine, during, "hud")
+    }
     present = [model_set for model_set in fitting if tuple(model_set.fields.values()) in measured]
     if not present:
         raise FilterError(_format_empty(engine, selection, period))
@@ -229,7 +262,10 @@ def _format_empty(engine: Engine, selection: TrendFilter, period: Period) -> str
     runs = list_summaries(engine, selection, "hud")
     if not runs:
         return f"branch: no run of suite {selection.suite!r} is{on}"
-    between = f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to {format_time(runs[0].started_us)[:10]}"
+    between = (
+        f"its runs{on} are of {format_time(runs[-1].started_us)[:10]} to "
+        f"{format_time(runs[0].started_us)[:10]}"
+    )
     return f"since: suite {selection.suite!r} has no run{on} from {period.text} (UTC); {between}"
 
 
@@ -245,9 +281,14 @@ def _sum_up(
         value: float | None = getattr(side, name) if side else None
         return value
 
-    verdicts = {total.metric.name: total.verdicts for total in comparison.sums} if comparison else None
+    verdicts = (
+        {total.metric.name: total.verdicts for total in comparison.sums} if comparison else None
+    )
     deltas = compare_headlines(before, after, definition, verdicts)
-    return tuple(SuiteHeadline(of(base, delta.metric.name), of(new, delta.metric.name), delta) for delta in deltas)
+    return tuple(
+        SuiteHeadline(of(base, delta.metric.name), of(new, delta.metric.name), delta)
+        for delta in deltas
+    )
 
 
 def _compare(
@@ -265,20 +306,22 @@ def _compare(
 
 
 def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
-    """Filter a side to one configuration."""
     entries = tuple(
-        entry for entry in side.entries if all(entry.series.get(name) == value for name, value in chosen.fields.items())
+        entry
+        for entry in side.entries
+        if all(entry.series.get(name) == value for name, value in chosen.fields.items())
     )
     keys = {entry.key for entry in entries}
     breaks, causes = (
-        None if items is None else tuple(item for item in items if item.model is None or item.model in keys)
+        None
+        if items is None
+        else tuple(item for item in items if item.model is None or item.model in keys)
         for items in (side.breaks, side.causes)
     )
     return replace(side, entries=entries, breaks=breaks, causes=causes)
 
 
 def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]:
-    """List the commits whose first run here is in the period, in that order."""
     runs_by_commit: dict[str, list[TrendRun]] = {}
     for run in runs:
         if run.git_commit:
@@ -293,9 +336,12 @@ def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]
 def _list_incidents(
     reader: sqlite3.Connection, chosen: ModelSet, branch: str | None, period: Period
 ) -> tuple[tuple[Incident, ...], tuple[SeriesChange, ...]]:
-    """Return the incidents of the period, and their changes, of the chosen configuration or of recorded runs."""
     selection = IncidentFilter(
-        suite=chosen.suite, branch=branch, since_us=period.since_us, before_us=period.until_us, status=NOT_IGNORED
+        suite=chosen.suite,
+        branch=branch,
+        since_us=period.since_us,
+        before_us=period.until_us,
+        status=NOT_IGNORED,
     )
     listed = list_incidents(reader, selection, limit_count=INCIDENT_COUNT).rows
     incidents = [incident for incident in listed if incident.state != "withdrawn"]
@@ -310,7 +356,9 @@ def _list_incidents(
 
 def _is_of(change: SeriesChange, chosen: ModelSet) -> bool:
     # A change has '' and 0 where a set has None.
-    return all((getattr(change, name) or None) == (value or None) for name, value in chosen.fields.items())
+    return all(
+        (getattr(change, name) or None) == (value or None) for name, value in chosen.fields.items()
+    )
 
 
 def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:
@@ -319,13 +367,16 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
         yield f"the period has more runs than {MOST_RUNS}: these are the newest"
     if others:
         differing = [
-            name for name in _CHOOSERS if any(getattr(model_set, name) != getattr(chosen, name) for model_set in others)
+            name
+            for name in _CHOOSERS
+            if any(getattr(model_set, name) != getattr(chosen, name) for model_set in others)
         ]
         options = ", ".join(name.replace("_", " ") for name in differing)
         ways = "; ".join(label_fields(model_set.fields) for model_set in others[:8]) + (
             "; …" if len(others) > 8 else ""
         )
         yield (
-            f"the suite was measured in {format_plural(len(others), 'other configuration')} in this period ({ways}). "
+            f"the suite was measured in {format_plural(len(others), 'other configuration')} in "
+            f"this period ({ways}). "
             f"Shown is the newest; name the {options} to choose another"
         )

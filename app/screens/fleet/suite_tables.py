@@ -1,4 +1,4 @@
-"""A suite over a period as plain values: each table is what JSON, CSV and Parquet write of it."""
+"""The tables of a suite over a period, as JSON, CSV and Parquet contain them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,48 @@ Row = dict[str, Any]
 # What a column holds, where it is not text: int, float, bool, or a moment in µs since the epoch.
 Types = Mapping[str, str]
 _RUN = tuple(name for name in TrendRun.__dataclass_fields__ if name != "id")
-_SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+_SERIES = (
+    "suite",
+    "model",
+    "mode",
+    "dtype",
+    "device",
+    "hardware",
+    "backend",
+    "dynamic",
+    "batch_size",
+    "world_size",
+)
 _CHANGE = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
 _INCIDENT = (
-    *("id", "title", "direction", "state", "status", "owner", "reason", "suite", "branch", "severity", "change_count"),
-    *("measured_as", "first_us", "recovered_us", "found_us", "confirmed_us", "noticed_us", "changed_us"),
+    *(
+        "id",
+        "title",
+        "direction",
+        "state",
+        "status",
+        "owner",
+        "reason",
+        "suite",
+        "branch",
+        "severity",
+        "change_count",
+    ),
+    *(
+        "measured_as",
+        "first_us",
+        "recovered_us",
+        "found_us",
+        "confirmed_us",
+        "noticed_us",
+        "changed_us",
+    ),
 )
 _INCIDENT_RUNS = ("last_good", "first_bad", "recovered")
 _SERIES_TYPES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
 
 
 class SuiteTable(NamedTuple):
-    """A table's columns, the types of those that are no text, and what lists its rows."""
-
     columns: Sequence[str]
     types: Types
     list: Callable[[SuiteScreen], Iterable[Row]]
@@ -65,7 +94,11 @@ def _list_runs(suite: SuiteScreen) -> Iterator[Row]:
         side = "base" if run.id == base else "new" if run.id == suite.new.run_id else None
         numbers = {name: getattr(summary, name) for name in NUMBERS}
         yield (
-            {"run_id": run.id, "side": side, "is_in_period": run.started_us >= suite.period.since_us}
+            {
+                "run_id": run.id,
+                "side": side,
+                "is_in_period": run.started_us >= suite.period.since_us,
+            }
             | {name: getattr(run, name) for name in _RUN}
             | {"definition": suite.definition.name, "pass_ratio": summary.pass_ratio}
             | numbers
@@ -88,7 +121,8 @@ def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
 def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
     for change in diff.changes if diff else ():
         row = {
-            name: getattr(change.what, name) for name in ("fingerprint", "kind", "reason", "function", "file", "line")
+            name: getattr(change.what, name)
+            for name in ("fingerprint", "kind", "reason", "function", "file", "line")
         }
         yield row | {
             "model": change.model,
@@ -115,47 +149,90 @@ def _list_environment(suite: SuiteScreen) -> Iterator[Row]:
 
 def _list_commits(suite: SuiteScreen) -> Iterator[Row]:
     for commit in suite.commits:
-        first = {"first_run_id": commit.run.id, "first_us": commit.run.started_us, "run_count": commit.run_count}
+        first = {
+            "first_run_id": commit.run.id,
+            "first_us": commit.run.started_us,
+            "run_count": commit.run_count,
+        }
         yield {"hash": commit.hash, "subject": commit.subject, "branch": commit.branch} | first
 
 
 def _list_incidents(suite: SuiteScreen) -> Iterator[Row]:
     for incident in suite.incidents:
-        runs = {f"{name}_run_id": getattr(getattr(incident, name), "run_id", None) for name in _INCIDENT_RUNS}
+        runs = {
+            f"{name}_run_id": getattr(getattr(incident, name), "run_id", None)
+            for name in _INCIDENT_RUNS
+        }
         cause = {"cause": incident.cause.text if incident.cause else None}
         yield {name: getattr(incident, name) for name in _INCIDENT} | runs | cause
 
 
 def _list_changes(suite: SuiteScreen) -> Iterator[Row]:
     for change in suite.changes:
-        yield {"sentence": describe_series_change(change)} | {name: getattr(change, name) for name in _CHANGE}
+        yield {"sentence": describe_series_change(change)} | {
+            name: getattr(change, name) for name in _CHANGE
+        }
 
 
 _MOMENTS = ("first_us", "recovered_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
-_DISTINCT = ("word", "model", "kind", "reason", "function", "file", "line", "base_count", "new_count", "fingerprint")
+_DISTINCT = (
+    "word",
+    "model",
+    "kind",
+    "reason",
+    "function",
+    "file",
+    "line",
+    "base_count",
+    "new_count",
+    "fingerprint",
+)
 _COUNTS = {name: "int" if name.endswith("_count") else "float" for name in NUMBERS}
 _COUNTED = {"line": "int", "base_count": "int", "new_count": "int"}
 _SHARES = ("base", "new", "change", "p_value", "ratio_low", "ratio_high")
 SUITE_TABLES: dict[str, SuiteTable] = {
     "runs": SuiteTable(
         ("run_id", "side", "is_in_period", *_RUN, "definition", "pass_ratio", *NUMBERS),
-        {"is_in_period": "bool", "git_dirty": "bool", "started_us": "moment", "pass_ratio": "float", **_COUNTS},
+        {
+            "is_in_period": "bool",
+            "git_dirty": "bool",
+            "started_us": "moment",
+            "pass_ratio": "float",
+            **_COUNTS,
+        },
         _list_runs,
     ),
     "headlines": SuiteTable(
         (
-            *("metric", "label", "unit", "direction", "definition", "base_run_id", "new_run_id", "base", "new"),
+            *(
+                "metric",
+                "label",
+                "unit",
+                "direction",
+                "definition",
+                "base_run_id",
+                "new_run_id",
+                "base",
+                "new",
+            ),
             *("common_model_count", "common_base", "common_new", "verdict"),
         ),
-        {"common_model_count": "int", **dict.fromkeys(("base", "new", "common_base", "common_new"), "float")},
+        {
+            "common_model_count": "int",
+            **dict.fromkeys(("base", "new", "common_base", "common_new"), "float"),
+        },
         _list_headlines,
     ),
-    "models": SuiteTable(COMPARED_COLUMNS, {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")}, _list_models),
+    "models": SuiteTable(
+        COMPARED_COLUMNS, {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")}, _list_models
+    ),
     "failures": SuiteTable((*_SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
     "graph_breaks": SuiteTable(_DISTINCT, _COUNTED, _list_breaks),
     "recompile_causes": SuiteTable(_DISTINCT, _COUNTED, _list_causes),
     "environment": SuiteTable(
-        ("run_id", "started_us", "what", "before", "now"), {"started_us": "moment"}, _list_environment
+        ("run_id", "started_us", "what", "before", "now"),
+        {"started_us": "moment"},
+        _list_environment,
     ),
     "commits": SuiteTable(
         ("hash", "subject", "branch", "first_run_id", "first_us", "run_count"),
@@ -180,7 +257,6 @@ SUITE_TABLES: dict[str, SuiteTable] = {
 
 
 def suite_period_row(suite: SuiteScreen) -> Row:
-    """Write everything that a suite came to in a period."""
     compared = suite.comparison
     return {
         "suite": suite.chosen.suite,
@@ -196,9 +272,13 @@ def suite_period_row(suite: SuiteScreen) -> Row:
         "other_sets": [model_set.fields for model_set in suite.others],
         "notes": list(suite.notes),
         "warnings": [*compared.refused, *compared.warnings] if compared else [],
-        "differing_settings": [asdict(setting) for setting in compared.settings if setting.differs] if compared else [],
+        "differing_settings": [asdict(setting) for setting in compared.settings if setting.differs]
+        if compared
+        else [],
         "not_compared": {
-            "graph_breaks": compared.breaks.lacks or None if compared else "no other run measured one of these models",
+            "graph_breaks": compared.breaks.lacks or None
+            if compared
+            else "no other run measured one of these models",
             "recompile_causes": compared.causes.lacks or None
             if compared
             else "no other run measured one of these models",

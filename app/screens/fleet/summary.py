@@ -1,4 +1,4 @@
-"""What the newest run comes to: the run that the overview, the API's summary and the suite report speak of."""
+"""Summaries of the newest run, shared by overview, API and suite report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from compileboard.collectors.store.rollups.summaries import Definition
 
 @dataclass(frozen=True)
 class SummarizedRuns:
-    """Summaries of runs by one definition, the newest first, and which of them is the newest run's."""
-
     definition: Definition
     summaries: Sequence[StoredSummary]
     newest: StoredSummary
@@ -30,11 +28,9 @@ class SummarizedRuns:
 
     @property
     def newest_summaries(self) -> list[StoredSummary]:
-        """Return all that the newest run comes to, a summary each configuration."""
         return [summary for summary in self.summaries if summary.run_id == self.newest.run_id]
 
     def find_newest_before(self, position: int) -> StoredSummary | None:
-        """Return the newest summary of those behind a position that timed a model; None where there is none."""
         older = [summary for summary in self.summaries[position:] if summary.run_id in self.timed]
         return find_newest_summary(older, self.timed, self.running)
 
@@ -46,7 +42,6 @@ def summarize_runs(
     clock: RecorderClock,
     limit: int = MOST_RUNS,
 ) -> SummarizedRuns | None:
-    """Read what the runs of a filter come to; None where no run fits."""
     by, summaries = list_eligible_summaries(engine, selected, definition, limit)
     running = list_running_ids(engine, clock)
     timed = frozenset(list_timed_runs(engine, selected))

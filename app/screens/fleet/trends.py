@@ -1,4 +1,4 @@
-"""Trends: metrics of suites and models, and what is counted in every run, over time, commits or versions of torch."""
+"""Trends of suites, models and per-run counts, over time, commits or torch versions."""
 
 from __future__ import annotations
 
@@ -48,13 +48,11 @@ COUNTED = {
 
 
 class UnknownCountedError(LookupError):
-    """A function or a graph break that the database does not have."""
+    """The database has no such function or graph break."""
 
 
 @dataclass(frozen=True)
 class TrendsFilters:
-    """What trends are asked for; `definition` is None where the address names none."""
-
     sets: TrendFilter
     metrics: Sequence[str]
     models: Sequence[str]
@@ -67,16 +65,12 @@ class TrendsFilters:
 
 @dataclass(frozen=True)
 class TrendDrawing:
-    """One chart before it is drawn."""
-
     metric: Metric
     lines: Sequence[TrendLine]
 
 
 @dataclass(frozen=True)
 class TrendsScreen:
-    """Several metrics of one configuration on one axis, with the changes of series that were found in them."""
-
     filters: TrendsFilters
     sets: Sequence[ModelSet]
     selected: ModelSet | None
@@ -88,15 +82,12 @@ class TrendsScreen:
 
     @property
     def shown_changes(self) -> list[SeriesChange]:
-        """Return the changes that begin with a run of the axis."""
         shown = {run.id for run in self.axis.runs}
         return [change for change in self.changes if change.first_run_id in shown]
 
 
 @dataclass(frozen=True)
 class TrendSeries:
-    """One line of a metric on an axis of its own; `fields` is what it was measured as."""
-
     line: TrendLine
     fields: Mapping[str, Any]
     axis: Axis
@@ -104,8 +95,6 @@ class TrendSeries:
 
 @dataclass(frozen=True)
 class TrendScreen:
-    """One metric of every configuration that fits, or of what is counted in every run; `axis` has the runs of all."""
-
     metric: Metric
     definition: str | None
     series: Sequence[TrendSeries]
@@ -113,17 +102,12 @@ class TrendScreen:
 
     @property
     def notes(self) -> list[str]:
-        """Return what is left out, in words."""
         return list(dict.fromkeys(note for series in self.series for note in series.axis.notes))
 
 
 def build_trends(
     reader: sqlite3.Connection, engine: Engine, filters: TrendsFilters, clock: RecorderClock
 ) -> TrendsScreen:
-    """Build several metrics of one configuration on one axis.
-
-    Raises: FilterError if a name is none. UnknownCountedError if a function or a graph break is not there.
-    """
     sets = list_sets(engine)
     selected = choose_set(engine, sets, filters.sets, filters.models[0] if filters.models else None)
     definition = filters.definition or HUD.name
@@ -131,19 +115,32 @@ def build_trends(
     drawings: list[TrendDrawing] = []
     if selected is not None:
         narrowed = filters.sets.narrow(selected)
-        by, summaries = list_eligible_summaries(engine, narrowed, filters.definition, filters.run_count)
+        by, summaries = list_eligible_summaries(
+            engine, narrowed, filters.definition, filters.run_count
+        )
         definition = by.name
         drawings = _measure(engine, filters, selected, definition, summaries, notes)
     drawings += [
-        TrendDrawing(make_count_metric(kind), count_lines(engine, kind, values, filters.sets.suite, filters.run_count))
+        TrendDrawing(
+            make_count_metric(kind),
+            count_lines(engine, kind, values, filters.sets.suite, filters.run_count),
+        )
         for kind, values in filters.counted.items()
         if values
     ]
     metrics = {drawing.metric.name for drawing in drawings}
-    changes = list_changes(reader, selected.fields, filters.models, metrics, filters.sets.branch) if selected else []
-    run_ids = {point.run_id for drawing in drawings for line in drawing.lines for point in line.points}
+    changes = (
+        list_changes(reader, selected.fields, filters.models, metrics, filters.sets.branch)
+        if selected
+        else []
+    )
+    run_ids = {
+        point.run_id for drawing in drawings for line in drawing.lines for point in line.points
+    }
     axis = _lay_out(engine, run_ids, filters.sets.branch, filters.axis, clock)
-    return TrendsScreen(filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes])
+    return TrendsScreen(
+        filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes]
+    )
 
 
 def build_trend(
@@ -157,17 +154,22 @@ def build_trend(
     run_count: int,
     clock: RecorderClock,
 ) -> TrendScreen:
-    """Build one metric of every configuration that fits; `counted` is a kind and a value that are counted instead.
+    """Build one metric of every matching configuration, or with `counted` (kind, value) a per-run
+    count.
 
-    Raises: FilterError if a name is none. UnknownCountedError if a function or a graph break is not there.
+    Raises UnknownCountedError for an unknown function or graph break.
     """
     by = None
     lines: list[tuple[TrendLine, dict[str, Any]]]
     if counted:
         kind, value = counted
         drawn = make_count_metric(kind)
-        fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {"suite": selected.suite}
-        lines = [(line, fields) for line in count_lines(engine, kind, [value], selected.suite, run_count)]
+        fields = dict.fromkeys(("model", *ModelSet.__dataclass_fields__)) | {
+            "suite": selected.suite
+        }
+        lines = [
+            (line, fields) for line in count_lines(engine, kind, [value], selected.suite, run_count)
+        ]
     else:
         trend_metric = find_metric(metric, of_suite=model is None)
         if trend_metric is None:
@@ -182,12 +184,18 @@ def build_trend(
         for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
         if selected.branch in (None, run.git_branch)
     }
-    parents = cached_ancestry(engine, [run.git_commit for run in runs.values()]) if axis == "commit" else {}
+    parents = (
+        cached_ancestry(engine, [run.git_commit for run in runs.values()])
+        if axis == "commit"
+        else {}
+    )
     series = []
     for line, fields in lines:
         own = [runs[point.run_id] for point in line.points if point.run_id in runs]
         series.append(TrendSeries(line, fields, lay_out(own, axis, most=len(own), parents=parents)))
-    return TrendScreen(drawn, by, series, lay_out([*runs.values()], axis, most=len(runs), parents=parents))
+    return TrendScreen(
+        drawn, by, series, lay_out([*runs.values()], axis, most=len(runs), parents=parents)
+    )
 
 
 def _measure_sets(
@@ -198,7 +206,6 @@ def _measure_sets(
     summaries: Sequence[StoredSummary],
     run_count: int,
 ) -> list[tuple[TrendLine, dict[str, Any]]]:
-    """Make the line of each configuration, or those of a model in each."""
     members: dict[ModelSet, list[StoredSummary]] = {}
     for summary in summaries:
         members.setdefault(summary.set, []).append(summary)
@@ -222,18 +229,22 @@ def _measure(
     summaries: Sequence[StoredSummary],
     notes: list[str],
 ) -> list[TrendDrawing]:
-    """Build the lines of the chosen metrics of a suite or of its models."""
     models = filters.models
     metrics = [(name, find_metric(name, of_suite=not models)) for name in filters.metrics]
     missing = [name for name, metric in metrics if metric is None]
     if missing:
-        notes.append(f"{', '.join(missing)}: {'a model' if models else 'a suite'} has no such number")
+        notes.append(
+            f"{', '.join(missing)}: {'a model' if models else 'a suite'} has no such number"
+        )
     known = [metric for _name, metric in metrics if metric is not None]
     if not summaries or not known:
         return []
     if not models:
         by = DEFINITIONS[definition].label
-        drawings = [TrendDrawing(metric, [build_suite_line(metric, summaries, selected.suite)]) for metric in known]
+        drawings = [
+            TrendDrawing(metric, [build_suite_line(metric, summaries, selected.suite)])
+            for metric in known
+        ]
         return _drop_empty(drawings, f"no run here has one by {by}", notes)
     columns = [name for metric in known for name in metric.columns]
     narrowed = replace(filters.sets.narrow(selected), since_us=summaries[-1].started_us)
@@ -243,16 +254,19 @@ def _measure(
         notes.append(f"{', '.join(unknown)}: no result in these runs")
     run_ids = [summary.run_id for summary in summaries]
     drawings = [
-        TrendDrawing(metric, [pad(line, run_ids) for line in build_model_lines(metric, rows)]) for metric in known
+        TrendDrawing(metric, [pad(line, run_ids) for line in build_model_lines(metric, rows)])
+        for metric in known
     ]
     return _drop_empty(drawings, "not measured in these runs", notes)
 
 
 def _drop_empty(drawings: Sequence[TrendDrawing], why: str, notes: list[str]) -> list[TrendDrawing]:
-    """Drop the charts that would have nothing but axes, and note it."""
     shown = [drawing for drawing in drawings if any(line.has_points for line in drawing.lines)]
     if len(shown) < len(drawings):
-        notes.append(f"{', '.join(drawing.metric.label for drawing in drawings if drawing not in shown)}: {why}")
+        notes.append(
+            f"{', '.join(drawing.metric.label for drawing in drawings if drawing not in shown)}: "
+            f"{why}"
+        )
     return shown
 
 
@@ -263,29 +277,32 @@ def list_changes(
     metrics: Collection[str],
     branch: str | None,
 ) -> list[SeriesChange]:
-    """List what was detected in some metrics of a configuration: of the suite, or of models where some are named."""
     subject, names = ("model", models) if models else ("suite", [""])
     return [
         change
         for change in list_series_changes(reader, subject, configuration["suite"], names)
         if change.metric in metrics
         and branch in (None, change.branch)
-        and all(getattr(change, name) == ("" if value is None else value) for name, value in configuration.items())
+        and all(
+            getattr(change, name) == ("" if value is None else value)
+            for name, value in configuration.items()
+        )
     ]
 
 
-def count_lines(engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int) -> list[TrendLine]:
-    """Make the lines of what is counted in every run: one of COUNTED.
-
-    Raises: FilterError if a value is no id or no category. UnknownCountedError if there is no such thing.
-    """
+def count_lines(
+    engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int
+) -> list[TrendLine]:
+    """Raises UnknownCountedError for an unknown function or graph break."""
     if kind == "category":
         known = {category.name: category.label for category in CATEGORIES}
         for name in values:
             if name not in known:
                 raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
         return [
-            build_count_line(known[name], count_guard_failures(engine, name, suite, newest=run_count))
+            build_count_line(
+                known[name], count_guard_failures(engine, name, suite, newest=run_count)
+            )
             for name in values
         ]
     lines = []
@@ -298,12 +315,13 @@ def count_lines(engine: Engine, kind: str, values: Sequence[str], suite: str | N
 
 
 def make_count_metric(kind: str) -> Metric:
-    """Return the metric of what is counted in every run."""
     label, meaning, _thing = COUNTED[kind]
     return Metric(kind, label, "", "down_is_good", 0, "count", "the hooks", meaning)
 
 
-def _lay_out(engine: Engine, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock) -> Axis:
+def _lay_out(
+    engine: Engine, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock
+) -> Axis:
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     runs = [run for run in runs if branch in (None, run.git_branch)]
     parents = cached_ancestry(engine, [run.git_commit for run in runs]) if axis == "commit" else {}

@@ -1,4 +1,4 @@
-"""What AOTAutograd found out about a run's graphs, and what its wrappers do around them at each call."""
+"""AOTAutograd's analysis of a run's graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compileboard.app.analysis.aot.errors import WrapperError, explain_errors
-from compileboard.app.analysis.aot.report import AotGraphRow, RunReport, explain_graphs, sum_up_graphs
+from compileboard.app.analysis.aot.report import (
+    AotGraphRow,
+    RunReport,
+    explain_graphs,
+    sum_up_graphs,
+)
 from compileboard.app.analysis.aot.saved import SavedTensors, measure_saved
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import aot, failures, shapes
@@ -18,19 +23,15 @@ _MOST_FAILURES = 100
 
 @dataclass(frozen=True)
 class AotScreen:
-    """What a run's graphs have in common, and one page of them."""
-
     report: RunReport
     graphs: Sequence[AotGraphRow]
     next: str | None
     errors: Sequence[WrapperError]
 
 
-def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25) -> AotScreen:
-    """Read what a run's graphs have in common, and explain one page of them.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
+def build_aot(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
+) -> AotScreen:
     wrappers = aot.list_wrappers(reader, run_id)
     rng_settings = aot.list_rng_settings(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
@@ -42,12 +43,11 @@ def build_aot(reader: sqlite3.Connection, run_id: str, cursor: str | None = None
 def list_graph_reports(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
 ) -> Page[AotGraphRow]:
-    """List a run's graphs as they were compiled, each explained.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
-    wrappers, rng_settings = aot.list_wrappers(reader, run_id), aot.list_rng_settings(reader, run_id)
+    wrappers, rng_settings = (
+        aot.list_wrappers(reader, run_id),
+        aot.list_rng_settings(reader, run_id),
+    )
     return Page(tuple(_explain(reader, page.rows, wrappers, rng_settings)), page.next)
 
 

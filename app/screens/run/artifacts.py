@@ -1,4 +1,4 @@
-"""The artifacts of a run: the directory of its compiles, one artifact, two side by side, what a recompile changed."""
+"""Artifacts of a run: directory, one artifact, a diff of two, and changes in a recompile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from compileboard.app.analysis.artifacts.changes import (
     compare_pairs,
     list_missing,
 )
-from compileboard.app.analysis.artifacts.labels import TextView, describe_name, describe_state, list_metadata, view_text
+from compileboard.app.analysis.artifacts.labels import (
+    TextView,
+    describe_name,
+    describe_state,
+    list_metadata,
+    view_text,
+)
 from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_program
 from compileboard.app.analysis.compiles import CompileEntry, build_entries
 from compileboard.app.analysis.labels import Word
@@ -34,8 +40,6 @@ _MOST_CHOICES = 500  # compiles that the chooser offers
 
 @dataclass(frozen=True)
 class DirectoryScreen:
-    """One page of a run's compiles with what their logs say. `loose` is what the logs hold outside any compile."""
-
     page: Page[CompileRow]
     count: int
     entries: Sequence[CompileEntry]
@@ -46,12 +50,12 @@ class DirectoryScreen:
 
 
 def build_directory(
-    reader: sqlite3.Connection, run: RunRow, selection: CompileFilter, cursor: str | None = None, limit: int = 20
+    reader: sqlite3.Connection,
+    run: RunRow,
+    selection: CompileFilter,
+    cursor: str | None = None,
+    limit: int = 20,
 ) -> DirectoryScreen:
-    """Read one page of a run's compiles with what happened in each.
-
-    Raises: FilterError if the filter or the cursor cannot be used.
-    """
     page = compiles.list_compiles(reader, run.id, selection, cursor=cursor, limit=limit)
     steps = trace_files.list_steps(reader, [row.id for row in page.rows])
     is_first = not (cursor or selection.text or selection.outcome or selection.artifact)
@@ -75,15 +79,16 @@ class ArtifactJson(ArtifactRow):
 
 
 def explain_artifact(row: ArtifactRow) -> ArtifactJson:
-    """Return one artifact without its text, with what its name and its state mean."""
-    values = {name: value for name, value in vars(row).items() if name in ArtifactRow.__dataclass_fields__}
-    return ArtifactJson(**values, meaning=describe_name(row.name), state_meaning=describe_state(row.state).meaning)
+    values = {
+        name: value for name, value in vars(row).items() if name in ArtifactRow.__dataclass_fields__
+    }
+    return ArtifactJson(
+        **values, meaning=describe_name(row.name), state_meaning=describe_state(row.state).meaning
+    )
 
 
 @dataclass(frozen=True)
 class ArtifactScreen:
-    """One artifact with its text. `counterparts` are the same of the cache entries before and after, with their ids."""
-
     artifact: Artifact
     compile: CompileRow | None
     neighbours: Neighbours
@@ -91,50 +96,56 @@ class ArtifactScreen:
 
     @property
     def state(self) -> Word:
-        """Return whether its text is there."""
         return describe_state(self.artifact.state, self.artifact.unreadable)
 
     @property
     def is_runnable(self) -> bool:
-        """Return True for a graph that can be saved as a program."""
         return self.artifact.text is not None and self.artifact.name in RUNNABLE
 
     @cached_property
     def view(self) -> TextView | None:
-        """Return its text laid out for reading."""
         artifact = self.artifact
-        return None if artifact.text is None else view_text(artifact.name, artifact.text, artifact.encoding)
+        return (
+            None
+            if artifact.text is None
+            else view_text(artifact.name, artifact.text, artifact.encoding)
+        )
 
     @cached_property
     def bytecode(self) -> Bytecode | None:
-        """Return its text as instructions, where it is a listing of bytecode."""
         text = self.artifact.text
-        return parse_bytecode(text) if text is not None and is_bytecode(self.artifact.name) else None
+        return (
+            parse_bytecode(text) if text is not None and is_bytecode(self.artifact.name) else None
+        )
 
     @cached_property
     def metadata(self) -> list[tuple[str, Any]]:
-        """List what torch said beside the text."""
         return list_metadata({**self.artifact.envelope, **self.artifact.metadata})
 
 
-def build_artifact(reader: sqlite3.Connection, run_id: str, artifact_id: int) -> ArtifactScreen | None:
-    """Read one artifact, None where the run has no such artifact."""
+def build_artifact(
+    reader: sqlite3.Connection, run_id: str, artifact_id: int
+) -> ArtifactScreen | None:
     artifact = artifacts.get_artifact(reader, run_id, artifact_id)
     if artifact is None:
         return None
     key = artifact.compile_key
     compile = None if key is None else compiles.get_compile(reader, run_id, key)
     neighbours = artifacts.get_neighbours(reader, artifact)
-    return ArtifactScreen(artifact, compile, neighbours, _list_counterparts(reader, artifact, compile))
+    return ArtifactScreen(
+        artifact, compile, neighbours, _list_counterparts(reader, artifact, compile)
+    )
 
 
 def build_program(reader: sqlite3.Connection, artifact: Artifact) -> str:
     """Return a program that runs an AOT graph on inputs of the recorded types.
 
-    Raises: ValueError if its text is no graph that can be run, or is not stored.
+    Raises ValueError if the artifact is not a graph that can be run, or its text is not stored.
     """
     if artifact.name not in RUNNABLE:
-        raise ValueError(f"artifact {artifact.id} is {artifact.name[:80]}; expected one of {', '.join(RUNNABLE)}")
+        raise ValueError(
+            f"artifact {artifact.id} is {artifact.name[:80]}; expected one of {', '.join(RUNNABLE)}"
+        )
     if artifact.text is None:
         raise ValueError(f"artifact {artifact.id} has no text")
     key = artifact.compile_key
@@ -144,7 +155,6 @@ def build_program(reader: sqlite3.Connection, artifact: Artifact) -> str:
 
 
 def name_program(artifact: ArtifactRow) -> str:
-    """Return the file name of an artifact's program."""
     return f"{artifact.name}_{artifact.id}.py"
 
 
@@ -159,7 +169,11 @@ def _list_counterparts(
         return []
     counterparts = []
     for which, at in (("previous", position - 1), ("next", position + 1)):
-        same = artifacts.find_counterpart(reader, artifact, chain[at].id) if 0 <= at < len(chain) else None
+        same = (
+            artifacts.find_counterpart(reader, artifact, chain[at].id)
+            if 0 <= at < len(chain)
+            else None
+        )
         if same is not None:
             counterparts.append((which, chain[at].compile_id, same))
     return counterparts
@@ -167,8 +181,6 @@ def _list_counterparts(
 
 @dataclass(frozen=True)
 class ArtifactDiffScreen:
-    """Two artifacts side by side. `missing` says why there is no second one, `choices` what may be chosen."""
-
     a: Artifact
     b: Artifact | None
     diff: ArtifactDiff | None
@@ -187,17 +199,20 @@ def build_artifact_diff(
     is_exact: bool = False,
     is_whole: bool = False,
 ) -> ArtifactDiffScreen:
-    """Compare two artifacts, or one with the same of another compile."""
     reader, missing = store.open_run(a.run_id), ""
     if against is not None and b is None:
         same = artifacts.find_counterpart(reader, a, against.id)
         b = None if same is None else artifacts.get_artifact(reader, same.run_id, same.id)
-        missing = "" if b else f"Compile {against.compile_id} has no {a.name} that stands for this one."
+        missing = (
+            "" if b else f"Compile {against.compile_id} has no {a.name} that stands for this one."
+        )
     chosen_key = against.id if against else b.compile_key if b else a.compile_key
     return ArtifactDiffScreen(
         a=a,
         b=b,
-        diff=compare_artifacts(a, b, ignore=not is_exact, context=_ALL if is_whole else 3) if b else None,
+        diff=compare_artifacts(a, b, ignore=not is_exact, context=_ALL if is_whole else 3)
+        if b
+        else None,
         missing=missing,
         chosen_key=chosen_key,
         compiles=compiles.list_compiles(reader, a.run_id, limit=_MOST_CHOICES).rows,
@@ -206,15 +221,12 @@ def build_artifact_diff(
 
 
 def read_artifact(store: Store, run_id: str, artifact_id: int) -> Artifact | None:
-    """Read an artifact of a run, or of any run that is on the board."""
     own = artifacts.get_artifact(store.open_run(run_id), run_id, artifact_id)
     return own or artifacts.find_artifact(store.board, artifact_id)
 
 
 @dataclass(frozen=True)
 class CompileChangesScreen:
-    """What changed in a compile against another of its frame, `older`; None where there is none to compare with."""
-
     compile: CompileRow
     older: CompileRow | None
     others: Sequence[CompileRow]
@@ -223,20 +235,23 @@ class CompileChangesScreen:
 
     @property
     def missing(self) -> list[str]:
-        """List what could not be compared because not both compiles have its text."""
         return list_missing(self.sections)
 
 
 def build_changes(
     reader: sqlite3.Connection, run_id: str, key: int, older_id: str | None = None
 ) -> CompileChangesScreen | None:
-    """Compare a compile with the cache entry it was recompiled from, or another; None where the run has no such."""
+    """Compare a compile with `older_id`, by default the cache entry it was recompiled from; None if
+    the compile does not exist.
+    """
     row = compiles.get_compile(reader, run_id, key)
     if row is None:
         return None
     chain = compiles.list_chain(reader, row.process_id, row.generation, row.frame_id)
     others = [other for other in chain if other.id != row.id]
-    older = next((other for other in others if other.compile_id == (older_id or row.recompiled_from)), None)
+    older = next(
+        (other for other in others if other.compile_id == (older_id or row.recompiled_from)), None
+    )
     pairs = [] if older is None else artifacts.list_pairs(reader, older.id, row.id, COMPARED)
     return CompileChangesScreen(
         compile=row,

@@ -1,4 +1,4 @@
-"""A run's compile caches: what they answered, and one look-up against the nearest earlier key."""
+"""A run's compile caches, and one lookup compared with the nearest earlier key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from compileboard.app.analysis.caches.keys import ComponentChange, KeyDiff
-from compileboard.app.analysis.caches.lookups import ComponentGroup, find_nearest, group_components, summarize_diff
+from compileboard.app.analysis.caches.lookups import (
+    ComponentGroup,
+    find_nearest,
+    group_components,
+    summarize_diff,
+)
 from compileboard.app.engines.store import Store, open_run_or_board
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import failures
@@ -32,8 +37,6 @@ MOST_EXPLAINED = 20  # misses of one page; each is compared with hundreds of key
 
 @dataclass(frozen=True)
 class CachesScreen:
-    """Cache results of a run. `differences` says, by look-up, what sets a miss apart from the nearest key."""
-
     results: Sequence[CacheResult]
     page: Page[CacheLookup]
     skips: Page[CudagraphSkip]
@@ -41,15 +44,18 @@ class CachesScreen:
 
 
 def build_caches(
-    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50, *, explain_count: int = 0
+    reader: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    explain_count: int = 0,
 ) -> CachesScreen:
-    """Read what a run's caches answered, a page of look-ups, and why the first `explain_count` misses of it missed.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     page = failures.list_cache_lookups(reader, run_id, cursor, limit)
     misses = [row for row in page.rows if row.result == "miss"][:explain_count]
-    differences = {row.id: text for row in misses if (text := explain_miss(reader, run_id, row.id)) is not None}
+    differences = {
+        row.id: text for row in misses if (text := explain_miss(reader, run_id, row.id)) is not None
+    }
     return CachesScreen(
         results=failures.count_cache_results(reader, run_id),
         page=page,
@@ -59,17 +65,16 @@ def build_caches(
 
 
 def explain_miss(reader: sqlite3.Connection, run_id: str, lookup_id: int) -> str | None:
-    """Describe in a line what differs from the nearest earlier key; None where there is none to compare with."""
     screen = build_lookup(reader, run_id, lookup_id)
     return screen.difference if screen is not None else None
 
 
 @dataclass(frozen=True)
 class CacheLookupScreen:
-    """One look-up with its key; for a miss the nearest earlier key, and how this one differs from it.
+    """One lookup with its key and, for a miss, the difference from the nearest earlier key.
 
-    `looked_at_count` is how many earlier look-ups there were to choose from in `run_count` runs, of the `most_runs`
-    that are looked at.
+    `looked_at_count` earlier lookups in `run_count` runs were candidates, of at most
+    `most_runs` runs.
     """
 
     lookup: Lookup
@@ -83,46 +88,44 @@ class CacheLookupScreen:
 
     @property
     def difference(self) -> str | None:
-        """Describe in a line what differs, None where nothing was compared."""
         return None if self.diff is None else summarize_diff(self.diff)
 
     @cached_property
     def changes(self) -> tuple[ComponentChange, ...]:
-        """List the components that differ, what matters most first."""
         diff = self.diff
         return () if diff is None else (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
 
     @cached_property
     def groups(self) -> list[ComponentGroup]:
-        """List the components of the key by sort."""
         return group_components(self.components)
 
     @property
     def traceback(self) -> str | None:
-        """Return the traceback of a bypass."""
         value = self.detail.get("cache_bypass_traceback")
         lines = value if isinstance(value, list) else [value] if isinstance(value, str) else []
         return "\n".join(str(line).rstrip("\n") for line in lines).strip() or None
 
     @property
     def key_remark(self) -> str | None:
-        """Explain why the key's components are not there; None where they are."""
         if self.components:
             return None
         if self.lookup.result == "bypass":
             return "No key was made: the graph cannot be cached."
         if self.detail.get("component_count"):
-            return "Key components not recorded. Import the log without --no-payloads, or record with --level full."
+            return (
+                "Key components not recorded. Import the log without --no-payloads, or record "
+                "with --level full."
+            )
         return "Not recorded by this torch: its record of this lookup lists no components."
 
 
 def build_lookup(
     reader: sqlite3.Connection, run_id: str, lookup_id: int, across: Store | None = None
 ) -> CacheLookupScreen | None:
-    """Read what a look-up's key is made of, and compare a miss with earlier keys of its run.
+    """Read a lookup's key, and for a miss compare it with earlier keys of its run; None if it does
+    not exist.
 
-    `across` a store, they are compared with keys of the runs of the same name before it instead. None where the run
-    has no such look-up.
+    With a store as `across`, compare with keys of earlier runs of the same name instead.
     """
     lookup = get_lookup(reader, run_id, lookup_id)
     if lookup is None:
@@ -134,5 +137,8 @@ def build_lookup(
     run_ids = list_runs_before(across.board, lookup.run_id) if across else [lookup.run_id]
     open_run = partial(open_run_or_board, across) if across else lambda _run_id: reader
     earlier = list_earlier(open_run, lookup, run_ids)
-    nearest, diff = find_nearest(components, lookup.text, read_texts(open_run, earlier)) or (None, None)
+    nearest, diff = find_nearest(components, lookup.text, read_texts(open_run, earlier)) or (
+        None,
+        None,
+    )
     return CacheLookupScreen(lookup, detail, components, nearest, diff, len(earlier), len(run_ids))

@@ -1,4 +1,4 @@
-"""A run's compiles: the list, and one compile with every field that torch recorded of it."""
+"""A run's compiles as a list, and one compile with every recorded field."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.compiles import CompileEntry, CompileGroup, build_entries, group_compiles
-from compileboard.app.analysis.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
+from compileboard.app.analysis.compiles import (
+    CompileEntry,
+    CompileGroup,
+    build_entries,
+    group_compiles,
+)
+from compileboard.app.analysis.labels import (
+    PhaseShare,
+    Word,
+    describe_outcome,
+    list_shares,
+    sum_phases,
+)
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
 from compileboard.app.queries.run.compiles import Compilation, CompileFilter, CompileRow
@@ -26,8 +37,6 @@ _MOST_CONFIGS = 10_000  # texts of one run; the links to more are left out
 
 @dataclass(frozen=True)
 class CompilesScreen:
-    """One page of a run's compiles. `longest` are the longest of all that the filter lets through."""
-
     run: RunRow
     page: Page[CompileRow]
     count: int
@@ -36,17 +45,16 @@ class CompilesScreen:
 
     @cached_property
     def highest_us(self) -> int:
-        """Return what a full bar stands for."""
-        return max((sum_phases(row.phases) or 0 for row in (*self.longest, *self.page.rows)), default=0)
+        return max(
+            (sum_phases(row.phases) or 0 for row in (*self.longest, *self.page.rows)), default=0
+        )
 
     @cached_property
     def groups(self) -> list[CompileGroup]:
-        """Return the longest compiles as bars."""
         return group_compiles(self.longest)
 
     @cached_property
     def rows(self) -> list[tuple[CompileRow, list[PhaseShare]]]:
-        """List the compiles with their bars."""
         highest_us = self.highest_us
         return [(row, list_shares(row.phases, highest_us)) for row in self.page.rows]
 
@@ -60,10 +68,6 @@ def build_compiles(
     cursor: str | None = None,
     limit: int = 50,
 ) -> CompilesScreen:
-    """Read one page of a run's compiles.
-
-    Raises: FilterError if the filter, the sort or the cursor cannot be used.
-    """
     page = compiles.list_compiles(reader, run.id, selection, sort=sort, cursor=cursor, limit=limit)
     if sort == "time" and cursor is None and limit >= CHARTED:
         longest = page.rows[:CHARTED]
@@ -80,10 +84,11 @@ def build_compiles(
 
 @dataclass(frozen=True)
 class CompileScreen:
-    """One compile with all that belongs to it.
+    """One compile with all its data.
 
-    `chain` are all compiles of its frame, `older` the one it was recompiled from, `before` and `after` its neighbours
-    in time. `stretch_us` is where it lies on the timeline.
+    `chain` has all compiles of its frame, `older` is the one it was recompiled from,
+    `before` and `after` are its neighbours in time. `stretch_us` is its interval on the
+    timeline.
     """
 
     compile: CompileRow
@@ -105,22 +110,25 @@ class CompileScreen:
 
     @property
     def older(self) -> CompileRow | None:
-        """Return the compile that this one was recompiled from."""
-        return next((other for other in self.chain if other.compile_id == self.compile.recompiled_from), None)
+        return next(
+            (other for other in self.chain if other.compile_id == self.compile.recompiled_from),
+            None,
+        )
 
     @property
     def restart_reasons(self) -> list[str]:
-        """List why dynamo began its analysis again."""
-        return [reason for record in self.records for reason in record.metrics.get("restart_reasons") or []]
+        return [
+            reason
+            for record in self.records
+            for reason in record.metrics.get("restart_reasons") or []
+        ]
 
     @property
     def phases_us(self) -> int | None:
-        """Return the time of its records together."""
         return sum_phases(self.compile.phases)
 
 
 def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileScreen | None:
-    """Read one compile with all that belongs to it, None where the run has no such compile."""
     row = compiles.get_compile(reader, run.id, key)
     if row is None:
         return None
@@ -148,15 +156,16 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
 
 
 def make_compilation(record: Compilation) -> dict[str, Any]:
-    """Return one CompilationMetrics record, every metric under torch's own name at the top level.
+    """Return one CompilationMetrics record, every metric under torch's name at the top level.
 
-    Where a name of ours is one of torch's too, torch's value stands if it has one; the compile id is
-    that of the record's envelope. Every field that is known is there:
-    hooks send what has a value alone.
+    Torch's value wins where one of our names is also one of torch's; the compile ID is that of the
+    record's envelope. Every known field is present, because hooks send only those with a value.
     """
     row = dict(vars(record))
     metrics: Mapping[str, Any] = row.pop("metrics")
-    recorded = {name: value for name, value in metrics.items() if value is not None or name not in row}
+    recorded = {
+        name: value for name, value in metrics.items() if value is not None or name not in row
+    }
     if record.compile_id is not None:
         recorded.pop("compile_id", None)
     return row | {name: None for name in FIELDS if name not in row} | recorded

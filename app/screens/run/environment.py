@@ -1,4 +1,4 @@
-"""What a run ran in: its processes, versions and configuration, the files it was read from."""
+"""The environment of a run: processes, versions, configuration and source files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ _MOST_TEXTS = 8  # configuration texts of one kind that are compared
 
 @dataclass(frozen=True)
 class EnvironmentScreen:
-    """What a run ran in. `differences` are settings by kind that its processes did not agree on."""
-
     changes: Sequence[SettingChange]
     is_changed_recorded: bool
     uses: Sequence[ConfigUse]
@@ -29,16 +27,20 @@ class EnvironmentScreen:
 
     @property
     def variables(self) -> list[tuple[str, str]]:
-        """List environment variables with every value that a process had."""
         return sorted({pair for process in self.processes for pair in process.environment.items()})
 
     def find_version(self, name: str) -> str | None:
-        """Return a version that the first process has which recorded it: a launcher may load no torch."""
-        return next((version for process in self.processes if (version := getattr(process, name))), None)
+        """Return a version from the first process that recorded it; a launcher may not load
+        torch.
+        """
+        return next(
+            (version for process in self.processes if (version := getattr(process, name))), None
+        )
 
 
-def build_environment(reader: sqlite3.Connection, run_id: str, *, compare: bool = False) -> EnvironmentScreen:
-    """Read what a run ran in; with `compare` also in which settings its processes differ, which takes longest."""
+def build_environment(
+    reader: sqlite3.Connection, run_id: str, *, compare: bool = False
+) -> EnvironmentScreen:
     changed = run.list_changed_configs(reader, run_id)
     by_kind: dict[str, list[ConfigUse]] = {}
     for use in run.list_configs(reader, run_id):
@@ -61,19 +63,21 @@ def build_environment(reader: sqlite3.Connection, run_id: str, *, compare: bool 
 
 @dataclass(frozen=True)
 class ConfigScreen:
-    """One configuration text. `defaults` has torch's own value of each setting that differs from it."""
+    """One configuration text; `defaults` has torch's default of each changed setting."""
 
     text: ConfigText
     values: Mapping[str, Any]
     defaults: Mapping[str, str]
 
     def list_settings(self, part: str = "") -> list[tuple[str, str]]:
-        """List name and value of the settings with `part` in their names."""
-        return [(name, environment.show_value(value)) for name, value in self.values.items() if part in name.lower()]
+        return [
+            (name, environment.show_value(value))
+            for name, value in self.values.items()
+            if part in name.lower()
+        ]
 
 
 def build_config(reader: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigScreen | None:
-    """Read one configuration text, None where the run has no such text."""
     text = run.get_config(reader, run_id, config_hash)
     if text is None:
         return None
@@ -84,8 +88,6 @@ def build_config(reader: sqlite3.Connection, run_id: str, config_hash: str) -> C
 
 @dataclass(frozen=True)
 class ProcessesScreen:
-    """The processes of a run, the files it was read from, and what of them could not be read."""
-
     processes: Sequence[ProcessRow]
     notes: Sequence[Note]
     trace_files: Sequence[TraceFile]
@@ -94,7 +96,6 @@ class ProcessesScreen:
 
 
 def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
-    """Read the processes and files of a run."""
     return ProcessesScreen(
         processes=run.list_processes(reader, run_id, limit=MOST_PROCESSES),
         notes=trace_files.list_notes(reader, run_id),

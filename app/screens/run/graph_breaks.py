@@ -1,4 +1,4 @@
-"""A run's graph breaks: the distinct ones, or one by one."""
+"""A run's graph breaks, as distinct breaks or as events."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from compileboard.app.queries.run.graph_breaks import GraphBreakRow, RunDistinct
 
 @dataclass(frozen=True)
 class RunGraphBreaksScreen:
-    """One page of a run's graph breaks: of `distinct`, the one whose compiles took longest first, or of `events`."""
-
     distinct_count: int
     distinct: Sequence[RunDistinctBreak] = ()
     events: Sequence[GraphBreakRow] = ()
@@ -24,12 +22,10 @@ class RunGraphBreaksScreen:
 def build_distinct_breaks(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
 ) -> RunGraphBreaksScreen:
-    """Read one page of a run's distinct graph breaks.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     page = graph_breaks.list_distinct_breaks(reader, run_id, cursor, limit)
-    return RunGraphBreaksScreen(graph_breaks.count_distinct_breaks(reader, run_id), distinct=page.rows, next=page.next)
+    return RunGraphBreaksScreen(
+        graph_breaks.count_distinct_breaks(reader, run_id), distinct=page.rows, next=page.next
+    )
 
 
 def build_graph_breaks(
@@ -40,9 +36,9 @@ def build_graph_breaks(
     *,
     distinct_id: int | None = None,
 ) -> RunGraphBreaksScreen:
-    """Read one page of a run's graph breaks as they came, or of one distinct break's.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
-    page: Page[GraphBreakRow] = graph_breaks.list_graph_breaks(reader, run_id, cursor, limit, distinct_id=distinct_id)
-    return RunGraphBreaksScreen(graph_breaks.count_distinct_breaks(reader, run_id), events=page.rows, next=page.next)
+    page: Page[GraphBreakRow] = graph_breaks.list_graph_breaks(
+        reader, run_id, cursor, limit, distinct_id=distinct_id
+    )
+    return RunGraphBreaksScreen(
+        graph_breaks.count_distinct_breaks(reader, run_id), events=page.rows, next=page.next
+    )

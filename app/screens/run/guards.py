@@ -1,4 +1,4 @@
-"""A run's guards: their sums and sets, one set as a tree, two sets compared."""
+"""A run's guards: totals and sets, one set as a tree, and a diff of two sets."""
 
 from __future__ import annotations
 
@@ -27,30 +27,26 @@ MOST_PLACES = 20  # roots and kinds that are listed by name
 
 @dataclass(frozen=True)
 class RunGuardsScreen:
-    """What a run's guards come to, and one page of its sets."""
-
     totals: GuardTotals
     sums: GuardBreakdown
     sets: Page[GuardSet]
 
     @cached_property
     def origins(self) -> list[GuardOrigin]:
-        """List guards by what they are about."""
         return list_origins(self.sums)
 
     @cached_property
     def advice(self) -> list[GuardFix]:
-        """List what would make checking cheaper."""
         return advise(self.origins, self.totals.median_us)
 
 
 def build_guards(
-    reader: sqlite3.Connection, run_id: str, sort: str = "latency", cursor: str | None = None, limit: int = 50
+    reader: sqlite3.Connection,
+    run_id: str,
+    sort: str = "latency",
+    cursor: str | None = None,
+    limit: int = 50,
 ) -> RunGuardsScreen:
-    """Read what a run's guards come to, and one page of its sets.
-
-    Raises: FilterError if the sort or the cursor cannot be used.
-    """
     return RunGuardsScreen(
         totals=guards.get_totals(reader, run_id),
         sums=sum_guards(guards.list_summaries(reader, run_id)),
@@ -60,8 +56,6 @@ def build_guards(
 
 @dataclass(frozen=True)
 class GuardSetScreen:
-    """The guards of one compile; `tree` is None where they are not kept, `previous` the set of the entry before."""
-
     guard_set: GuardSet
     artifact: Artifact | None
     tree: GuardTree | None
@@ -69,30 +63,39 @@ class GuardSetScreen:
 
     @property
     def cost(self) -> str | None:
-        """Describe what checking takes."""
-        return explain_cost(self.tree.latency_us, self.guard_set.guard_count or 0) if self.tree is not None else None
+        return (
+            explain_cost(self.tree.latency_us, self.guard_set.guard_count or 0)
+            if self.tree is not None
+            else None
+        )
 
 
-def build_guard_set(reader: sqlite3.Connection, run_id: str | None, artifact_id: int) -> GuardSetScreen | None:
-    """Read the guards of one compile of a run, or of any run; None where there are none of that number."""
+def build_guard_set(
+    reader: sqlite3.Connection, run_id: str | None, artifact_id: int
+) -> GuardSetScreen | None:
     guard_set = guards.get_guard_set(reader, run_id, artifact_id)
     if guard_set is None:
         return None
     artifact = get_artifact(reader, guard_set.run_id, artifact_id)
-    tree = parse_guards(artifact.text) if artifact is not None and artifact.text is not None else None
-    return GuardSetScreen(guard_set, artifact, tree, guards.get_previous_set(reader, guard_set.compile_key))
+    tree = (
+        parse_guards(artifact.text) if artifact is not None and artifact.text is not None else None
+    )
+    return GuardSetScreen(
+        guard_set, artifact, tree, guards.get_previous_set(reader, guard_set.compile_key)
+    )
 
 
 @dataclass(frozen=True)
 class GuardDiffScreen:
-    """The guards of two compiles; `diff` is None where one of them is not kept."""
-
     before: GuardSet
     after: GuardSet
     diff: GuardDiff | None
 
 
 def compare_guard_sets(before: GuardSetScreen, after: GuardSetScreen) -> GuardDiffScreen:
-    """Compare the guards of two compiles."""
-    diff = compare_guards(before.tree, after.tree) if before.tree is not None and after.tree is not None else None
+    diff = (
+        compare_guards(before.tree, after.tree)
+        if before.tree is not None and after.tree is not None
+        else None
+    )
     return GuardDiffScreen(before.guard_set, after.guard_set, diff)

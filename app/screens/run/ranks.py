@@ -1,4 +1,4 @@
-"""How the ranks of a run differ: where they part, in which aspects, and which of them is slow."""
+"""Differences between the ranks of a run."""
 
 from __future__ import annotations
 
@@ -32,10 +32,23 @@ from compileboard.app.analysis.ranks.divergence import (
     list_verdicts,
     name_ranks,
 )
-from compileboard.app.queries.fields import CompileId, CompileKey, Count, DurationUs, FunctionName, Generation
+from compileboard.app.queries.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    DurationUs,
+    FunctionName,
+    Generation,
+)
 from compileboard.app.queries.outcomes import OUTCOMES
 from compileboard.app.queries.run.compiles import PHASES, PhaseTimes
-from compileboard.app.queries.run.ranks import TEXTS, RankCompile, list_names, list_ranks, read_texts
+from compileboard.app.queries.run.ranks import (
+    TEXTS,
+    RankCompile,
+    list_names,
+    list_ranks,
+    read_texts,
+)
 from compileboard.app.queries.run.recompiles import RecompileRow, list_compile_recompiles
 from compileboard.app.queries.run_cache import cached_for_run
 from compileboard.app.schema import one_of
@@ -44,7 +57,9 @@ MOST_REASONS = 100
 MOST_PARTIAL = 8
 MOST_ALIGNED = 1000
 MOST_SPREADS = 8
-_MOST_TEXT_BYTES = 600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
+_MOST_TEXT_BYTES = (
+    600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
+)
 
 _SCHEDULE = list(TEXTS).index("collectives")
 
@@ -53,10 +68,11 @@ FunctionNames = Mapping[int, tuple[str, str]]
 
 @dataclass(frozen=True)
 class RanksScreen:
-    """How the ranks of a run differ.
+    """Differences between the ranks of a run.
 
-    `divergence` is None where they do not part. `reasons` are the recompiles that part them, `partial` others that not
-    every rank has, of `partial_count`; `names` has function and file by function id.
+    `divergence` is None if they agree. `reasons` are the recompiles at the divergence,
+    `partial` others that some ranks lack (`partial_count` in all); `names` has function
+    and file by function ID.
     """
 
     comparison: RankComparison
@@ -68,44 +84,48 @@ class RanksScreen:
 
     @cached_property
     def summary(self) -> str:
-        """Describe in which aspects the ranks differ."""
         return describe_differences(self.comparison)
 
     @property
     def times(self) -> str | None:
-        """Describe which rank compiled longest."""
         return describe_times(self.comparison.ranks)
 
     @cached_property
     def verdicts(self) -> list[tuple[str, tuple[int, ...], dict[str, str]]]:
-        """List label, ranks and verdicts of ranks that are judged alike, those that differ most first."""
-        return [(name_ranks(ranks), ranks, verdicts) for ranks, verdicts in list_verdicts(self.comparison)]
+        """Label, ranks and verdicts of ranks with equal verdicts, the most different first."""
+        return [
+            (name_ranks(ranks), ranks, verdicts)
+            for ranks, verdicts in list_verdicts(self.comparison)
+        ]
 
     @property
     def is_timed(self) -> bool:
-        """Return True where a compile time was recorded."""
         return any(rank.total_us for rank in self.comparison.ranks)
 
     def list_rows(self, every: bool = False) -> Sequence[AlignedRow]:
-        """List the compiles in which ranks differ, or all."""
-        return self.comparison.rows if every else [row for row in self.comparison.rows if row.differs]
+        return (
+            self.comparison.rows if every else [row for row in self.comparison.rows if row.differs]
+        )
 
     @cached_property
     def spreads(self) -> list[AlignedRow]:
-        """List the compiles whose slowest and quickest ranks are furthest apart."""
         shared = (row for row in self.comparison.rows if row.rank_count > 1)
         return sorted(shared, key=lambda row: -row.spread_us)[:MOST_SPREADS]
 
 
 def build_ranks(reader: sqlite3.Connection, run_id: str) -> RanksScreen | None:
-    """Compare a run's ranks, 64 with 500 compiles each in a second; None where it has fewer than two."""
+    """Compare a run's ranks, None if it has fewer than two. 64 ranks with 500 compiles each take a
+    second.
+    """
     comparison = cached_for_run(reader, run_id, _compare)
     if comparison is None:
         return None
     divergence = comparison.divergence
     names = read_names(reader, (group.compile for group in divergence.groups) if divergence else ())
     parted = explain_groups(divergence)[:MOST_REASONS]
-    partial = [compile.key for compile in comparison.partial[:MOST_PARTIAL] if compile.key not in parted]
+    partial = [
+        compile.key for compile in comparison.partial[:MOST_PARTIAL] if compile.key not in parted
+    ]
     return RanksScreen(
         comparison=comparison,
         divergence=describe_divergence(divergence, names) if divergence else None,
@@ -117,8 +137,9 @@ def build_ranks(reader: sqlite3.Connection, run_id: str) -> RanksScreen | None:
 
 
 def read_names(reader: sqlite3.Connection, compiles: Iterable[RankCompile | None]) -> FunctionNames:
-    """Read function and file, by function id, of compiles that a page shows."""
-    return list_names(reader, {row.function_id for row in compiles if row and row.function_id is not None})
+    return list_names(
+        reader, {row.function_id for row in compiles if row and row.function_id is not None}
+    )
 
 
 def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
@@ -127,8 +148,15 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
         return None
     unclear = list_unclear(sequences)
     texts = read_texts(reader, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
-    digests = {number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts}
-    scheduled = {number for sequence in sequences for entry in sequence.compiles for number in entry.texts[_SCHEDULE]}
+    digests = {
+        number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts
+    }
+    scheduled = {
+        number
+        for sequence in sequences
+        for entry in sequence.compiles
+        for number in entry.texts[_SCHEDULE]
+    }
     schedules = list_schedules(sequences, read_texts(reader, sorted(scheduled), _MOST_TEXT_BYTES))
     return replace(compare_ranks(sequences, digests), schedules=schedules)
 
@@ -137,12 +165,16 @@ _ASPECT_NAMES = tuple(aspect.name for aspect in ASPECTS)
 _RankVerdict = Annotated[
     str,
     one_of((SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED)),
-    "`not recorded`: nothing of it came; `not compared`: texts differ, and they were too many to leave out what each "
+    "`not recorded`: nothing of it came; `not compared`: texts differ, and they were too many "
+    "to leave out what each "
     "rank has of its own.",
 ]
 _Verdicts = Annotated[
     dict[str, _RankVerdict],
-    f"By what is compared: {', '.join(f'`{aspect.name}` ({aspect.meaning})' for aspect in ASPECTS)}.",
+    (
+        "By what is compared: "
+        f"{', '.join(f'`{aspect.name}` ({aspect.meaning})' for aspect in ASPECTS)}."
+    ),
 ]
 
 
@@ -156,19 +188,21 @@ class RankSummaryRow:
     recompile_count: Annotated[Count, "Recompiles."]
     graph_break_count: Annotated[Count, "Graph breaks."]
     piece_count: Annotated[
-        Count | None, "Pieces that DDPOptimizer cut graphs into; 0: none was cut, null: graphs not recorded."
+        Count | None,
+        "Pieces that DDPOptimizer cut graphs into; 0: none was cut, null: graphs not recorded.",
     ]
     total_us: Annotated[DurationUs | None, "Time of its compiles, forward and backward."]
     phases_us: PhaseTimes
     slowest_key: CompileKey
     verdicts: Annotated[
-        dict[str, _RankVerdict], "Against more than half of the ranks; where no half agrees, all differ."
+        dict[str, _RankVerdict],
+        "Against more than half of the ranks; where no half agrees, all differ.",
     ]
 
 
 @dataclass(frozen=True)
 class RankGroupRow:
-    """Ranks that did the same there."""
+    """Ranks with the same behaviour at a divergence."""
 
     ranks: Annotated[Sequence[int], "Ranks."]
     compile_key: CompileKey
@@ -186,31 +220,39 @@ class RankDivergenceRow:
     sentence: Annotated[str, "What happened there."]
     groups: Annotated[
         Sequence[RankGroupRow],
-        "The largest group first. `compile_key` is the compile of its first rank, null where it compiled nothing more.",
+        (
+            "The largest group first. `compile_key` is the compile of its first rank, null where "
+            "it compiled nothing more."
+        ),
     ]
-    recompiles: Annotated[Sequence[RecompileRow], "Why the compiles there are recompiles, where that is what differs."]
+    recompiles: Annotated[
+        Sequence[RecompileRow], "Why the compiles there are recompiles, where that is what differs."
+    ]
 
 
 @dataclass(frozen=True)
 class AlignedCompile:
-    """One compile id of all ranks."""
+    """One compile ID across all ranks."""
 
     process: Annotated[Count, "Which process of its rank: 0 is the first."]
     generation: Generation
     compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
-    differs: Annotated[Sequence[Annotated[str, one_of(_ASPECT_NAMES)]], "In what ranks differ here."]
+    differs: Annotated[
+        Sequence[Annotated[str, one_of(_ASPECT_NAMES)]], "In what ranks differ here."
+    ]
     rank_count: Annotated[Count, "Ranks that have it."]
     least_us: Annotated[DurationUs, "Time of the quickest rank."]
     most_us: Annotated[DurationUs, "Time of the slowest rank."]
     slowest_rank: Annotated[int, "A rank."]
     compile_keys: Annotated[
-        Sequence[int | None], "Its compile on the first rank of each of `columns`, null where it has none."
+        Sequence[int | None],
+        "Its compile on the first rank of each of `columns`, null where it has none.",
     ]
 
 
 @dataclass(frozen=True)
 class ScheduleStep:
-    """Collectives of one kind in a row."""
+    """Consecutive collectives of one kind."""
 
     operation: Annotated[str, "Operation, in torch's words."]
     count: Annotated[Count, "How often in a row."]
@@ -229,23 +271,30 @@ class RanksReport:
     """How ranks differ."""
 
     ranks: Annotated[Sequence[RankSummaryRow], "Every rank; none where the run has fewer than two."]
-    schedules: Annotated[Sequence[RankScheduleRow], "Collectives by rank; none where inductor recorded none."]
+    schedules: Annotated[
+        Sequence[RankScheduleRow], "Collectives by rank; none where inductor recorded none."
+    ]
     aspects: _Verdicts
     divergence: RankDivergenceRow | None
-    times: Annotated[str | None, "Which rank compiled longest, in words; null where no time was recorded."]
+    times: Annotated[
+        str | None, "Which rank compiled longest, in words; null where no time was recorded."
+    ]
     columns: Annotated[
         Sequence[Sequence[int]],
         "Ranks that compiled everything alike, together; `compile_keys` of `rows` has this order.",
     ]
     rows: Annotated[
         Sequence[AlignedCompile],
-        f"What differs, in program order, the first {MOST_ALIGNED}; with `rows=all` every compile id.",
+        (
+            f"What differs, in program order, the first {MOST_ALIGNED}; with `rows=all` every "
+            "compile id."
+        ),
     ]
     row_count: Annotated[Count, "How many rows there are."]
 
 
 def report_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> RanksReport:
-    """Return how a run's ranks differ: compile by compile what differs, or with `every_row` all."""
+    """Return the compiles that differ between ranks, or with `every_row` all."""
     if screen is None:
         return RanksReport((), (), {}, None, None, (), (), 0)
     comparison, rows = screen.comparison, screen.list_rows(every_row)

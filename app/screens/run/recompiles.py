@@ -1,4 +1,4 @@
-"""A run's recompiles: where dynamo gave up, what failed, and each frame from its first compile to its newest."""
+"""A run's recompiles: recompile limits, failed guards, and each frame's compiles."""
 
 from __future__ import annotations
 
@@ -21,22 +21,17 @@ MOST_STEPS = 40  # of one chain: its first and its newest
 
 @dataclass(frozen=True)
 class RecompileChain:
-    """One frame's compiles. `left_out` of them are not among `steps`: those after the first `gap_at`."""
-
     chain: Chain
     steps: Sequence[ChainLink]
     left_out: int
 
     @property
     def gap_at(self) -> int | None:
-        """Return after how many steps some are left out."""
         return MOST_STEPS // 4 if self.left_out else None
 
 
 @dataclass(frozen=True)
 class RunRecompilesScreen:
-    """Why a run compiled again. Causes and chains have what took longest first."""
-
     fixes: Sequence[CauseRow]  # the run's causes with recompiles among them
     limit_hits: Page[LimitHit]
     causes: Page[RunCause]
@@ -46,10 +41,6 @@ class RunRecompilesScreen:
 def build_recompiles(
     reader: sqlite3.Connection, run: RunRow, cursor: str | None = None, limit: int = 8
 ) -> RunRecompilesScreen:
-    """Read why a run compiled again, with one page of its chains.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     run_id = run.id
     page = recompiles.list_chains(reader, run_id, cursor, limit)
     return RunRecompilesScreen(

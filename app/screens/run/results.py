@@ -1,4 +1,4 @@
-"""What one run measured, for reports: its results, and those that need a look first with their failures."""
+"""A run's benchmark results for reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from compileboard.app.analysis.models.matrix import build_matrices, has_several_configurations, list_brief, order_models
+from compileboard.app.analysis.models.matrix import (
+    build_matrices,
+    has_several_configurations,
+    list_brief,
+    order_models,
+)
 from compileboard.app.analysis.models.series import ModelSeries, split_series
 from compileboard.app.queries.run.models import ResultParts, get_result_parts, list_measured
 from compileboard.app.screens.exports import (
@@ -21,7 +26,11 @@ from compileboard.app.screens.fleet.models import (
     ResultsScreen,
     build_results_screen,
 )
-from compileboard.collectors.store.rollups.results import ExperimentResult, merge_results, merge_with_parts
+from compileboard.collectors.store.rollups.results import (
+    ExperimentResult,
+    merge_results,
+    merge_with_parts,
+)
 
 MOST_RESULTS = 300
 MOST_FAILED = 20
@@ -29,8 +38,6 @@ MOST_FAILED = 20
 
 @dataclass(frozen=True)
 class ReportedResults:
-    """The results of a run, worst first, and what experiments failed of."""
-
     results: ResultsScreen
     failures: Sequence[tuple[ExperimentResult, ResultParts]]
     failed_count: int
@@ -38,8 +45,9 @@ class ReportedResults:
     distributed: Sequence[DistributedResult]
 
 
-def iterate_exports(reader: sqlite3.Connection, measured: Sequence[ExperimentResult]) -> Iterator[ExportedResult]:
-    """Yield how each model of a run exports, by model."""
+def iterate_exports(
+    reader: sqlite3.Connection, measured: Sequence[ExperimentResult]
+) -> Iterator[ExportedResult]:
     chosen = [result for result in measured if result.experiment in EXPORTED]
     for suite, series in _split_by_model(chosen):
         yield from build_exports(lambda _run_id: reader, series, suite)
@@ -48,7 +56,6 @@ def iterate_exports(reader: sqlite3.Connection, measured: Sequence[ExperimentRes
 def iterate_distributed(
     reader: sqlite3.Connection, measured: Sequence[ExperimentResult]
 ) -> Iterator[DistributedResult]:
-    """Yield how each model of a run does on several ranks, by model."""
     chosen = [result for result in measured if result.world_size > 1]
     for suite, series in _split_by_model(chosen):
         yield from build_distributed(lambda _run_id: reader, series, suite)
@@ -63,7 +70,6 @@ def _split_by_model(results: Sequence[ExperimentResult]) -> Iterator[tuple[str, 
 
 
 def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedResults | None:
-    """Read what a report has of a run's results, None where it measured nothing."""
     measured = list_measured(reader, run_id)
     if not measured:
         return None
@@ -74,8 +80,14 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
     if has_several_configurations(brief):
         models = order_models(brief)[:MOST_RESULTS]
         # The matrix and the table of exports have the others.
-        timed = [of for of in results.configurations if any(set(row.experiments) - set(EXPORTED) for row in of.rows)]
-        results = replace(results, matrices=build_matrices(brief, measured, models), configurations=timed)
+        timed = [
+            of
+            for of in results.configurations
+            if any(set(row.experiments) - set(EXPORTED) for row in of.rows)
+        ]
+        results = replace(
+            results, matrices=build_matrices(brief, measured, models), configurations=timed
+        )
     return ReportedResults(
         results=results,
         failures=[(result, part) for result, part in parts if part is not None],

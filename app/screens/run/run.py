@@ -1,4 +1,4 @@
-"""One run as a whole: its state, its headline numbers, what to do about it, and what raised in it."""
+"""One run: state, headline numbers, advice, and exceptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from compileboard.app.analysis.runs.advice import (
 )
 from compileboard.app.analysis.runs.problems import Problem, RunFacts, list_problems
 from compileboard.app.analysis.runs.states import RunState, describe_state
-from compileboard.app.queries.dashboard.incidents import NOT_IGNORED, IncidentFilter, list_stored_incidents
+from compileboard.app.queries.dashboard.incidents import (
+    NOT_IGNORED,
+    IncidentFilter,
+    list_stored_incidents,
+)
 from compileboard.app.queries.dashboard.streams import is_pushed
 from compileboard.app.queries.page import Page
 from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
@@ -38,8 +42,6 @@ FIRST_BARS = 3  # of the summary; the others are one click away
 
 @dataclass(frozen=True)
 class RunHeader:
-    """What every page of a run begins with."""
-
     detail: RunDetail
     state: RunState
     features: RunFeatures
@@ -47,17 +49,16 @@ class RunHeader:
 
     @property
     def run(self) -> RunRow:
-        """Return the run's row."""
         return self.detail.run
 
     @property
     def is_live(self) -> bool:
-        """Return True while more may be recorded."""
         return self.run.state == "running"
 
 
-def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, stale_after_s: int) -> RunHeader:
-    """Read a run's state at a time, and which pages it has."""
+def build_header(
+    reader: sqlite3.Connection, detail: RunDetail, now_us: int, stale_after_s: int
+) -> RunHeader:
     run = detail.run
     return RunHeader(
         detail=detail,
@@ -69,8 +70,6 @@ def build_header(reader: sqlite3.Connection, detail: RunDetail, now_us: int, sta
 
 @dataclass(frozen=True)
 class RunSummaryScreen:
-    """A run's verdict, causes and headline numbers. `longest` are its longest compiles."""
-
     run: RunRow
     facts: RunFacts
     causes: Sequence[CauseRow]
@@ -83,58 +82,51 @@ class RunSummaryScreen:
 
     @cached_property
     def problems(self) -> list[Problem]:
-        """List what is wrong beside graph breaks and recompiles, what failed first."""
         return list_problems(self.facts)
 
     @cached_property
     def verdict(self) -> RunVerdict:
-        """Return what is wrong in one sentence."""
         return judge_run(self.run, self.causes, self.problems, is_pruned=self.is_pruned)
 
     @cached_property
     def savings(self) -> list[SavingShare]:
-        """Split the run's compile time into what each fix saves and the rest."""
         return list_savings(self.causes, self.run.compile_us)
 
     @property
     def phases_us(self) -> int | None:
-        """Return compile time and first calls together."""
         return sum_phases(self.phases)
 
     @cached_property
     def groups(self) -> list[CompileGroup]:
-        """Return its longest compiles as bars."""
         return group_compiles(self.longest[:FIRST_BARS])
 
     @cached_property
     def other_groups(self) -> list[CompileGroup]:
-        """Return the compiles after those as bars."""
         return group_compiles(self.longest[FIRST_BARS:], self.longest)
 
     @cached_property
     def shares(self) -> list[PhaseShare]:
-        """Split that time by phase."""
         return list_shares(self.phases)
 
     @property
     def lookup_count(self) -> int:
-        """Return how often a cache was looked up."""
         return self.run.cache_hit_count + self.run.cache_miss_count + self.run.cache_bypass_count
 
     @property
     def hit_ratio(self) -> float | None:
-        """Return the share of look-ups that hit; None where there was none."""
         return self.run.cache_hit_count / self.lookup_count if self.lookup_count else None
 
     @property
     def recompile_ratio(self) -> float | None:
-        """Return the share of compile time spent on recompiles."""
         run = self.run
-        return run.recompile_us / run.compile_us if run.compile_us and run.recompile_us is not None else None
+        return (
+            run.recompile_us / run.compile_us
+            if run.compile_us and run.recompile_us is not None
+            else None
+        )
 
 
 def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
-    """Read a run's verdict, causes and headline numbers."""
     phases = compiles.get_phases(reader, run.id)
     selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
     causes = list_run_causes(reader, run)
@@ -157,30 +149,46 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
 
 
 def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
-    """List the causes of a run's lost compile time with their fixes, what runs eagerly first."""
     if not (run.graph_break_count or run.recompile_count):
         return []
     causes = cached_for_run(reader, run.id, load_causes)
-    return list_cause_rows(causes, run, list_trials(reader, run.id), is_pushed=is_pushed(reader, run.id))
+    return list_cause_rows(
+        causes, run, list_trials(reader, run.id), is_pushed=is_pushed(reader, run.id)
+    )
 
 
 def read_facts(
     reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
 ) -> RunFacts:
-    """Read what a run's problems are listed of; what its totals say there is none of is not asked for.
+    """Read the data that problems are derived from, skipping queries that the totals show to be
+    empty.
 
-    Limits of the compiles that are `explained` have a cause of their own.
+    Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
     """
-    limit_hits = recompiles.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else ()
-    cacheable = [value for name in ("inductor", "codegen", "triton") if (value := phases.get(name)) is not None]
+    limit_hits = (
+        recompiles.list_limit_hits(reader, run.id, limit=100).rows
+        if run.recompile_limit_count
+        else ()
+    )
+    cacheable = [
+        value
+        for name in ("inductor", "codegen", "triton")
+        if (value := phases.get(name)) is not None
+    ]
     return RunFacts(
         unfinished=failures.list_unfinished(reader, run),
         failures=failures.count_failed(reader, run.id) if run.failure_count else (),
         raised=failures.list_runtime_failures(reader, run.id) if run.failure_count else (),
-        limit_hits=[limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained],
+        limit_hits=[
+            limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained
+        ],
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
-        skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows if run.cudagraph_skip_count else (),
-        changed=[settings for _process, settings in run_detail.list_changed_configs(reader, run.id)],
+        skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows
+        if run.cudagraph_skip_count
+        else (),
+        changed=[
+            settings for _process, settings in run_detail.list_changed_configs(reader, run.id)
+        ],
         cliffs=run_detail.list_stack_cliffs(reader, run.id),
         cacheable_us=sum(cacheable) if cacheable else None,
     )
@@ -188,16 +196,10 @@ def read_facts(
 
 @dataclass(frozen=True)
 class FailuresScreen:
-    """What compiles and compiled code raised, and what ended the program."""
-
     page: Page[failures.FailureRow]
 
 
 def build_failures(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
 ) -> FailuresScreen:
-    """Read one page of a run's exceptions as they came.
-
-    Raises: FilterError if the cursor cannot be used.
-    """
     return FailuresScreen(failures.list_failures(reader, run_id, cursor, limit))

@@ -1,4 +1,4 @@
-"""Where a run's compiles were started from: their stacks as one tree, or a part of it."""
+"""The stacks that a run's compiles started from, as one tree."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ from compileboard.app.queries.run.stacks import (
 
 @dataclass(frozen=True)
 class StackFilter:
-    """Which compiles the tree is of, and whether frames of libraries are in it."""
-
     text: str = ""
     outcome: str = ""
     rank: int | None = None
@@ -47,14 +45,11 @@ class StackFilter:
 
     @property
     def is_narrow(self) -> bool:
-        """Return True where it leaves compiles out."""
         return bool(self.text or self.outcome or self.rank is not None)
 
 
 @dataclass(frozen=True)
 class StacksScreen:
-    """The tree of a run's stacks below one frame. `matching` are those of `compiles` that the filter lets through."""
-
     compiles: Sequence[StackCompile]
     matching: Sequence[StackCompile]
     tree: StackTree
@@ -66,7 +61,6 @@ class StacksScreen:
 
     @property
     def callers(self) -> list[StackTreeNode]:
-        """List the frames above, outermost first."""
         return list_callers(self.top)
 
     @cached_property
@@ -77,7 +71,6 @@ class StacksScreen:
 
     @property
     def ranks(self) -> list[int]:
-        """List the ranks that compiled something."""
         return sorted({row.rank for row in self.compiles if row.rank is not None})
 
 
@@ -90,10 +83,11 @@ def build_stacks(
     start: int = 0,
     most: int = MOST_BLOCKS,
 ) -> StacksScreen | None:
-    """Read the tree of a run's stacks below a frame; None where the tree has no such frame."""
     selection = selection or StackFilter()
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
-    matching = filter_matching(nodes, compiles, text=selection.text, outcome=selection.outcome, rank=selection.rank)
+    matching = filter_matching(
+        nodes, compiles, text=selection.text, outcome=selection.outcome, rank=selection.rank
+    )
     tree = build_tree(nodes, matching, library=selection.library)
     top = tree.nodes.get(node)
     if top is None:
@@ -112,7 +106,6 @@ def build_stacks(
 
 
 def read_stack_tree(reader: sqlite3.Connection, run_id: str) -> StackTree:
-    """Read the tree of a run's stacks with every frame of it, also of records outside any compile."""
     return build_tree(
         list_nodes(reader, run_id),
         list_stack_compiles(reader, run_id),
@@ -127,7 +120,9 @@ class FrameRecords:
 
     name: Annotated[str, "Its name."]
     record_count: Annotated[Count, "Records of that name."]
-    artifact_id: Annotated[int | None, "`id` of the first one's artifact; null for symbolic shapes."]
+    artifact_id: Annotated[
+        int | None, "`id` of the first one's artifact; null for symbolic shapes."
+    ]
 
 
 @dataclass(frozen=True)
@@ -135,27 +130,31 @@ class StackFrame:
     """One stack frame, shared by all compiles and records below it."""
 
     id: Annotated[int, "Number of the frame; 0 stands for compiles that have no stack."]
-    parent_id: Annotated[int | None, "The frame that called it, with a smaller `id`; null at the top."]
+    parent_id: Annotated[
+        int | None, "The frame that called it, with a smaller `id`; null at the top."
+    ]
     file: Annotated[str, "Its file: path in the repository, or module path."]
     line: LineNumber
     name: Annotated[str, "Name of the function."]
-    code: Annotated[str | None, "That line of the code; null with `--no-source`, and where torch gave none."]
+    code: Annotated[
+        str | None, "That line of the code; null with `--no-source`, and where torch gave none."
+    ]
     is_library: Annotated[bool, "Whether the file is Python's, torch's or a well-known package's."]
     compile_count: Annotated[Count, "Compiles started here and below."]
     total_us: Annotated[DurationUs | None, "Their time."]
     outcomes: Annotated[dict[str, Count], "Those by outcome."]
     compile_keys: Annotated[Sequence[int], "The compiles that this very frame is: not those below."]
     records: Annotated[
-        Sequence[FrameRecords], "What was recorded at this very frame outside any compile: export, AOTInductor."
+        Sequence[FrameRecords],
+        "What was recorded at this very frame outside any compile: export, AOTInductor.",
     ]
 
 
 def list_stack_frames(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 1_000_000
 ) -> Page[StackFrame]:
-    """List the frames of a run's stacks, callers first; frame 0 is of compiles that have no stack.
-
-    Raises: FilterError if the cursor cannot be used.
+    """Return the frames of a run's stacks, callers first; frame 0 holds the compiles without a
+    stack.
     """
     after = int((decode_cursor(cursor, int) or (-1,))[0])
     tree = read_stack_tree(reader, run_id)
@@ -182,5 +181,8 @@ def _make_frame(node: StackTreeNode, code: str | None) -> StackFrame:
         total_us=node.total_us or None,
         outcomes=node.outcomes,
         compile_keys=[row.key for row in node.compiles],
-        records=[FrameRecords(record.name, record.record_count, record.artifact_id) for record in node.records],
+        records=[
+            FrameRecords(record.name, record.record_count, record.artifact_id)
+            for record in node.records
+        ],
     )

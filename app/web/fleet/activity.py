@@ -1,4 +1,4 @@
-"""Deleted runs that can be put back, and who changed what."""
+"""The Activity page: deleted runs that can be restored, and the audit log."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ blueprint = Blueprint("activity", __name__)
 
 @blueprint.get("/activity")
 def index() -> str:
-    """Show deleted runs and changes."""
     reader = get_reader()
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    selection = AuditFilter(*(request.args.get(name) or None for name in ("subject", "actor", "action")))
-    screen = build_activity(reader, selection, request.args.get("cursor"), limit, has_tokens=may("admin"))
+    selection = AuditFilter(
+        *(request.args.get(name) or None for name in ("subject", "actor", "action"))
+    )
+    screen = build_activity(
+        reader, selection, request.args.get("cursor"), limit, has_tokens=may("admin")
+    )
     return render_template("activity/index.html", screen=screen, label_action=label_action)
 
 
 @blueprint.post("/tokens/<token_id>/revoke")
 @needs("admin")
 def revoke(token_id: str) -> Response:
-    """Revoke a token and end its logins."""
     revoke_by_id(token_id)
     return redirect(url_for("activity.index", _anchor="tokens"), 303)
 
 
 @blueprint.post("/runs/<run_id>/restore")
 def restore(run_id: str) -> Response:
-    """Restore a deleted run."""
     restore_deleted_run(run_id)
     return redirect(run_url(run_id), 303)

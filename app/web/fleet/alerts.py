@@ -20,7 +20,6 @@ blueprint = Blueprint("alerts", __name__)
 
 @blueprint.get("/alerts")
 def index() -> str:
-    """Show rules, channels and deliveries."""
     args, settings = request.args, get_settings()
     check_keys(args, ("state", "cursor", "limit"))
     state = read_choice(args, "state", ("", *STATES), "") or None
@@ -28,7 +27,15 @@ def index() -> str:
     now_us = get_clock().now_us
     return render_template(
         "alerts/index.html",
-        screen=build_alerts(get_reader(), settings.alerts, os.environ, state, args.get("cursor"), limit_count, now_us),
+        screen=build_alerts(
+            get_reader(),
+            settings.alerts,
+            os.environ,
+            state,
+            args.get("cursor"),
+            limit_count,
+            now_us,
+        ),
         path=settings.alerts,
         state=state,
         states=STATES,

@@ -1,4 +1,4 @@
-"""Boxes that push their runs to this server."""
+"""The page of the hosts that push runs to this server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ blueprint = Blueprint("boxes", __name__)
 
 @blueprint.get("/boxes")
 def index() -> str:
-    """Show what boxes push, the newest first."""
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
     page = list_streams(get_reader(), request.args.get("cursor"), limit)
     clock = get_clock()

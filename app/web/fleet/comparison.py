@@ -1,4 +1,4 @@
-"""The Compare page: two runs, commits, branches, versions of torch or baselines, new relative to base."""
+"""The Compare page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ from compileboard.app.queries.fleet.models import list_model_choices
 from compileboard.app.queries.page import FilterError, check_limit
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.queries.sides import list_side_choices
-from compileboard.app.reports.comparison import TEMPLATE_WORDS, file_name, policy_of, write_comparison
+from compileboard.app.reports.comparison import (
+    TEMPLATE_WORDS,
+    file_name,
+    policy_of,
+    write_comparison,
+)
 from compileboard.app.screens.fleet.comparison import ComparisonScreen, build_default_comparison
 from compileboard.app.screens.fleet.proposals import list_proposals
 from compileboard.app.web.filters import url_with
@@ -39,7 +44,6 @@ _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 
 @blueprint.get("/compare")
 def index() -> str | WerkzeugResponse:
-    """Compare two sides; without any, propose pairs."""
     check_keys(request.args, PARAMETERS, noun="parameter")
     given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
     is_chosen = bool(given["base"] or given["new"] or given["suite"])
@@ -61,7 +65,6 @@ def index() -> str | WerkzeugResponse:
 
 @blueprint.get("/compare/report.<format>")
 def download(format: str) -> Response:
-    """Send a comparison as a file."""
     check_keys(request.args, SIDES, noun="parameter")
     check_format(format)
     screen = _build({key: request.args.get(key, "").strip() for key in SIDES})
@@ -84,7 +87,6 @@ def _build(given: dict[str, str]) -> ComparisonScreen | None:
 
 
 def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
-    """Choose and cut what the page shows of a comparison."""
     comparison = screen.comparison
     sort = given["sort"] or DEFAULT_ORDER
     choice = choose(comparison, given["metric"] or None, sort, only_changes=True)
@@ -96,7 +98,11 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     def model_address(pair: ModelPair) -> str:
         return entry_address(pair.new if pair.new.run_id else pair.base)
 
-    chart = chart_changes(choice.metrics[0], comparison.pairs, model_address) if choice.metrics else None
+    chart = (
+        chart_changes(choice.metrics[0], comparison.pairs, model_address)
+        if choice.metrics
+        else None
+    )
     asked: dict[str, Any] = {"base": comparison.base.asked, "new": comparison.new.asked}
     asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
     return {
@@ -109,12 +115,16 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "listing": cut_page(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,
-        "tiles": [(tile.label, tile.value, tile.note, _link_tile(tile)) for tile in screen.headlines],
+        "tiles": [
+            (tile.label, tile.value, tile.note, _link_tile(tile)) for tile in screen.headlines
+        ],
         "describe": screen.describe,
         "model_address": model_address,
         "entry_address": entry_address,
         "asked": asked,
-        "saves": [(label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS],
+        "saves": [
+            (label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS
+        ],
         "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
         "break_ids": _find_ids("breaks", comparison.breaks),
         "cause_ids": _find_ids("causes", comparison.causes),
@@ -130,13 +140,14 @@ def _link_tile(tile: ComparisonHeadline) -> str | None:
 
 
 def _find_ids(table: str, diff: DistinctDiff) -> dict[str, str]:
-    return find_distinct_ids(get_engine(), table, [change.what.fingerprint for change in diff.changes])
+    return find_distinct_ids(
+        get_engine(), table, [change.what.fingerprint for change in diff.changes]
+    )
 
 
 def _address(models: str, entry: ModelResult) -> str:
-    """Return the address of one result; of a baseline's, that of the model.
-
-    url_for takes 0.1 ms for so many parameters, and a chart has an address a model.
+    """Return the address of a result, or for a baseline of its model. `url_for` takes 0.1 ms for so
+    many parameters, and a chart has one address per model.
     """
     here = f"{models}/{quote(entry.model)}"
     if not entry.run_id:

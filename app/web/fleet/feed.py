@@ -22,7 +22,8 @@ from compileboard.app.screens.fleet.incidents import list_incidents
 blueprint = Blueprint("feed", __name__)
 
 ATOM = "http://www.w3.org/2005/Atom"
-# No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is served.
+# No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is
+# served.
 TAG = "tag:compileboard.invalid,2026:incidents"
 TYPE = "application/atom+xml; charset=utf-8"
 _TITLE_LIMIT = 300
@@ -32,9 +33,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @blueprint.get("/incidents.atom")
 def incidents() -> Response:
-    """Send the confirmed incidents that the filters want, those first that were confirmed here last.
+    """Send the confirmed incidents of a filter, most recently confirmed first.
 
-    Not those of the newest runs: whoever looks now and then would never see what was confirmed late.
+    Ordering by newest run would hide late confirmations from occasional readers.
     """
     given = {key: value for key, value in request.args.items() if value}
     if given.get("state") == "unconfirmed":
@@ -59,7 +60,9 @@ def _write(page: Page[Incident], given: dict[str, str], changed_us: int) -> byte
     _link(root, "self", here + _ask(given), kind)
     if page.next:
         _link(root, "next", here + _ask(given | {"cursor": page.next}), kind)
-    _link(root, "alternate", url_for("incidents.index", _external=True) + _ask(filters), "text/html")
+    _link(
+        root, "alternate", url_for("incidents.index", _external=True) + _ask(filters), "text/html"
+    )
     _write_text(ElementTree.SubElement(root, "author"), "name", "CompileBoard")
     for incident in page.rows:
         _write_entry(root, incident)
@@ -86,7 +89,9 @@ def _write_entry(root: ElementTree.Element, incident: Incident) -> None:
         if term:
             ElementTree.SubElement(entry, "category", {"term": _clean(term)})
     content = ElementTree.SubElement(entry, "content", {"type": "text"})
-    content.text = "\n".join(clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(incident))
+    content.text = "\n".join(
+        clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(incident)
+    )
 
 
 def _list_lines(incident: Incident) -> Iterator[str]:
@@ -98,9 +103,15 @@ def _list_lines(incident: Incident) -> Iterator[str]:
     for metric in incident.headlines:
         yield f"{metric.label}: {metric.values}{f' ({metric.size})' if metric.size else ''}"
     for part in incident.environment:
-        yield f"{part.get('word')}: {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
+        yield (
+            f"{part.get('word')}: {part.get('before') or 'unknown'} → "
+            f"{part.get('now') or 'unknown'}"
+        )
     for commit in _list_commits(incident):
-        yield f"commit {str(commit.get('hash') or '')[:7]}: {commit.get('subject')} ({commit.get('author')})"
+        yield (
+            f"commit {str(commit.get('hash') or '')[:7]}: {commit.get('subject')} "
+            f"({commit.get('author')})"
+        )
     for cause in incident.causes:
         yield f"likely cause: {cause.text}{f' ({cause.reason})' if cause.reason else ''}"
 

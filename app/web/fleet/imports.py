@@ -1,4 +1,4 @@
-"""Send trace logs or benchmark results from a browser, with or without JavaScript, and see how their import goes."""
+"""The Imports page, with or without JavaScript."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from werkzeug.wrappers import Response
 
 from compileboard.app.db import get_board_path, get_settings, request_origin
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
-from compileboard.app.screens.dashboard.imports import build_import, build_imports, describe_no_import
+from compileboard.app.screens.dashboard.imports import (
+    build_import,
+    build_imports,
+    describe_no_import,
+)
 from compileboard.app.web.access import describe_lack, get_sender, may
 
 blueprint = Blueprint("imports", __name__)
@@ -16,7 +20,6 @@ SHOWN = 20
 
 @blueprint.get("/imports")
 def index() -> str:
-    """Show the form and the newest imports."""
     settings = get_settings()
     return render_template(
         "imports/index.html",
@@ -28,14 +31,14 @@ def index() -> str:
 
 @blueprint.post("/imports")
 def start() -> Response:
-    """Take the form; a browser then follows its import."""
-    upload = accept_upload(request.environ, request.args, get_settings(), request_origin(), get_sender())
+    upload = accept_upload(
+        request.environ, request.args, get_settings(), request_origin(), get_sender()
+    )
     return redirect(url_for("imports.show", import_id=upload.id), 303)
 
 
 @blueprint.get("/imports/<import_id>")
 def show(import_id: str) -> str:
-    """Show one import."""
     upload = build_import(get_board_path(), import_id)
     if upload is None:
         abort(404, describe_no_import(import_id))

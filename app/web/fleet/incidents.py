@@ -1,4 +1,4 @@
-"""The incidents page and an incident's own page: what is worse, why, and what people do about it."""
+"""The Incidents page and the page of one incident."""
 
 from __future__ import annotations
 
@@ -44,24 +44,34 @@ OFFERED = {
         *((state, messages.INCIDENT_LABELS[state][0]) for state in STATES),
         ("any", "Any"),
     ),
-    "statuses": (("", "Not ignored"), *((status, status.capitalize()) for status in STATUSES), ("any", "Any")),
-    "directions": tuple((direction, messages.DIRECTION_LABELS[direction][0]) for direction in DIRECTIONS),
+    "statuses": (
+        ("", "Not ignored"),
+        *((status, status.capitalize()) for status in STATUSES),
+        ("any", "Any"),
+    ),
+    "directions": tuple(
+        (direction, messages.DIRECTION_LABELS[direction][0]) for direction in DIRECTIONS
+    ),
 }
 
 
 @blueprint.get("/incidents")
 def index() -> str:
-    """List incidents, those of the newest runs first."""
     reader, args = get_reader(), request.args
     limit_count = check_limit(args.get("limit"), min(LIST_LIMIT, get_settings().page_size))
     selected = read_incident_filter(args)
-    screen = build_incidents(reader, get_engine(), selected, args.get("cursor"), limit_count, get_clock())
+    screen = build_incidents(
+        reader, get_engine(), selected, args.get("cursor"), limit_count, get_clock()
+    )
     given = {key: args.get(key, "") for key in FILTERS}
     return render_template(
         "incidents/index.html",
         screen=screen,
         sparklines=[
-            sparkline and draw_sparkline(sparkline.values, bad_from=sparkline.bad_from, bad_to=sparkline.bad_to)
+            sparkline
+            and draw_sparkline(
+                sparkline.values, bad_from=sparkline.bad_from, bad_to=sparkline.bad_to
+            )
             for sparkline in screen.sparklines
         ],
         given=given,
@@ -75,7 +85,6 @@ def index() -> str:
 
 @blueprint.get("/incidents/<incident_id>")
 def show(incident_id: str) -> Response:
-    """Show one incident; an id of one of its changes leads to it."""
     screen = build_incident(get_store(), incident_id, get_clock(), request.args.get("change"))
     if screen is not None:
         return make_response(_render(screen))
@@ -87,12 +96,15 @@ def show(incident_id: str) -> Response:
 
 @blueprint.post("/incidents/<incident_id>")
 def add_comment(incident_id: str) -> Response:
-    """Save a person's action on an incident or comment; one that cannot be saved comes back with what was typed."""
     typed = {key: request.form.get(key, "") for key in ("action", "author", "text")}
     try:
         author = choose_author(typed["author"])
-        with writing(f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])) as writer:
-            saved = save_comment(writer, incident_id, typed["action"], author=author, text=typed["text"])
+        with writing(
+            f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])
+        ) as writer:
+            saved = save_comment(
+                writer, incident_id, typed["action"], author=author, text=typed["text"]
+            )
     except ValueError as error:
         screen = build_incident(get_store(), incident_id, get_clock())
         if screen is None:
@@ -107,12 +119,16 @@ def _refuse(incident_id: str) -> NoReturn:
     abort(404, ABSENT.format(incident_id[:80]))
 
 
-def _render(screen: IncidentScreen, typed: dict[str, str] | None = None, problem: str | None = None) -> str:
+def _render(
+    screen: IncidentScreen, typed: dict[str, str] | None = None, problem: str | None = None
+) -> str:
     return render_template(
         "incidents/one.html",
         screen=screen,
         incident=screen.record.incident,
-        tiles=[change for change in screen.record.changes if change.state != "withdrawn"][:TILE_COUNT],
+        tiles=[change for change in screen.record.changes if change.state != "withdrawn"][
+            :TILE_COUNT
+        ],
         words=messages,
         list_checks=list_checks,
         typed=typed or {"action": "", "author": "", "text": ""},
@@ -127,7 +143,6 @@ def _render(screen: IncidentScreen, typed: dict[str, str] | None = None, problem
 
 
 def _build_chart(series: IncidentSeries) -> dict[str, Any]:
-    """Build the chart of the runs around a change, with its table."""
     axis = series.axis
     columns, rows = list_table_rows([(series.metric, [series.line])], axis)
     chart = chart_incident(series.change, series.metric, series.line, axis, series.levels)
@@ -135,16 +150,16 @@ def _build_chart(series: IncidentSeries) -> dict[str, Any]:
 
 
 def link_comparison(incident: Incident) -> str | None:
-    """Return the address of the comparison of the runs before and after, None where one is not known."""
     if incident.last_good is None:
         return None
     return url_for("compare.index", base=incident.last_good.run_id, new=incident.first_bad.run_id)
 
 
 def link_series(change: SeriesChange) -> list[tuple[str, str]]:
-    """List the pages that show more of a change's series: what they are, and their addresses."""
     links = []
-    series: dict[str, Any] = {name: value for name in SERIES_FIELDS if (value := getattr(change, name))}
+    series: dict[str, Any] = {
+        name: value for name in SERIES_FIELDS if (value := getattr(change, name))
+    }
     series["dynamic"] = "yes" if change.dynamic else "no"
     if change.world_size:
         series["world_size"] = change.world_size

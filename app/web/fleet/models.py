@@ -1,4 +1,4 @@
-"""The Models page, a model's own page, and the Results tab of a run."""
+"""The Models page, a model's page, and a run's Results tab."""
 
 from __future__ import annotations
 
@@ -39,14 +39,10 @@ blueprint = Blueprint("models", __name__)
 
 
 class NameConverter(PathConverter):
-    """A model's name in an address, slashes and all."""
-
     def to_python(self, value: str) -> str:
-        """Read the name."""
         return read_name(value)
 
     def to_url(self, value: str) -> str:
-        """Write the name."""
         return super().to_url(write_name(value))
 
 
@@ -55,7 +51,15 @@ def _add_converter(state: BlueprintSetupState) -> None:
     state.app.url_map.converters["name"] = NameConverter
 
 
-EXPERIMENTS = (*LEADING, *ALONE, "caching_precompile", "tolerance", "coverage", "overhead", "shapes")
+EXPERIMENTS = (
+    *LEADING,
+    *ALONE,
+    "caching_precompile",
+    "tolerance",
+    "coverage",
+    "overhead",
+    "shapes",
+)
 SORTS = (
     ("worst", "worst first"),
     ("model.asc", "by name"),
@@ -72,17 +76,17 @@ SORTS = (
 
 
 def _read_page() -> tuple[str | None, str | None, int, str | None]:
-    """Read order, cursor, length and view of a page of results.
-
-    Raises: FilterError if the length cannot be used.
-    """
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    return request.args.get("sort"), request.args.get("cursor"), limit_count, request.args.get("view")
+    return (
+        request.args.get("sort"),
+        request.args.get("cursor"),
+        limit_count,
+        request.args.get("view"),
+    )
 
 
 @blueprint.get("/models")
 def index() -> str:
-    """List models with their newest results, or with one run's."""
     engine = get_engine()
     selected = read_model_filter(request.args, (*OTHER_KEYS, "view"))
     if selected.run:
@@ -96,7 +100,10 @@ def index() -> str:
         choices=(choices := list_model_choices(engine)),
         world_sizes=[(str(size), format_plural(size, "rank")) for size in choices.world_sizes],
         experiments=[(name, describe_experiment(name)) for name in EXPERIMENTS],
-        bench_runs=[(run.id, f"{run.name}, {format_time(run.started_us)[:16]}") for run in list_bench_runs(engine)],
+        bench_runs=[
+            (run.id, f"{run.name}, {format_time(run.started_us)[:16]}")
+            for run in list_bench_runs(engine)
+        ],
         statuses=[(status, status.replace("_", " ")) for status in STATUSES],
         answered=[(accuracy, accuracy.replace("_", " ")) for accuracy in ACCURACIES],
     )
@@ -104,7 +111,6 @@ def index() -> str:
 
 @blueprint.get("/runs/<run_id>/results")
 def show_run(run_id: str) -> str:
-    """Show what one run measured."""
     detail = find_run(run_id)
     screen = build_models(get_engine(), ModelFilter(run=run_id), *_read_page())
     return render_run(detail, "models/run.html", tab="results", screen=screen)
@@ -112,7 +118,6 @@ def show_run(run_id: str) -> str:
 
 @blueprint.get("/models/<name:model>")
 def show(model: str) -> str:
-    """Show one model: its history, and everything of one of its points."""
     check_keys(request.args, (*FIELDS, "run"), noun="parameter")
     try:
         screen = build_model(get_store(), model, request.args, request.args.get("run"))
@@ -124,7 +129,9 @@ def show(model: str) -> str:
     points = screen.selected.points
     addresses = [_address(model, screen.selected, point.row.run_id) for point in points]
     anchors = [f"{address}#point" for address in addresses]
-    worst_first = sorted(screen.history.series, key=lambda series: rank_result(series.newest), reverse=True)
+    worst_first = sorted(
+        screen.history.series, key=lambda series: rank_result(series.newest), reverse=True
+    )
     return render_template(
         "models/one.html",
         screen=screen,

@@ -1,4 +1,4 @@
-"""The overview page: its address, its chips, its sparklines, its template."""
+"""The Overview page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.trends import FILTERS, UNSAID, ModelSet, address_set
 from compileboard.app.queries.parameters import check_keys
 from compileboard.app.screens.fleet.demo import build_demo_progress
-from compileboard.app.screens.fleet.overview import OverviewScreen, build_overview, read_overview_filters
+from compileboard.app.screens.fleet.overview import (
+    OverviewScreen,
+    build_overview,
+    read_overview_filters,
+)
 from compileboard.app.web.filters import url_with
 from compileboard.app.web.fleet.incidents import link_comparison
 
@@ -23,7 +27,12 @@ blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "last")
 LEAST_POINTS = 3  # fewer are no trend
 MOST_OPTIONS = 100
-_COUNTS = (("30", "Last 30 runs"), ("90", "Last 90 runs"), ("365", "Last 365 runs"), ("all", "All runs"))
+_COUNTS = (
+    ("30", "Last 30 runs"),
+    ("90", "Last 90 runs"),
+    ("365", "Last 365 runs"),
+    ("all", "All runs"),
+)
 _MORE = (
     ("mode", "Mode"),
     ("dtype", "Dtype"),
@@ -35,8 +44,6 @@ _MORE = (
 
 @dataclass(frozen=True)
 class ScopeChip:
-    """What is chosen of one filter, and what else can be: (text, address, is current)."""
-
     label: str
     value: str
     options: list[tuple[str, str, bool]]
@@ -44,13 +51,14 @@ class ScopeChip:
 
 @blueprint.get("/")
 def index() -> str:
-    """Show what is wrong, why, and where the numbers stand, of one suite and name if asked."""
     check_keys(request.args, _PARAMETERS)
     filters = read_overview_filters(request.args)
     screen = build_overview(get_store(), filters, get_clock(), get_settings().trend_runs)
     if not screen.series:
         return render_template("overview/empty.html")
-    demo = build_demo_progress(get_engine(), [recent.listed.run for recent in screen.runs], get_clock())
+    demo = build_demo_progress(
+        get_engine(), [recent.listed.run for recent in screen.runs], get_clock()
+    )
     return render_template(
         "overview/index.html",
         screen=screen,
@@ -69,7 +77,9 @@ def index() -> str:
         scope=address_set(screen.selected) if screen.selected else {},
         label_fields=label_fields,
         sparklines={
-            incident_id: draw_sparkline(line.values, bad_from=line.bad_from, bad_to=line.bad_to, width=150, height=52)
+            incident_id: draw_sparkline(
+                line.values, bad_from=line.bad_from, bad_to=line.bad_to, width=150, height=52
+            )
             for incident_id, line in screen.incidents.sparklines.items()
             if line and sum(value is not None for value in line.values) >= LEAST_POINTS
         },
@@ -81,17 +91,20 @@ def index() -> str:
 
 
 def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
-    """List what is chosen of suites, branches, hardware, backends and runs."""
     filters, selected = screen.filters, screen.selected
     if selected is None:
         suites = sorted({series.suite for series in screen.series if series.suite})
-        names = sorted({series.name for series in screen.series if filters.suite in (None, series.suite)})
+        names = sorted(
+            {series.name for series in screen.series if filters.suite in (None, series.suite)}
+        )
         return [
             *([_make_chip("suite", "", filters.suite, suites, "All suites")] if suites else []),
             _make_chip("name", "", filters.name, names, "All runs"),
         ]
     suites = list(dict.fromkeys(model_set.suite for model_set in screen.sets))
-    options = [(suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites]
+    options = [
+        (suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites
+    ]
     return [
         ScopeChip("", selected.suite, options[:MOST_OPTIONS]),
         _make_chip("branch", "Branch", filters.sets.branch, screen.branches, "all"),
@@ -106,7 +119,6 @@ def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
 
 
 def _list_more(screen: OverviewScreen) -> list[ScopeChip]:
-    """List the filters of the suite that have something to choose from, and the names of its runs."""
     selected = screen.selected
     if selected is None:
         return []
@@ -116,14 +128,15 @@ def _list_more(screen: OverviewScreen) -> list[ScopeChip]:
     return [chip for chip in chips if len(chip.options) > (2 if chip.label == "Run name" else 1)]
 
 
-def _make_chip(name: str, label: str, value: str | None, values: Iterable[str], any_text: str) -> ScopeChip:
+def _make_chip(
+    name: str, label: str, value: str | None, values: Iterable[str], any_text: str
+) -> ScopeChip:
     options = [(any_text, url_with(**{name: None}), not value)]
     options += [(text, url_with(**{name: text}), text == value) for text in values]
     return ScopeChip(label, value or any_text, options[:MOST_OPTIONS])
 
 
 def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: ModelSet) -> ScopeChip:
-    """Make the chip of one field of a configuration; each option leads to the newest configuration that has it."""
     own = [model_set for model_set in screen.sets if model_set.suite == selected.suite]
     newest: dict[Any, ModelSet] = {}
     for model_set in own:

@@ -1,4 +1,4 @@
-"""Reasons across runs: the pages of graph breaks and of recompiles, each a list and one of them."""
+"""The pages of graph breaks and of recompile causes across runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.analysis.labels import describe_break_outcome
-from compileboard.app.charts.breaks_and_recompiles import chart_categories, chart_history, chart_kinds, make_spark
+from compileboard.app.charts.breaks_and_recompiles import (
+    chart_categories,
+    chart_history,
+    chart_kinds,
+    make_spark,
+)
 from compileboard.app.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.overview import has_observed_runs
@@ -48,16 +53,17 @@ MORE_FILTERS = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since
 
 @graph_breaks.get("/graph_breaks")
 def index() -> str:
-    """List distinct graph breaks that a filter lets through, with what they came to in those runs."""
     screen, values = _build_list(GRAPH_BREAKS)
     kinds = screen.trends.grid.kinds
-    values |= {"chart": chart_kinds(kinds, screen.trends.slots) if kinds else None, "has_charts": bool(kinds)}
+    values |= {
+        "chart": chart_kinds(kinds, screen.trends.slots) if kinds else None,
+        "has_charts": bool(kinds),
+    }
     return render_template("graph_breaks/index.html", **values, sorts=BREAK_SORTS)
 
 
 @recompiles.get("/recompiles", endpoint="index")
 def index_recompiles() -> str:
-    """List causes of recompiles that a filter lets through, with what they came to in those runs."""
     screen, values = _build_list(RECOMPILES)
     kinds, has_charts = screen.trends.grid.kinds, screen.trends.summary.recompile_count > 0
     chart = chart_categories(kinds, screen.trends.slots) if has_charts else None
@@ -67,15 +73,19 @@ def index_recompiles() -> str:
 
 
 def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str, Any]]:
-    """Read the list that the address asks for, and make what the templates of both lists take."""
     engine, args = get_engine(), request.args
     limit_count = check_limit(args.get("limit"), get_settings().page_size)
     selected = subject.read_filter(args)
-    screen = build_reasons(engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count)
+    screen = build_reasons(
+        engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count
+    )
     given = {key: args.get(key, "") for key in subject.names}
     return screen, {
         "screen": screen,
-        "rows": [(reason, make_spark(screen.trends.grid.line(reason.id))) for reason in screen.listed.rows],
+        "rows": [
+            (reason, make_spark(screen.trends.grid.line(reason.id)))
+            for reason in screen.listed.rows
+        ],
         "given": given,
         "filtered": any(given.values()),
         "is_observed": bool(screen.listed.rows) or has_observed_runs(engine),
@@ -86,7 +96,6 @@ def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str,
 
 @graph_breaks.get("/graph_breaks/<distinct_id>")
 def show(distinct_id: str) -> str:
-    """Show one distinct graph break: why, what to do, in which runs, and its newest event."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
     screen = build_graph_break(get_store(), read_content_id(distinct_id))
     if screen is None:
@@ -98,20 +107,19 @@ def show(distinct_id: str) -> str:
 
 @recompiles.get("/recompiles/<cause_id>", endpoint="show")
 def show_cause(cause_id: str) -> str:
-    """Show one cause: what it means, what to do, the values that came, in which runs."""
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
     screen = build_recompile_cause(get_store(), read_content_id(cause_id))
     if screen is None:
         abort(404, RECOMPILES.describe_absence(cause_id))
     return render_template(
-        "recompiles/one.html", **_build_one(RECOMPILES, screen, limit_count, "cause-history", "recompiles")
+        "recompiles/one.html",
+        **_build_one(RECOMPILES, screen, limit_count, "cause-history", "recompiles"),
     )
 
 
 def _build_one(
     subject: AnySubject, screen: ReasonScreen[Any, Any], limit_count: int, chart_id: str, noun: str
 ) -> dict[str, Any]:
-    """Make what the templates of one reason take."""
     cursor, has_charts = request.args.get("cursor"), len(screen.history) > 1
     reason_id = read_content_id(screen.reason.id)
     return {
@@ -124,6 +132,8 @@ def _build_one(
             limit=limit_count,
             alive_since_us=get_clock().alive_since_us,
         ),
-        "chart": chart_history(chart_id, "From run to run", noun, screen.history) if has_charts else None,
+        "chart": chart_history(chart_id, "From run to run", noun, screen.history)
+        if has_charts
+        else None,
         "has_charts": has_charts,
     }

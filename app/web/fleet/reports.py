@@ -1,4 +1,4 @@
-"""Downloads of reports, with the part that is always the same compressed once."""
+"""Report downloads; their constant part is compressed only once."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ def _deflate_fixed(text: bytes) -> bytes:
 
 
 def pack_around(body: bytes, fixed: bytes) -> bytes:
-    """Compress as gzip does; where `fixed` is in the body, only what is around it is compressed now.
+    """Compress like gzip, reusing the compressed form of `fixed` where the body contains it.
 
-    Source: RFC 1951, 3.2.3: blocks of deflate follow each other, the last one says so.
+    Source: RFC 1951, 3.2.3: deflate blocks follow each other, the last one is marked.
     """
-    at = body.rfind(fixed[:_KEY_BYTES]) if fixed else -1  # finding the whole of a megabyte takes ten times as long
+    at = (
+        body.rfind(fixed[:_KEY_BYTES]) if fixed else -1
+    )  # finding the whole of a megabyte takes ten times as long
     parts = []
     if at >= 0 and body.startswith(fixed, at):
         parts = [_deflate(body[:at], 1, zlib.Z_FULL_FLUSH), _deflate_fixed(fixed)]
@@ -67,18 +69,17 @@ def pack_around(body: bytes, fixed: bytes) -> bytes:
 
 
 def check_format(format: str) -> None:
-    """Refuse a format that there is none of, or that cannot be written here.
-
-    Raises: FilterError if it is parquet and pyarrow is not installed.
-    """
+    """Raises FilterError for an unknown format, or for parquet without pyarrow."""
     if format not in FORMATS:
-        abort(404, f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.")
+        abort(
+            404,
+            f"There is no report in the format {format[:20]!r}; known are {', '.join(FORMATS)}.",
+        )
     if format == "parquet":
         check_available()
 
 
 def send_report(body: bytes, format: str, name: str, policy: str) -> Response:
-    """Send a report as a file to save; `policy` is html's."""
     response = pack_html(body) if format == "html" else Response(body, content_type=FORMATS[format])
     if format == "html":
         response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
@@ -88,7 +89,6 @@ def send_report(body: bytes, format: str, name: str, policy: str) -> Response:
 
 
 def pack_html(body: bytes) -> Response:
-    """Send an HTML report; most of it is the script that draws, which is the same in each."""
     response = Response(body, content_type=FORMATS["html"])
     response.vary.add("Accept-Encoding")
     if request.accept_encodings["gzip"] > 0:
@@ -105,8 +105,8 @@ PERIOD = ("since", "until", "last")
 def download(run_id: str, format: str) -> Response:
     """Send a run's report, or the run as a bundle.
 
-    `?table=` picks csv's and parquet's table, `?source=0` leaves the program's source lines out, `?payloads=yes` puts
-    graphs and code into html's.
+    `?table=` selects the CSV or Parquet table, `?source=0` omits source lines,
+    `?payloads=yes` adds graphs and code to HTML.
     """
     if format == BUNDLE:
         return _send_bundle(find_run(run_id).run)
@@ -117,33 +117,50 @@ def download(run_id: str, format: str) -> Response:
     if payloads and format != "html":
         raise FilterError(f"payloads: the {format} report has no texts; html's has")
     if payloads and not source:
-        raise FilterError("payloads: graphs and code have lines of the program inside; leave out source=0 or payloads")
+        raise FilterError(
+            "payloads: graphs and code have lines of the program inside; leave out source=0 or "
+            "payloads"
+        )
     detail = find_run(run_id)
     now_us, stale_after_s = time.time_ns() // 1000, get_settings().stale_after_s
     if format == "html":
         contents = read_contents(get_run_reader(run_id), detail, source, now_us, stale_after_s)
         if payloads:
-            response = Response(_stream_html(get_settings().db, contents), content_type=FORMATS[format])
+            response = Response(
+                _stream_html(get_settings().db, contents), content_type=FORMATS[format]
+            )
         else:
             response = pack_html(b"".join(write_html(get_run_reader(run_id), contents)))
         response.headers["Content-Security-Policy"] = f"{POLICY}; frame-ancestors 'none'"
     elif format == "md":
         body = b"".join(
-            write_report(get_run_reader(run_id), detail, format, table, source, now_us, stale_after_s=stale_after_s)
+            write_report(
+                get_run_reader(run_id),
+                detail,
+                format,
+                table,
+                source,
+                now_us,
+                stale_after_s=stale_after_s,
+            )
         )
         response = Response(body, content_type=FORMATS[format])
     else:
         get_run_reader(run_id)  # what is wrong with its file is said before the answer begins
         pieces = _stream(get_settings().db, detail, format, table, source, now_us, stale_after_s)
         response = Response(pieces, content_type=FORMATS[format])
-    response.headers.set("Content-Disposition", "attachment", filename=file_name(detail, format, table))
+    response.headers.set(
+        "Content-Disposition", "attachment", filename=file_name(detail, format, table)
+    )
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 def _send_bundle(run: RunRow) -> Response:
     if request.args:
-        raise FilterError("a bundle has all that was recorded of the run, source too; it takes no parameter")
+        raise FilterError(
+            "a bundle has all that was recorded of the run, source too; it takes no parameter"
+        )
     if get_clock().is_running(run.state, run.heartbeat_us):
         raise FilterError("the run is still running; a bundle has whole runs")
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
@@ -151,12 +168,16 @@ def _send_bundle(run: RunRow) -> Response:
         write_bundle(get_reader(), [run.id], str(path))
         file = path.open("rb")  # it can be read to its end when its name is gone
     name = f"run-{re.sub('[^0-9A-Za-z]+', '-', run.id)}.bundle.db"
-    return send_file(file, "application/vnd.sqlite3", as_attachment=True, download_name=name, max_age=0)
+    return send_file(
+        file, "application/vnd.sqlite3", as_attachment=True, download_name=name, max_age=0
+    )
 
 
 @blueprint.get("/trends/report.<format>")
 def download_suite(format: str) -> Response:
-    """Send a suite over a period: `?suite=`, what it was measured as, and `since=`, `until=` or `last=30d`."""
+    """Send the report on a suite over a period: `?suite=`, its configuration, and `since=`,
+    `until=` or `last=30d`.
+    """
     check_format(format)
     args = request.args
     check_keys(args, (*FILTERS, *PERIOD, "definition", "table"))
@@ -186,10 +207,22 @@ def _stream_html(database: str, contents: Contents) -> Iterator[bytes]:
 
 
 def _stream(
-    database: str, detail: RunDetail, format: str, table: str, source: bool, now_us: int, stale_after_s: int
+    database: str,
+    detail: RunDetail,
+    format: str,
+    table: str,
+    source: bool,
+    now_us: int,
+    stale_after_s: int,
 ) -> Iterator[bytes]:
     # A store of its own: the request's is closed before the last piece is sent.
     with closing(open_store(database)) as store:
         yield from write_report(
-            store.open_run(detail.run.id), detail, format, table, source, now_us, stale_after_s=stale_after_s
+            store.open_run(detail.run.id),
+            detail,
+            format,
+            table,
+            source,
+            now_us,
+            stale_after_s=stale_after_s,
         )

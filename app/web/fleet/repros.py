@@ -1,4 +1,4 @@
-"""Repros: failures across runs, the repros of a run, one of them, and what of it is downloaded. All of it is text."""
+"""The pages of repros and their downloads, always sent as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ SORTS = (
 
 @blueprint.get("/repros")
 def index() -> str:
-    """List failures that have repros, over all runs."""
     args = request.args
     selected = read_query(FailureFilter, args)
     limit = check_limit(args.get("limit"), get_settings().page_size)
@@ -46,15 +45,15 @@ def index() -> str:
 
 @blueprint.get("/runs/<run_id>/repros")
 def show_run(run_id: str) -> str:
-    """List the repros of a run."""
     detail = find_run(run_id)
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
-    page = list_repros(get_run_reader(run_id), run_id=run_id, cursor=request.args.get("cursor"), limit=limit)
+    page = list_repros(
+        get_run_reader(run_id), run_id=run_id, cursor=request.args.get("cursor"), limit=limit
+    )
     return render_run(detail, "repros/run.html", tab="repros", page_of_repros=page)
 
 
 def find_repro_screen(repro_id: str) -> ReproScreen:
-    """Return a repro by the id in an address, or answer that there is none."""
     screen = None
     if read_content_id(repro_id) != -1:
         screen = build_repro(get_store(), repro_id, request.args.get("cursor"))
@@ -65,7 +64,6 @@ def find_repro_screen(repro_id: str) -> ReproScreen:
 
 @blueprint.get("/repros/<repro_id>")
 def show(repro_id: str) -> str:
-    """Show one repro: what failed, its programs and inputs, and what was found out."""
     screen = find_repro_screen(repro_id)
     return render_template(
         "repros/one.html",
@@ -77,30 +75,46 @@ def show(repro_id: str) -> str:
 
 
 def list_downloads(screen: ReproScreen) -> list[tuple[str, str]]:
-    """List label and address of what of a repro can be saved."""
-    texts = [("program", "Program (.py)"), ("dynamo", "Dynamo's program (.py)"), ("minimal", "Minimal program (.py)")]
+    texts = [
+        ("program", "Program (.py)"),
+        ("dynamo", "Dynamo's program (.py)"),
+        ("minimal", "Minimal program (.py)"),
+    ]
     there = {"program": True, "dynamo": screen.dynamo_program, "minimal": screen.minimal}
-    address = {name: url_for("repros.download_program", repro_id=screen.repro.id, name=name) for name, _label in texts}
+    address = {
+        name: url_for("repros.download_program", repro_id=screen.repro.id, name=name)
+        for name, _label in texts
+    }
     downloads = [(label, address[name]) for name, label in texts if there[name]]
-    return [*downloads, ("Archive (.tar.gz)", url_for("repros.download_archive", repro_id=screen.repro.id))]
+    return [
+        *downloads,
+        ("Archive (.tar.gz)", url_for("repros.download_archive", repro_id=screen.repro.id)),
+    ]
 
 
 @blueprint.get("/repros/<repro_id>/<name>.py")
 def download_program(repro_id: str, name: str) -> Response:
-    """Send one of a repro's programs, as text to save."""
     screen = find_repro_screen(repro_id)
     minimal = screen.minimal.program if screen.minimal else None
-    text = {"program": screen.repro.program, "dynamo": screen.repro.dynamo_program, "minimal": minimal}.get(name)
+    text = {
+        "program": screen.repro.program,
+        "dynamo": screen.repro.dynamo_program,
+        "minimal": minimal,
+    }.get(name)
     if text is None:
         abort(404, f"Repro {screen.repro.id} has no {name[:40]}.py.")
-    return _attach(text.encode("utf-8", "replace"), "text/plain; charset=utf-8", f"{name}-{screen.repro.id}.py")
+    return _attach(
+        text.encode("utf-8", "replace"), "text/plain; charset=utf-8", f"{name}-{screen.repro.id}.py"
+    )
 
 
 @blueprint.get("/repros/<repro_id>/archive.tar.gz")
 def download_archive(repro_id: str) -> Response:
-    """Send a repro with the values of its inputs, as `collectors repro` reads it."""
     repro = find_repro_screen(repro_id).repro
-    bodies = {digest: load_storage(get_run_reader(repro.run_id), repro.id, digest) for digest in repro.storage_bytes}
+    bodies = {
+        digest: load_storage(get_run_reader(repro.run_id), repro.id, digest)
+        for digest in repro.storage_bytes
+    }
     values = {digest: body for digest, body in bodies.items() if body is not None}
     body = write_archive(repro.manifest, repro.program, repro.dynamo_program, values)
     return _attach(body, "application/gzip", f"repro-{repro.id}.tar.gz")

@@ -1,4 +1,4 @@
-"""The list of runs, and what people do with a run: rename, note, pin, delete."""
+"""The list of runs, and forms to rename, annotate, pin and delete a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _MORE = ("host", "gpu", "torch", "commit", "since", "until")
 
 @blueprint.get("/runs")
 def index() -> str:
-    """List runs that a filter lets through, pinned ones first."""
     engine = get_engine()
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
     filters = read_runs_filters(request.args, limit_count)
@@ -54,7 +53,6 @@ def index() -> str:
 
 @blueprint.post("/runs/<run_id>/annotate")
 def change(run_id: str) -> Response:
-    """Rename, note or pin a run: a form's fields that are there are set, the others stay."""
     pinned = request.form.get("pinned")
     if pinned not in (None, "0", "1"):
         abort(400, f"pinned: {pinned[:40]!r} is neither 0 nor 1.")
@@ -62,7 +60,11 @@ def change(run_id: str) -> Response:
     try:
         with writing("run.annotate", run_id, _describe_change(title, note, pinned)) as connection:
             changed = annotate(
-                connection, run_id, title=title, note=note, pinned=None if pinned is None else pinned == "1"
+                connection,
+                run_id,
+                title=title,
+                note=note,
+                pinned=None if pinned is None else pinned == "1",
             )
     except ValueError as error:
         abort(400, f"Nothing was changed: {error}.")
@@ -73,7 +75,6 @@ def change(run_id: str) -> Response:
 
 @blueprint.get("/runs/<run_id>/delete")
 def confirm_delete(run_id: str) -> str:
-    """Ask before a run is deleted."""
     run = runs.get_run(get_engine(), run_id)
     if run is None:
         abort(404, f"There is no run {run_id[:80]}.")
@@ -83,7 +84,6 @@ def confirm_delete(run_id: str) -> str:
 
 @blueprint.post("/runs/<run_id>/delete")
 def delete(run_id: str) -> Response:
-    """Delete a run with all that belongs to it."""
     with writing("run.delete", run_id) as connection:
         deleted = delete_run(connection, run_id)
     if not deleted:
@@ -98,6 +98,5 @@ def _describe_change(title: str | None, note: str | None, pinned: str | None) ->
 
 
 def _way_back(otherwise: str) -> str:
-    """Return where a form wants to lead: a path of this site, else the given address."""
     back = request.form.get("back", "")
     return back if is_local_path(back) else otherwise

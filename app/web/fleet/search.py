@@ -1,4 +1,4 @@
-"""Search over everything of all runs, or of one: the address, and where what was found is shown."""
+"""The Search page, for all runs or one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ blueprint = Blueprint("search", __name__)
 
 @blueprint.get("/search")
 def index() -> str:
-    """Search in all runs, or in one that the query names."""
     run_id = request.args.get("run") or None
     detail = find_run(run_id) if run_id else None
     return render_template("search/index.html", detail=detail, **_search(run_id))
@@ -27,29 +26,34 @@ def index() -> str:
 
 @blueprint.get("/runs/<run_id>/search")
 def show_run(run_id: str) -> str:
-    """Search in one run."""
     return render_run(find_run(run_id), "search/run.html", tab="search", **_search(run_id))
 
 
 def _search(run_id: str | None) -> dict[str, Any]:
     args = request.args
     limit_count = check_limit(args.get("limit"), min(get_settings().page_size, 25), MOST_HITS)
-    screen = build_search(get_store(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count)
-    return {"screen": screen, "address_hit": address_hit, "address_line": address_line, "has_search": True}
+    screen = build_search(
+        get_store(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count
+    )
+    return {
+        "screen": screen,
+        "address_hit": address_hit,
+        "address_line": address_line,
+        "has_search": True,
+    }
 
 
 def address_hit(match: MatchedText) -> str:
-    """Return the address of what was found: of its first line where lines have addresses."""
-    return (address_line(match.hit, match.lines[0]) if match.lines else None) or address_page(match.hit)
+    return (address_line(match.hit, match.lines[0]) if match.lines else None) or address_page(
+        match.hit
+    )
 
 
 def address_line(hit: Hit, line: MatchedLine) -> str | None:
-    """Return the address of one line; None where lines have none."""
     return f"{address_page(hit)}#L{line.number}" if hit.has_lines else None
 
 
 def address_page(hit: Hit) -> str:
-    """Return the address of the page that shows what was found, the nearest there is."""
     views, run = current_app.view_functions, run_url(hit.run_id)
     if hit.kind == "artifact":
         return f"{run}/artifacts/{hit.ref_id}"

@@ -1,4 +1,4 @@
-"""What AOTAutograd found out about a run's graphs, and what its wrappers do around them at each call."""
+"""The AOTAutograd page of a run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ PAGE = 25  # each graph has all its findings on the page
 
 @blueprint.get("/runs/<run_id>/aot")
 def show(run_id: str) -> str:
-    """Show the findings of a run's graphs, and the graphs one by one."""
     detail, limit = find_run(run_id), check_limit(request.args.get("limit"), PAGE, 200)
     screen = build_aot(get_run_reader(run_id), run_id, request.args.get("cursor"), limit)
     return render_run(
-        detail, "aot/index.html", tab="aot", screen=screen, cursor_before=lambda number: encode_cursor(number - 1)
+        detail,
+        "aot/index.html",
+        tab="aot",
+        screen=screen,
+        cursor_before=lambda number: encode_cursor(number - 1),
     )

@@ -1,4 +1,4 @@
-"""One look-up in a compile cache: what its key is made of, and for a miss what differs from the nearest earlier key."""
+"""One lookup in a compile cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ CHANGES = 200
 
 @blueprint.get("/runs/<run_id>/caches/<int:lookup_id>")
 def show_one(run_id: str, lookup_id: int) -> str:
-    """Show one look-up; `runs=before` compares a miss with the runs of the same name before this one."""
     detail, runs = find_run(run_id), request.args.get("runs", "")
     if runs not in ("", "before"):
         raise FilterError(f"runs: {runs[:40]!r} is not before")
@@ -28,7 +27,16 @@ def show_one(run_id: str, lookup_id: int) -> str:
         else None
     )
     if screen is None:
-        abort(404, f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id}.")
+        abort(
+            404,
+            f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id}.",
+        )
     return render_run(
-        detail, "caches/lookup.html", tab="caches", screen=screen, across=across, most_changes=CHANGES, most=SHOWN
+        detail,
+        "caches/lookup.html",
+        tab="caches",
+        screen=screen,
+        across=across,
+        most_changes=CHANGES,
+        most=SHOWN,
     )

@@ -1,4 +1,4 @@
-"""The Compile page: one compile with every field that torch recorded of it."""
+"""The page of one compile with every recorded field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from compileboard.app.analysis.artifacts.labels import GUARDS
 from compileboard.app.analysis.labels import PhaseShare, list_shares
 from compileboard.app.charts.compiles import chart_phases
 from compileboard.app.db import get_run_reader
-from compileboard.app.format import format_bytes, format_count, format_duration, format_number, format_time
+from compileboard.app.format import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_number,
+    format_time,
+)
 from compileboard.app.queries.page import read_id
 from compileboard.app.queries.run.compiles import Compilation
 from compileboard.app.queries.run.run import get_run_features
@@ -21,12 +27,18 @@ from compileboard.collectors.contract.fields import FIELDS
 
 blueprint = Blueprint("compile", __name__)
 
-_UNITS = {"us": "µs", "ms": "ms", "s": "s", "time_us": "µs since 1970", "time_s": "s since 1970", "bytes": "bytes"}
+_UNITS = {
+    "us": "µs",
+    "ms": "ms",
+    "s": "s",
+    "time_us": "µs since 1970",
+    "time_s": "s since 1970",
+    "bytes": "bytes",
+}
 _US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def write_value(name: str, value: Any) -> str:
-    """Write a recorded metric as people read it, by its field's unit."""
     unit = FIELDS[name].unit if name in FIELDS else "json"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and unit in _US:
@@ -47,7 +59,6 @@ def write_value(name: str, value: Any) -> str:
 
 
 def list_fields(record: Compilation) -> list[dict[str, Any]]:
-    """List a record's fields in torch's order; `config_hash` is set where the value is a configuration text."""
     fields = []
     for name, value in record.metrics.items():
         field = FIELDS.get(name)
@@ -58,8 +69,12 @@ def list_fields(record: Compilation) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "value": shown,
-                "raw": value if field and field.unit in _UNITS and not isinstance(value, dict | list | str) else None,
-                "unit": _UNITS.get(field.unit, field.unit) if field else "not known to this version",
+                "raw": value
+                if field and field.unit in _UNITS and not isinstance(value, dict | list | str)
+                else None,
+                "unit": _UNITS.get(field.unit, field.unit)
+                if field
+                else "not known to this version",
                 "help": field.help if field else "A field that this version has no description of.",
                 "config_hash": digest,
                 "long": shown is not None and (len(shown) > 160 or shown.count("\n") > 2),
@@ -69,15 +84,23 @@ def list_fields(record: Compilation) -> list[dict[str, Any]]:
 
 
 def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
-    """List where else a run shows this compile, as (word, address); only what was recorded of it."""
     links, row = [], screen.compile
     if screen.stretch_us is not None:
-        window: dict[str, Any] = dict(zip(("from", "to"), screen.stretch_us))  # "from" is no name in Python
+        window: dict[str, Any] = dict(
+            zip(("from", "to"), screen.stretch_us)
+        )  # "from" is no name in Python
         links.append(("On the timeline", url_for("timeline.show", run_id=run_id, **window)))
-    steps = [step for attempt in screen.entry.attempts for line in attempt.lines for step in line.steps]
+    steps = [
+        step for attempt in screen.entry.attempts for line in attempt.lines for step in line.steps
+    ]
     guards = [step for step in steps if step.kind == "artifact" and step.name in GUARDS]
     if guards:
-        links.append(("Guards as a tree", url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id)))
+        links.append(
+            (
+                "Guards as a tree",
+                url_for("guards.show_one", run_id=run_id, artifact_id=guards[-1].ref_id),
+            )
+        )
     if row.recompiled_from and screen.entry.artifact_count and row.outcome != "recompile_limit":
         changes = url_for("artifacts.changes", run_id=run_id, key=row.id)
         links.append((f"Changes from {row.recompiled_from}", changes))
@@ -88,7 +111,6 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
 
 @blueprint.get("/runs/<run_id>/compiles/<key>")
 def show(run_id: str, key: str) -> str:
-    """Show one compile of a run."""
     run = find_run(run_id).run
     screen = build_compile(get_run_reader(run.id), run, read_id(key))
     if screen is None:
@@ -109,8 +131,6 @@ def show(run_id: str, key: str) -> str:
 
 
 class _RecordedPhases:
-    """A record's phases in the shape that shares are made from."""
-
     def __init__(self, record: Compilation) -> None:
         self.record = record
 
@@ -119,5 +139,4 @@ class _RecordedPhases:
 
 
 def list_record_shares(record: Compilation) -> list[PhaseShare]:
-    """Split one record's duration into its phases."""
     return list_shares(_RecordedPhases(record))

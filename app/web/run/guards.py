@@ -1,10 +1,16 @@
-"""The guards of a run: how many, of which kinds, what checking them takes; one set as a tree; two sets compared."""
+"""The guards of a run, one set as a tree, and a diff of two sets."""
 
 from __future__ import annotations
 
 from flask import Blueprint, abort, request
 
-from compileboard.app.analysis.guards.tree import build_view, filter_tree, list_rows, number_nodes, take_subtree
+from compileboard.app.analysis.guards.tree import (
+    build_view,
+    filter_tree,
+    list_rows,
+    number_nodes,
+    take_subtree,
+)
 from compileboard.app.charts.guards import chart_kinds
 from compileboard.app.db import get_reader, get_run_reader, get_settings
 from compileboard.app.queries.page import FilterError, check_limit
@@ -26,7 +32,6 @@ DIFF_ROWS = 200
 
 @blueprint.get("/runs/<run_id>/guards")
 def show(run_id: str) -> str:
-    """Show what a run's guards come to, and its sets of guards."""
     detail, sort = find_run(run_id), request.args.get("sort") or "latency"
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
     screen = build_guards(get_run_reader(run_id), run_id, sort, request.args.get("cursor"), limit)
@@ -44,7 +49,6 @@ def show(run_id: str) -> str:
 
 
 def find_set(run_id: str, artifact_id: int, *, of_any: bool = False) -> GuardSetScreen:
-    """Return a set of a run, with `of_any` also one of another run in the board, or answer that there is none."""
     screen = build_guard_set(get_run_reader(run_id), run_id, artifact_id)
     if screen is None and of_any:
         screen = build_guard_set(get_reader(), None, artifact_id)
@@ -55,7 +59,6 @@ def find_set(run_id: str, artifact_id: int, *, of_any: bool = False) -> GuardSet
 
 @blueprint.get("/runs/<run_id>/guards/<int:artifact_id>")
 def show_one(run_id: str, artifact_id: int) -> str:
-    """Show the guards of one compile as a tree; `q` searches it, `at` shows one subtree whole."""
     detail = find_run(run_id)
     screen = find_set(run_id, artifact_id)
     query, at = request.args.get("q", "").strip()[:200], request.args.get("at", "")
@@ -66,14 +69,18 @@ def show_one(run_id: str, artifact_id: int) -> str:
     if at and matching is not None and part is None:
         abort(404, f"These guards have no line number {at}.")
     largest_first = request.args.get("order") == "largest"
-    view = build_view(part, 5 if query or at else 3, ROWS, largest_first) if part is not None else None
+    view = (
+        build_view(part, 5 if query or at else 3, ROWS, largest_first) if part is not None else None
+    )
     return render_run(
         detail,
         "guards/one.html",
         tab="guards",
         screen=screen,
         view=view,
-        rows=list_rows(view, number_nodes(matching)) if view is not None and matching is not None else [],
+        rows=list_rows(view, number_nodes(matching))
+        if view is not None and matching is not None
+        else [],
         query=query,
         part=part.nodes[0] if at and part is not None else None,
         largest_first=largest_first,
@@ -85,7 +92,8 @@ def show_diff(run_id: str) -> str:
     """Compare the guards of two compiles: `a` is the earlier artifact, `b` the later one."""
     detail = find_run(run_id)
     before, after = (
-        find_set(run_id, check_artifact_id(name, request.args.get(name, "")), of_any=True) for name in ("a", "b")
+        find_set(run_id, check_artifact_id(name, request.args.get(name, "")), of_any=True)
+        for name in ("a", "b")
     )
     screen = compare_guard_sets(before, after)
     return render_run(detail, "guards/diff.html", tab="guards", screen=screen, most=DIFF_ROWS)

@@ -1,4 +1,4 @@
-"""The Ranks page of a run: where ranks part, in which aspects, and which of them is slow."""
+"""The Ranks page of a run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ COLUMNS = 12
 
 
 def _lay_out(run_id: str, screen: RanksScreen) -> dict[str, Any]:
-    """Cut the aligned table to what one page shows."""
     given = request.args.get("rows", "")
     if given not in ("", "all"):
         raise FilterError(f"rows: {given[:40]!r} is not all")
     rows, groups = screen.list_rows(given == "all"), screen.comparison.columns
-    start, first = (check_whole(name, request.args.get(name), 0, most=10**7 - 1) for name in ("start", "column"))
+    start, first = (
+        check_whole(name, request.args.get(name), 0, most=10**7 - 1) for name in ("start", "column")
+    )
     shown, spreads = rows[start : start + ROWS], screen.spreads
     cells: list[RankCompile | None] = [cell for row in (*shown, *spreads) for cell in row.cells]
     return {
@@ -47,7 +48,6 @@ def _lay_out(run_id: str, screen: RanksScreen) -> dict[str, Any]:
 
 @blueprint.get("/runs/<run_id>/ranks")
 def show(run_id: str) -> str:
-    """Show where the ranks of a run differ."""
     detail = find_run(run_id)
     screen = build_ranks(get_run_reader(run_id), run_id)
     is_timed = screen is not None and screen.is_timed

@@ -1,4 +1,4 @@
-"""The Run page: one run, a tab an address, and the configuration texts that its processes had."""
+"""The page of a run with one address per tab, and its configuration texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from compileboard.app.queries.run.compiles import CompileFilter
 from compileboard.app.queries.run_rows import RunRow
 from compileboard.app.screens.run.caches import build_caches
 from compileboard.app.screens.run.compiles import build_compiles
-from compileboard.app.screens.run.environment import build_config, build_environment, build_processes
+from compileboard.app.screens.run.environment import (
+    build_config,
+    build_environment,
+    build_processes,
+)
 from compileboard.app.screens.run.graph_breaks import build_distinct_breaks, build_graph_breaks
 from compileboard.app.screens.run.recompiles import build_recompiles
 from compileboard.app.screens.run.run import FIRST_BARS, build_failures, build_summary
@@ -34,18 +38,30 @@ def _compiles(run: RunRow) -> dict[str, Any]:
     if isinstance(recompiled, str):
         raise FilterError("recompiled: expected yes or no")
     selection = CompileFilter(
-        outcome=request.args.get("outcome") or None, text=request.args.get("q", "").strip()[:200], recompiled=recompiled
+        outcome=request.args.get("outcome") or None,
+        text=request.args.get("q", "").strip()[:200],
+        recompiled=recompiled,
     )
     limit = check_limit(request.args.get("limit"), get_settings().page_size)
     screen = build_compiles(
-        get_run_reader(run.id), run, selection, sort=sort, cursor=request.args.get("cursor"), limit=limit
+        get_run_reader(run.id),
+        run,
+        selection,
+        sort=sort,
+        cursor=request.args.get("cursor"),
+        limit=limit,
     )
     return {
         "screen": screen,
         "sort": sort,
         "filtered": bool(selection.outcome or selection.text or recompiled is not None),
-        "given": {key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")},
-        "outcomes": [(key, labels.describe_outcome(key, run.state == "running").word) for key in screen.outcomes],
+        "given": {
+            key: request.args.get(key, "") for key in ("q", "outcome", "recompiled", "columns")
+        },
+        "outcomes": [
+            (key, labels.describe_outcome(key, run.state == "running").word)
+            for key in screen.outcomes
+        ],
     }
 
 
@@ -71,7 +87,9 @@ def _failures(run: RunRow) -> dict[str, Any]:
 
 def _caches(run: RunRow) -> dict[str, Any]:
     return {
-        "screen": build_caches(get_run_reader(run.id), run.id, request.args.get("cursor"), get_settings().page_size)
+        "screen": build_caches(
+            get_run_reader(run.id), run.id, request.args.get("cursor"), get_settings().page_size
+        )
     }
 
 
@@ -106,14 +124,15 @@ _UNSEEN = {
 
 @blueprint.get("/runs/<run_id>")
 def show(run_id: str) -> str:
-    """Show one tab of a run."""
     detail, tab = find_run(run_id), request.args.get("tab", "")
     fill = FILLS.get(tab)
     if fill is None:
         known = ", ".join(key for key in FILLS if key)
         raise FilterError(f"tab: {tab[:40]!r} is not one of {known}")
     run = detail.run
-    is_unseen = run.has_only_results and tab in _UNSEEN and not (tab == "breaks" and run.graph_break_count)
+    is_unseen = (
+        run.has_only_results and tab in _UNSEEN and not (tab == "breaks" and run.graph_break_count)
+    )
     return render_run(
         detail,
         "run/index.html",
@@ -126,11 +145,12 @@ def show(run_id: str) -> str:
 
 @blueprint.get("/runs/<run_id>/configs/<config_hash>")
 def show_config(run_id: str, config_hash: str) -> str:
-    """Show one configuration text as a table of settings."""
     run = find_run(run_id).run
     screen = build_config(get_run_reader(run_id), run_id, config_hash)
     if screen is None:
         abort(404, f"Run {run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
     query = request.args.get("q", "").strip().lower()
     settings = screen.list_settings(query)
-    return render_template("run/config.html", run=run, screen=screen, settings_shown=settings, query=query)
+    return render_template(
+        "run/config.html", run=run, screen=screen, settings_shown=settings, query=query
+    )

@@ -1,4 +1,4 @@
-"""The Symbolic shapes page of a run: what symbols stand for, what fixed or guarded them, which lines did."""
+"""The Symbolic shapes page of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ MOST = 100
 
 @blueprint.get("/runs/<run_id>/shapes")
 def show(run_id: str) -> str:
-    """Show the symbolic shapes of a run, compile by compile."""
     detail, limit = find_run(run_id), check_limit(request.args.get("limit"), COMPILES, MOST)
     screen = build_run_shapes(get_run_reader(run_id), run_id, request.args.get("cursor"), limit)
     return render_run(detail, "shapes/index.html", tab="shapes", screen=screen)

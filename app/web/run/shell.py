@@ -1,4 +1,4 @@
-"""What all pages of a run share: its head, its tabs, and where it is looked up."""
+"""Shared parts of a run's pages: lookup, header and tabs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from compileboard.app.reports.parquet import is_available
 from compileboard.app.screens.run.run import RunHeader, build_header
 from compileboard.collectors.store.dashboard.trials import get_trial_of
 
-REPORTS: tuple[tuple[str, str], ...] = (("html", "HTML report"), ("md", "Markdown"), ("csv", "CSV"), ("json", "JSON"))
+REPORTS: tuple[tuple[str, str], ...] = (
+    ("html", "HTML report"),
+    ("md", "Markdown"),
+    ("csv", "CSV"),
+    ("json", "JSON"),
+)
 if is_available():
     REPORTS += (("parquet", "Parquet"),)
 MOST_TABS = 7  # in one row; what is beyond goes into the menu
@@ -26,8 +31,6 @@ MOST_TABS = 7  # in one row; what is beyond goes into the menu
 
 @dataclass(frozen=True)
 class RunTab:
-    """A tab of a run, or an entry of its menu; `count` is None where nothing is counted there."""
-
     key: str
     label: str
     address: str
@@ -37,8 +40,6 @@ class RunTab:
 
 @dataclass(frozen=True)
 class RunTabs:
-    """The tabs of a run: the row, the explorers in a menu, and the views of the tab that is open."""
-
     row: Sequence[RunTab]
     menu: Sequence[RunTab]
     views: Sequence[RunTab]
@@ -46,13 +47,11 @@ class RunTabs:
 
     @property
     def title(self) -> str:
-        """Return the label of what is open."""
         entries = (*self.row, *self.menu, *self.views)
         return next((entry.label for entry in entries if entry.key == self.current), "Search")
 
     @property
     def current_in_menu(self) -> RunTab | None:
-        """Return the menu's entry that is open."""
         return next((entry for entry in self.menu if entry.key == self.current), None)
 
 
@@ -71,7 +70,6 @@ EXPLORERS = (
 
 
 def find_run(run_id: str) -> RunDetail:
-    """Return a run, or answer that there is none."""
     detail = run_detail.get_run(get_reader(), run_id)
     if detail is None:
         abort(404, describe_absence(get_reader(), run_id))
@@ -79,7 +77,6 @@ def find_run(run_id: str) -> RunDetail:
 
 
 def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
-    """List label and address of each way to save a run's report; none while nothing can make them."""
     if "reports.download" not in current_app.view_functions:
         return []
     report = f"{url_for('run.show', run_id=run_id)}/report"
@@ -91,11 +88,16 @@ def list_reports(run_id: str, has_texts: bool) -> list[tuple[str, str]]:
 
 
 def list_tabs(header: RunHeader, current: str) -> RunTabs:
-    """List the tabs of a run, the explorers of its menu, and the views of the tab that is open."""
     run, features = header.run, header.features
 
-    def at(key: str, label: str, count: int | None = None, endpoint: str = "", is_recorded: bool = True) -> RunTab:
-        address = url_for(endpoint, run_id=run.id) if endpoint else url_for("run.show", run_id=run.id, tab=key or None)
+    def at(
+        key: str, label: str, count: int | None = None, endpoint: str = "", is_recorded: bool = True
+    ) -> RunTab:
+        address = (
+            url_for(endpoint, run_id=run.id)
+            if endpoint
+            else url_for("run.show", run_id=run.id, tab=key or None)
+        )
         return RunTab(key, label, address, count, is_recorded)
 
     row = [
@@ -120,21 +122,27 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         "aot": features.has_aot,
     }
     menu = [at("caches", "Caches", is_recorded=has_caches)] + [
-        at(key, label, endpoint=endpoint, is_recorded=recorded[key]) for key, label, endpoint in EXPLORERS
+        at(key, label, endpoint=endpoint, is_recorded=recorded[key])
+        for key, label, endpoint in EXPLORERS
     ]
     if not features.has_repros:
         menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
     counts = {"failures": run.count("failure_count"), "processes": run.count("process_count")}
     endpoints = {"stacks": "stacks.show"}
     parent = next((key for key, views in VIEWS.items() if current in dict(views)), "")
-    views = [at(key, label, counts.get(key), endpoints.get(key, "")) for key, label in VIEWS.get(parent, ())]
+    views = [
+        at(key, label, counts.get(key), endpoints.get(key, ""))
+        for key, label in VIEWS.get(parent, ())
+    ]
     return RunTabs(row[:MOST_TABS], [*row[MOST_TABS:], *menu], views, current)
 
 
 def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:
     """Render one page of a run; the template extends run/_shell.html and fills its block `tab`."""
     run = detail.run
-    header = build_header(get_run_reader(run.id), detail, time.time_ns() // 1000, get_settings().stale_after_s)
+    header = build_header(
+        get_run_reader(run.id), detail, time.time_ns() // 1000, get_settings().stale_after_s
+    )
     return render_template(
         template,
         detail=detail,
@@ -143,7 +151,9 @@ def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) ->
         tab=tab,
         tabs=list_tabs(header, tab),
         reports=list_reports(run.id, header.features.has_texts),
-        compare_url=url_for("compare.index", new=run.id) if "compare.index" in current_app.view_functions else None,
+        compare_url=url_for("compare.index", new=run.id)
+        if "compare.index" in current_app.view_functions
+        else None,
         live=header.is_live,
         trial=get_trial_of(get_reader(), run.id) if run.source == "trial" else None,
         **context,

@@ -1,4 +1,4 @@
-"""The Stacks page of a run: where its compiles were started from, as one tree."""
+"""The Stacks page of a run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ _HIGHEST = 10**15
 
 
 def read_filter() -> StackFilter:
-    """Read the filters of the tree from the address.
-
-    Raises: FilterError if one has a value that cannot be used.
-    """
     args = request.args
     outcome, library = args.get("outcome", ""), args.get("library", "")
     if outcome and outcome not in OUTCOMES:
@@ -33,19 +29,29 @@ def read_filter() -> StackFilter:
 
 @blueprint.get("/runs/<run_id>/stacks")
 def show(run_id: str) -> str:
-    """Show the tree of a run's stacks, or a subtree of it."""
     detail, selection = find_run(run_id), read_filter()
-    node, start = (check_whole(name, request.args.get(name), 0, most=_HIGHEST) for name in ("node", "start"))
+    node, start = (
+        check_whole(name, request.args.get(name), 0, most=_HIGHEST) for name in ("node", "start")
+    )
     screen = build_stacks(get_run_reader(run_id), run_id, selection, node=node, start=start)
     if screen is None:
-        abort(404, f"There is no frame number {node} in this tree; its run was imported anew, or a filter hides it.")
+        abort(
+            404,
+            (
+                f"There is no frame number {node} in this tree; its run was imported anew, or a "
+                "filter hides it."
+            ),
+        )
     return render_run(
         detail,
         "stacks/index.html",
         tab="stacks",
         screen=screen,
         start=start,
-        shown_outcomes=[(key, describe_outcome(key, detail.run.state == "running").word) for key in screen.outcomes],
+        shown_outcomes=[
+            (key, describe_outcome(key, detail.run.state == "running").word)
+            for key in screen.outcomes
+        ],
         shown_ranks=[(str(rank), f"rank {rank}") for rank in screen.ranks],
         given={key: request.args.get(key, "") for key in ("q", "outcome", "rank", "library")},
         filtered=selection.is_narrow,

@@ -1,4 +1,4 @@
-"""The timeline of a run: every phase that torch timed, by rank and thread, and sums by name."""
+"""The Timeline page of a run."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ MOST_PX = 620  # of the box; more lanes are moved to
 
 @blueprint.get("/runs/<run_id>/timeline")
 def show(run_id: str) -> str:
-    """Show a run's timeline, at the window that the address names, and what each phase took."""
     detail, reader, args = find_run(run_id), get_run_reader(run_id), request.args
     if args.get("idle", "") not in ("", "1", "shown"):  # 1 is the default of today
-        raise FilterError(f"idle: {args['idle'][:40]!r} is not shown; leave it out to fold idle time")
+        raise FilterError(
+            f"idle: {args['idle'][:40]!r} is not shown; leave it out to fold idle time"
+        )
     screen = build_timeline(reader, run_id)
     if not screen.lanes:
         return render_run(detail, "timeline/index.html", tab="timeline", data=None)
     if args.get("from") or args.get("to"):
-        from_us, to_us = (check_whole(name, args[name], 0) if args.get(name) else None for name in ("from", "to"))
+        from_us, to_us = (
+            check_whole(name, args[name], 0) if args.get(name) else None for name in ("from", "to")
+        )
         window = choose_window(screen.lanes, from_us, to_us, names=("from", "to"))
         data = read_window(reader, run_id, screen.lanes, window, with_busy=True)
         view = window.from_us, window.to_us

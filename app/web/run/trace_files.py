@@ -1,4 +1,4 @@
-"""A run's trace files: the directory of compiles, and torch's logs as downloads."""
+"""A run's directory of compiles, and torch's logs as downloads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ PAGE_SIZE = 20  # compiles, each with all that it wrote
 
 @blueprint.get("/runs/<run_id>/directory")
 def show(run_id: str) -> str:
-    """Show a page of a run's compiles with what happened in each."""
     detail = find_run(run_id)
-    given = {name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")}
+    given = {
+        name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")
+    }
     selection = CompileFilter(text=given["q"], outcome=given["outcome"], artifact=given["artifact"])
-    screen = build_directory(get_run_reader(run_id), detail.run, selection, request.args.get("cursor"), PAGE_SIZE)
+    screen = build_directory(
+        get_run_reader(run_id), detail.run, selection, request.args.get("cursor"), PAGE_SIZE
+    )
     return render_run(
         detail,
         "trace_files/index.html",
@@ -35,7 +38,10 @@ def show(run_id: str) -> str:
         given=given,
         filtered=any(given.values()),
         names=[(name, f"{name} ({count:,})") for name, count in screen.artifact_counts.items()],
-        outcomes=[(key, describe_outcome(key, detail.run.state == "running").word) for key in screen.outcomes],
+        outcomes=[
+            (key, describe_outcome(key, detail.run.state == "running").word)
+            for key in screen.outcomes
+        ],
         has_shapes="shapes.show" in current_app.view_functions,
     )
 
@@ -45,11 +51,12 @@ download_blueprint = Blueprint("traces", __name__)
 
 @download_blueprint.get("/runs/<run_id>/traces/<name>")
 def download(run_id: str, name: str) -> Response:
-    """Send one trace log as torch wrote it, piece by piece."""
     file = get_trace_file(get_run_reader(run_id), run_id, name)
     if file is None:
         abort(404, f"Run {run_id[:80]} keeps no trace log of that name; --level full records them.")
-    response = Response(_pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8")
+    response = Response(
+        _pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8"
+    )
     response.headers["Content-Length"] = str(file.size_bytes)
     response.headers.set("Content-Disposition", "attachment", filename=file.name)
     return response

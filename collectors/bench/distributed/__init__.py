@@ -1,1 +1,1 @@
-"""A task of N ranks: a launcher starts a process for each, and makes one result of theirs."""
+"""A task of N ranks: a launcher starts a process for each and merges their results."""

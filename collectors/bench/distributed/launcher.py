@@ -1,4 +1,4 @@
-"""Start the ranks of a task, end all where one fails, and make one result of theirs. No torch."""
+"""Start the ranks of a task, end all if one fails, and merge results. No torch."""
 
 from __future__ import annotations
 
@@ -13,29 +13,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.bench.distributed.merge import merge_ranks
-from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, read_result, read_stage
+from compileboard.collectors.bench.execution.endings import (
+    OUTPUT,
+    outcome_of_killed,
+    read_result,
+    read_stage,
+)
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
 from compileboard.start import shared_command
 
 HOST = "127.0.0.1"
 STEP_S = 0.05
-PATIENCE_S = 5.0  # for ranks that end by themselves when one has failed: the first of them is to be found
-# The ranks are of one machine. NVLink multicast is not there in every container, and NCCL then fails.
+PATIENCE_S = (
+    5.0  # for ranks that end by themselves when one has failed: the first of them is to be found
+)
+# The ranks are of one machine. NVLink multicast is not there in every container, and NCCL then
+# fails.
 RANK_VARIABLES = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"}
 
 
 @dataclass(frozen=True)
 class LaunchedRank:
-    """A rank's process and its folder."""
-
     rank: int
     folder: Path
     process: subprocess.Popen[bytes]
 
 
 def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
-    """Run a task's ranks to their end; what ends one of them badly ends all."""
     size = task.settings.world_size or 1
     asked = task.settings.distributed_master_port
     stages.begin("ranks")
@@ -44,7 +49,9 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
         ranks: list[LaunchedRank] = []
         try:
             for rank in range(size):
-                ranks.append(_start(rank, task, folder, port, listener.fileno() if rank == 0 else None))
+                ranks.append(
+                    _start(rank, task, folder, port, listener.fileno() if rank == 0 else None)
+                )
             cause = None if _wait(ranks, folder) else _find_cause(ranks)
         finally:
             end_ranks(ranks)
@@ -57,9 +64,9 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
 
 
 def listen(port: int | None) -> socket.socket:
-    """Listen where the ranks find each other: at a port of this machine alone, or at any where that is taken.
+    """Listen on a loopback port where the ranks meet, or on any port if it is taken.
 
-    Rank 0 inherits the socket, so nobody can take the port meanwhile.
+    Rank 0 inherits the socket, so that no other process can take the port.
     """
     for number in (port, 0):
         if number is not None:
@@ -88,7 +95,9 @@ def _start(rank: int, task: Task, folder: Path, port: int, listener: int | None)
     with (own / OUTPUT).open("wb") as output:
         process = subprocess.Popen(
             command,
-            env=rank_environment(os.environ, rank, size, port, is_cpu=task.settings.device == "cpu"),
+            env=rank_environment(
+                os.environ, rank, size, port, is_cpu=task.settings.device == "cpu"
+            ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -100,13 +109,14 @@ def _start(rank: int, task: Task, folder: Path, port: int, listener: int | None)
 def rank_environment(
     environment: Mapping[str, str], rank: int, size: int, port: int, *, is_cpu: bool
 ) -> dict[str, str]:
-    """Return what a rank's process gets: torchrun's variables, caches of its own, its share of the CPU's cores."""
     caches = {
         name: str(Path(environment[name]) / f"rank{rank}")
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
         if name in environment
     }
-    threads = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // size))} if is_cpu else {}
+    threads = (
+        {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // size))} if is_cpu else {}
+    )
     return {
         **RANK_VARIABLES,
         **threads,
@@ -122,7 +132,6 @@ def rank_environment(
 
 
 def _wait(ranks: list[LaunchedRank], folder: Path) -> bool:
-    """Wait for all ranks; False if one has failed. The stages they are in are noted for who waits for us."""
     deadline_s: float | None = None
     while True:
         running = [rank for rank in ranks if rank.process.poll() is None]
@@ -132,12 +141,13 @@ def _wait(ranks: list[LaunchedRank], folder: Path) -> bool:
             return deadline_s is None
         if deadline_s is not None and time.monotonic() > deadline_s:
             return False
-        (folder / "stage").write_text(describe_stages({rank.rank: read_stage(rank.folder) for rank in running}))
+        (folder / "stage").write_text(
+            describe_stages({rank.rank: read_stage(rank.folder) for rank in running})
+        )
         time.sleep(STEP_S)
 
 
 def describe_stages(stages: Mapping[int, str]) -> str:
-    """Describe where ranks are: one stage, or each rank's."""
     if len(set(stages.values())) == 1:
         return next(iter(stages.values()))
     return ", ".join(f"{stage} (rank {rank})" for rank, stage in sorted(stages.items()))
@@ -153,21 +163,28 @@ def _outcome_of(rank: LaunchedRank) -> ExperimentOutcome:
 
 
 def _find_cause(ranks: list[LaunchedRank]) -> int:
-    """Return the rank that failed first, of those that have ended: others fail because of it.
+    """Return the rank that failed first; others fail as a consequence.
 
-    Their connection is closed, which is an error with a time; or NCCL aborts them.
+    Those see a closed connection, which is an error with a time, or are aborted by NCCL.
     """
-    ended = [(rank, rank.process.returncode, rank.folder / RESULT) for rank in ranks if rank.process.poll() is not None]
-    died = [rank.rank for rank, code, result in ended if not result.exists() and code != -signal.SIGABRT]
+    ended = [
+        (rank, rank.process.returncode, rank.folder / RESULT)
+        for rank in ranks
+        if rank.process.poll() is not None
+    ]
+    died = [
+        rank.rank for rank, code, result in ended if not result.exists() and code != -signal.SIGABRT
+    ]
     failed = [
-        (result.stat().st_mtime_ns, rank.rank) for rank, _code, result in ended if result.exists() and _has_failed(rank)
+        (result.stat().st_mtime_ns, rank.rank)
+        for rank, _code, result in ended
+        if result.exists() and _has_failed(rank)
     ]
     aborted = [rank.rank for rank, _code, result in ended if not result.exists()]
     return next(iter([*died, *(rank for _time, rank in sorted(failed)), *aborted]))
 
 
 def end_ranks(ranks: list[LaunchedRank]) -> None:
-    """End the ranks that still run."""
     for rank in ranks:
         if rank.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):

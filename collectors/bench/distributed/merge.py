@@ -1,4 +1,4 @@
-"""One result of the ranks' own: the slowest rank's times, the highest rank's memory. No torch."""
+"""Merge the ranks' results: the slowest rank's times, the largest memory. No torch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ OF_RANK = "rank"  # facts of one rank's outcome
 def merge_ranks(
     settings: BenchSettings, outcomes: Sequence[ExperimentOutcome], failed_rank: int | None
 ) -> ExperimentOutcome:
-    """Make one result of the ranks', in their order; of the failed rank alone where there is one."""
+    """Merge the outcomes in rank order, or return only that of the failed rank."""
     described = _describe(settings, outcomes)
     ranks = [_sum_up(rank, of_rank) for rank, of_rank in enumerate(outcomes)]
     if failed_rank is not None:
         outcome = outcomes[failed_rank]
-        outcome.message = f"rank {failed_rank}: {outcome.message or outcome.reason or outcome.status}"
+        outcome.message = (
+            f"rank {failed_rank}: {outcome.message or outcome.reason or outcome.status}"
+        )
         described["failed_rank"] = failed_rank
     else:
         outcome = _merge(outcomes)
-    alone_ms, slowest_ms = described.get("one_process_latency_ms"), outcome.values.get("abs_latency")
+    alone_ms, slowest_ms = (
+        described.get("one_process_latency_ms"),
+        outcome.values.get("abs_latency"),
+    )
     if alone_ms and slowest_ms:
-        outcome.values["scaling_efficiency"] = alone_ms / slowest_ms  # as many samples a rank in either
+        outcome.values["scaling_efficiency"] = (
+            alone_ms / slowest_ms
+        )  # as many samples a rank in either
     outcome.facts = {name: value for name, value in outcome.facts.items() if name != OF_RANK}
     outcome.facts["distributed"] = described
     outcome.facts["ranks"] = ranks
@@ -34,7 +41,6 @@ def merge_ranks(
 
 
 def _describe(settings: BenchSettings, outcomes: Sequence[ExperimentOutcome]) -> dict[str, Any]:
-    """Return what is of all ranks; where each has measured it, the largest."""
     described: dict[str, Any] = {
         "kind": "ddp" if settings.ddp else "fsdp2",
         "mode": settings.optimize_ddp_mode if settings.ddp else None,
@@ -50,7 +56,10 @@ def _describe(settings: BenchSettings, outcomes: Sequence[ExperimentOutcome]) ->
 def _merge(outcomes: Sequence[ExperimentOutcome]) -> ExperimentOutcome:
     merged = outcomes[0]
     names = {name for outcome in outcomes for name in outcome.values}
-    values = {name: max(outcome.values[name] for outcome in outcomes if name in outcome.values) for name in names}
+    values = {
+        name: max(outcome.values[name] for outcome in outcomes if name in outcome.values)
+        for name in names
+    }
     repeats = {
         name: slowest([outcome.repeats.get(name, []) for outcome in outcomes])
         for name in {name for outcome in outcomes for name in outcome.repeats}
@@ -61,20 +70,23 @@ def _merge(outcomes: Sequence[ExperimentOutcome]) -> ExperimentOutcome:
         add_samples(merged, COLD, repeats.get(COLD.samples, ()))
         add_samples(merged, WARM, repeats.get(WARM.samples, ()))
         if merged.values.get("dynamo_peak_mem") and "eager_peak_mem" in values:
-            merged.values["compression_ratio"] = values["eager_peak_mem"] / values["dynamo_peak_mem"]
+            merged.values["compression_ratio"] = (
+                values["eager_peak_mem"] / values["dynamo_peak_mem"]
+            )
     else:
         merged.values, merged.repeats = values, repeats
     return merged
 
 
 def slowest(samples_by_rank: Sequence[Sequence[float]]) -> list[float]:
-    """Return each repeat's largest sample; of the ranks with most repeats, where some lack one."""
     count = max(map(len, samples_by_rank), default=0)
-    return [max(samples) for samples in zip(*(samples for samples in samples_by_rank if len(samples) == count))]
+    return [
+        max(samples)
+        for samples in zip(*(samples for samples in samples_by_rank if len(samples) == count))
+    ]
 
 
 def _sum_up(rank: int, outcome: ExperimentOutcome) -> dict[str, Any]:
-    """Return what one rank measured: milliseconds, 10⁹ bytes and counts."""
     names = {
         "latency_ms": "abs_latency",
         "eager_latency_ms": "eager_latency",

@@ -1,4 +1,6 @@
-"""A rank's workbench: the model in DistributedDataParallel or sharded by FSDP2, with inputs of this rank's own."""
+"""A rank's workbench: the model in DistributedDataParallel or sharded by FSDP2, with inputs of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ Gradients = dict[str, torch.Tensor]
 
 
 class RankFailed(BaseException):
-    """A failure that other ranks do not have: they wait for this one, so nothing can go on. No handler takes it."""
+    """A failure that other ranks do not have. They wait for this one, so no handler may catch
+    it.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,9 +43,9 @@ class RankFailed(BaseException):
 
 
 class RankWorkbench(Workbench):
-    """A workbench whose module is one rank's part. What is copied stays on the CPU: it is no rank's memory."""
-
-    def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages, store: dist.Store) -> None:
+    def __init__(
+        self, ref: ModelRef, settings: BenchSettings, stages: Stages, store: dist.Store
+    ) -> None:
         super().__init__(ref, settings, stages)
         self.store = store
         self.failure_count = 0
@@ -53,7 +57,6 @@ class RankWorkbench(Workbench):
         self.are_inputs_alike = False  # on every rank, whatever was drawn
 
     def build(self) -> Loaded:
-        """Build the model with inputs of this rank's own, and with rank 0's weights."""
         loaded = super().build()
         device = torch.device(self.settings.device)
         with torch.no_grad():
@@ -68,27 +71,31 @@ class RankWorkbench(Workbench):
         return loaded
 
     def seed(self) -> None:
-        """Seed what a builder draws: of each rank otherwise."""
         super().seed()
         torch.random.manual_seed(SEED + self.rank)
         random.seed(SEED + self.rank)
 
     def cast(self) -> None:
-        """Cast the model, then distribute a copy of it."""
         super().cast()
         self.parallel = self.copy_module()
 
     def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
-        """Compile a step, and keep it for what is counted afterwards.
+        """Compile a step, and keep it for later counting.
 
-        Of FSDP2 the sharded parts alone, as its tutorials do: dynamo would follow the step into the hooks that gather
-        and free parameters while backward runs; torch 2.11 then fails ("modified by an inplace operation").
+        For FSDP2 only the sharded parts are compiled, as in its tutorials: dynamo would trace into
+        the hooks that gather and free parameters during backward, which fails in torch
+        2.11 ("modified by an inplace operation").
         """
-        self.compiled = self._compile_parts(step, changes) if self.settings.fsdp else super().compile(step, **changes)
+        self.compiled = (
+            self._compile_parts(step, changes)
+            if self.settings.fsdp
+            else super().compile(step, **changes)
+        )
         return self.compiled
 
-    def _compile_parts(self, step: Callable[..., Any], changes: dict[str, Any]) -> Callable[..., Any]:
-        """Return the step with what each part computes between its hooks compiled, for as long as a call takes."""
+    def _compile_parts(
+        self, step: Callable[..., Any], changes: dict[str, Any]
+    ) -> Callable[..., Any]:
         calls: dict[nn.Module, Callable[..., Any]] = {}
 
         def compiled(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
@@ -111,35 +118,27 @@ class RankWorkbench(Workbench):
         return self.loaded.module if self.parallel is None else self.parallel
 
     def copy_module(self, dtype: torch.dtype | None = None) -> nn.Module:
-        """Copy the model and distribute the copy."""
         module = copy.deepcopy(self.loaded.module)
         return distribute(module.to(dtype) if dtype else module, self.settings, self.wrapped_class)
 
     @property
     def wrapped_class(self) -> str | None:
-        """Return the class whose modules FSDP shards by themselves; none where their size decides."""
+        """Return the class whose modules FSDP shards by themselves; none where their size
+        decides.
+        """
         fact = self.facts.find("fsdp_wrap")
         return str(fact.value) if fact else None
 
     def synchronize(self) -> None:
-        """Wait for the device and for the other ranks."""
         super().synchronize()
         dist.barrier()
         super().synchronize()
 
     def warm_up(self, *arguments: Any, **words: Any) -> float:
-        """Call a step some times.
-
-        Raises: RankFailed.
-        """
         with self._agreeing():
             return super().warm_up(*arguments, **words)
 
     def run_iterations(self, step: Callable[..., Any], module: nn.Module, *rest: Any) -> Any:
-        """Run a check's steps; keep the gradients of the first, and return whole tensors.
-
-        Raises: RankFailed.
-        """
         self.gradients = {}
 
         def noting(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
@@ -152,18 +151,10 @@ class RankWorkbench(Workbench):
             return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
 
     def run_compiled(self, module: nn.Module) -> Any:
-        """Run a check's steps one by one: gradients are read between them.
-
-        Raises: RankFailed.
-        """
         return self.run_iterations(self.compile(self.steps.step()), module, self.inputs)
 
     @contextlib.contextmanager
     def _agreeing(self) -> Iterator[None]:
-        """Let a failure pass that every rank has at this point; another ends this rank.
-
-        Raises: RankFailed.
-        """
         try:
             yield
         except FAILURES as error:
@@ -180,18 +171,20 @@ class RankWorkbench(Workbench):
 
 
 def distribute(module: nn.Module, settings: BenchSettings, wrapped_class: str | None) -> nn.Module:
-    """Return a module that all ranks train: whole on each (DDP), or in shards (FSDP2)."""
     if settings.fsdp:
         return shard(module, settings.device, wrapped_class)
     from torch.nn.parallel import DistributedDataParallel
 
-    replica: nn.Module = DistributedDataParallel(module.to(settings.device), find_unused_parameters=True)  # as upstream
+    replica: nn.Module = DistributedDataParallel(
+        module.to(settings.device), find_unused_parameters=True
+    )  # as upstream
     replica.training = module.training
     return replica
 
 
 def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Module:
-    """Shard a module's blocks of a class, or else its larger parts, by themselves and then the rest.
+    """Shard a module's blocks of a class, or else its larger parts, by themselves and then the
+    rest.
 
     Source: get_fsdp_auto_wrap_policy of upstream's benchmarks/dynamo/common.py.
     """
@@ -210,25 +203,30 @@ def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Modul
 
 
 def list_sharded(module: nn.Module) -> list[nn.Module]:
-    """List what `shard` sharded by itself, and the whole."""
-    return [part for part in module.modules() if hasattr(part, "unshard")]  # the base that fully_shard adds
+    return [
+        part for part in module.modules() if hasattr(part, "unshard")
+    ]  # the base that fully_shard adds
 
 
 def list_parts(root: nn.Module) -> list[nn.Module]:
-    """List the modules to shard by themselves, inner ones first; each has enough parameters that no inner one has.
+    """Return the modules to shard individually, inner ones first; each has enough parameters
+    outside inner ones.
 
-    Containers without a forward, and parameters that several modules share, are the root's.
+    Containers without a forward, and parameters shared between modules, belong to the root.
     """
     owners = Counter(id(parameter) for parameter in _list_all(root))
     tied = {key for key, count in owners.items() if count > 1}
     parts: list[nn.Module] = []
 
     def visit(module: nn.Module) -> int:
-        """Return how many parameters parts have by now."""
-        is_whole = isinstance(module, nn.MultiheadAttention)  # reads its children's weights, and calls none of them
+        is_whole = isinstance(
+            module, nn.MultiheadAttention
+        )  # reads its children's weights, and calls none of them
         taken = 0 if is_whole else sum(visit(child) for child in module.children())
         own = sum(parameter.numel() for parameter in module.parameters())
-        is_callable = not isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict))
+        is_callable = not isinstance(
+            module, (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+        )
         is_tied = any(id(parameter) in tied for parameter in module.parameters())
         if module is root or not is_callable or is_tied or own - taken < WRAPPED_PARAMETERS:
             return taken
@@ -240,17 +238,20 @@ def list_parts(root: nn.Module) -> list[nn.Module]:
 
 
 def _list_all(root: nn.Module) -> list[nn.Parameter]:
-    return [parameter for module in root.modules() for parameter in module.parameters(recurse=False)]
+    return [
+        parameter for module in root.modules() for parameter in module.parameters(recurse=False)
+    ]
 
 
 def whole(leaf: Any) -> Any:
-    """Return a tensor as one process has it. A collective for a sharded one: every rank calls it in the same order."""
+    """Return an unsharded tensor. A collective for a sharded one, so every rank must call it in the
+    same order.
+    """
     gather = getattr(leaf, "full_tensor", None)
     return gather() if gather is not None else leaf
 
 
 def read_gradients(module: nn.Module) -> Gradients:
-    """Return a copy of a module's gradients under the names of the plain one."""
     return {
         name.removeprefix("module."): whole(parameter.grad).detach().clone()
         for name, parameter in module.named_parameters()
@@ -259,11 +260,12 @@ def read_gradients(module: nn.Module) -> Gradients:
 
 
 def are_alike(inputs: Any) -> bool:
-    """Return whether all ranks have the same inputs."""
     digest = hashlib.sha256()
     for leaf in _pytree.tree_leaves(inputs):
         if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
-            digest.update(leaf.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            digest.update(
+                leaf.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+            )
     digests: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(digests, digest.hexdigest())
     return len(set(digests)) == 1

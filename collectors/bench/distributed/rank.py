@@ -1,4 +1,4 @@
-"""One rank of a task, in a process of its own: joins the others, measures with them, writes what it measured."""
+"""One rank of a task, in its own process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
 
 def start(parent: str, listener: str, folder: str) -> None:
-    """Run a rank as the child of the launcher; rank 0 has the launcher's listening socket."""
     end_with(int(parent))
     main(Path(folder), int(listener) if listener else None)
 
 
 def main(folder: Path, listener: int | None) -> None:
-    """Run this rank's part of a task, write its result, and end this process."""
     stages = Stages(folder)
     task = read_task(folder.parent)
     try:
@@ -50,7 +48,6 @@ def main(folder: Path, listener: int | None) -> None:
 
 
 def join(task: Task, stages: Stages, listener: int | None) -> Store:
-    """Meet the other ranks at the launcher's port of this machine; return what they share."""
     import torch
     import torch.distributed as dist
 
@@ -83,7 +80,11 @@ def join(task: Task, stages: Stages, listener: int | None) -> Store:
 
 def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, ExperimentOutcome]:
     from compileboard.collectors.bench.distributed.gradients import check_gradients
-    from compileboard.collectors.bench.distributed.observation import count_collectives, count_splits, describe_parts
+    from compileboard.collectors.bench.distributed.observation import (
+        count_collectives,
+        count_splits,
+        describe_parts,
+    )
     from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
     splits = count_splits()
@@ -103,7 +104,6 @@ def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, E
 
 
 def _compare_with_one_process(bench: RankWorkbench, outcome: ExperimentOutcome) -> None:
-    """Time the compiled step of one process with one rank's batch, on rank 0 alone, when the others have ended."""
     import torch.distributed as dist
 
     from compileboard.collectors.bench.distributed.observation import time_alone

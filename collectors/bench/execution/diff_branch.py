@@ -1,4 +1,4 @@
-"""Measure another commit in a worktree of its own, beside the checkout, and compare both."""
+"""Measure another commit in its own worktree and compare both."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from compileboard.collectors.runs.git import ask_git
 
 @dataclass(frozen=True)
 class CheckoutCommit:
-    """A commit of the repository that a folder is in."""
-
     root: Path  # of the checkout
     ref: str  # as it was asked for
     sha: str
@@ -32,27 +30,37 @@ class CheckoutCommit:
 def find_commit(ref: str, folder: str) -> CheckoutCommit:
     """Return the repository, name and hash of a branch, tag or commit.
 
-    Raises: ValueError in words if the folder is in no repository, or the repository does not have it.
+    Raises ValueError if the folder is in no repository, or the repository does not have it.
     """
     root = ask_git(["rev-parse", "--show-toplevel"], folder)
     if root.returncode:
-        raise ValueError(f"--diff-branch {ref}: {folder} is in no git checkout; start it in the repository to compare")
-    parsed = ask_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder)
+        raise ValueError(
+            f"--diff-branch {ref}: {folder} is in no git checkout; start it in the repository "
+            "to compare"
+        )
+    parsed = ask_git(
+        ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"], folder
+    )
     if parsed.returncode:
-        raise ValueError(f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or commit")
+        raise ValueError(
+            f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or "
+            "commit"
+        )
     return CheckoutCommit(Path(root.stdout.strip()).resolve(), ref, parsed.stdout.strip())
 
 
 @contextlib.contextmanager
 def worktree(commit: CheckoutCommit) -> Iterator[Path]:
-    """Check a commit out into a folder of its own, which is gone afterwards, after Ctrl-C too.
+    """Check a commit out into a temporary folder, removed afterwards, also on Ctrl-C.
 
-    Raises: ValueError in git's words if that fails.
+    Raises ValueError with git's message on failure.
     """
     folder = Path(tempfile.mkdtemp(prefix="compileboard-diff-branch-")).resolve()
     tree = folder / commit.root.name
     try:
-        done = ask_git(["worktree", "add", "--detach", "--quiet", str(tree), commit.sha], str(commit.root))
+        done = ask_git(
+            ["worktree", "add", "--detach", "--quiet", str(tree), commit.sha], str(commit.root)
+        )
         if done.returncode:
             raise ValueError(f"--diff-branch {commit.ref}: git worktree: {done.stderr.strip()}")
         yield tree
@@ -62,34 +70,41 @@ def worktree(commit: CheckoutCommit) -> Iterator[Path]:
 
 
 def relocate_path(path: str, root: Path, tree: Path) -> str:
-    """Return the worktree's path for one inside the checkout, and any other as it is."""
     if not os.path.isabs(path):
         return path  # relative to a folder that is moved itself
     resolved = Path(path).resolve()
     return str(tree / resolved.relative_to(root)) if resolved.is_relative_to(root) else path
 
 
-def relocate_environment(environment: Mapping[str, str], root: Path, tree: Path, own: Path) -> dict[str, str]:
-    """Return an environment whose PYTHONPATH leads into the worktree where it led into the checkout.
+def relocate_environment(
+    environment: Mapping[str, str], root: Path, tree: Path, own: Path
+) -> dict[str, str]:
+    """Return an environment whose PYTHONPATH points into the worktree instead of the checkout.
 
-    So does what an editable installation put on our own sys.path. A virtual environment inside the checkout stays,
-    and so do we (`own`).
+    Includes the folders that an editable installation put on sys.path. A virtual environment inside
+    the checkout stays, and so does our own code (`own`).
     """
     given = environment.get("PYTHONPATH", "")
-    entries = [relocate_path(entry, root, tree) for entry in given.split(os.pathsep)] if given else []
+    entries = (
+        [relocate_path(entry, root, tree) for entry in given.split(os.pathsep)] if given else []
+    )
     unmoved = [Path(sys.prefix).resolve(), own]
     for entry in sys.path:
         path = Path(entry or ".").resolve()
-        if entry and path.is_relative_to(root) and not any(path.is_relative_to(other_path) for other_path in unmoved):
+        if (
+            entry
+            and path.is_relative_to(root)
+            and not any(path.is_relative_to(other_path) for other_path in unmoved)
+        ):
             entries.append(relocate_path(entry, root, tree))
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 
 
 @contextlib.contextmanager
 def enter_base(ref: str, command: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Change into a commit's worktree; yield a command and an environment that lead there where they led into ours.
+    """Change into a commit's worktree; yield the command and environment adapted to it.
 
-    Raises: ValueError in words if there is no such commit.
+    Raises ValueError if the commit does not exist.
     """
     before = os.getcwd()
     commit = find_commit(ref, before)
@@ -110,15 +125,17 @@ MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 
 
 def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLine) -> int:
-    """Measure both, each in a run of its own, and print how they compare; 0 if anything of both was measured.
+    """Measure both, each in its own run, and print a comparison; return 0 if anything of both was
+    measured.
 
-    Raises: ValueError in words for what cannot be compared; StoreError.
+    Raises ValueError if they cannot be compared, StoreError.
     """
     if arguments.resume is not None:
         raise ValueError("--diff-branch measures two runs anew; --resume goes on with one")
     commit = find_commit(str(arguments.diff_branch), os.getcwd())
     print_line(
-        f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in a worktree of its own"
+        f"new: the checkout {commit.root} as it is; base: {commit.ref} ({commit.sha[:12]}), in "
+        "a worktree of its own"
     )
     with worktree(commit) as tree:
         base_request, checkout = _in_the_worktree(arguments, commit, tree)
@@ -139,21 +156,24 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
 
 
 def _with_own_folder(job: Job) -> Job:
-    """Use a folder of its own for what a measurement leaves beside its numbers: a trace, a snapshot."""
     if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
         return job
     folder = os.path.join(job.settings.output_directory or os.getcwd(), job.config.tags[TAG])
     return replace(job, settings=replace(job.settings, output_directory=folder))
 
 
-def _in_the_worktree(arguments: BenchRequest, commit: CheckoutCommit, tree: Path) -> tuple[BenchRequest, Checkout]:
-    """Return the arguments with the model's path in the worktree, and the place to measure it in."""
+def _in_the_worktree(
+    arguments: BenchRequest, commit: CheckoutCommit, tree: Path
+) -> tuple[BenchRequest, Checkout]:
     request = copy.copy(arguments)
     if arguments.only is not None and ":" in arguments.only:
         only = read_only(arguments.only)
         request.only = replace(only, path=relocate_path(only.path, commit.root, tree)).text
         if request.only != only.text and not os.path.exists(read_only(request.only).path):
-            raise ValueError(f"--diff-branch {commit.ref}: {only.path} is not in that commit, so it cannot be compared")
+            raise ValueError(
+                f"--diff-branch {commit.ref}: {only.path} is not in that commit, so it cannot "
+                "be compared"
+            )
     folder = relocate_path(os.getcwd(), commit.root, tree)
     there = Checkout(
         cwd=folder if os.path.isdir(folder) else str(tree),

@@ -1,4 +1,4 @@
-"""How a process that measures ended: the result it left, or what its stage and its last words say. No torch."""
+"""How a measuring process ended: its result, or its last stage and output. No torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ DIED = {
 
 
 def read_result(folder: Path) -> ExperimentOutcome | None:
-    """Return the result that a process left in its folder."""
     try:
         return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
@@ -35,37 +34,43 @@ def read_result(folder: Path) -> ExperimentOutcome | None:
 
 
 def outcome_of_late(folder: Path, timeout_s: float) -> ExperimentOutcome:
-    """Make the outcome of a process whose time ran out."""
     message = f"no result within {timeout_s:g} s; it was stopped in stage {read_stage(folder)!r}"
-    return ExperimentOutcome(status="failed", reason="timeout", message=message, traceback=read_tail(folder))
+    return ExperimentOutcome(
+        status="failed", reason="timeout", message=message, traceback=read_tail(folder)
+    )
 
 
 def outcome_of_killed(folder: Path, code: int) -> ExperimentOutcome:
-    """Make the outcome of a process that left none: from its stage and how it ended."""
     stage = read_stage(folder)
     ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
     if -code == signal.SIGKILL:
         ended += " (the machine's memory may have run out)"
     reason = DIED.get(stage, "infra_error")
     message = f"{ended} in stage {stage!r}"
-    return ExperimentOutcome(status="failed", reason=reason, message=message, traceback=read_tail(folder))
+    return ExperimentOutcome(
+        status="failed", reason=reason, message=message, traceback=read_tail(folder)
+    )
 
 
 def read_stage(folder: Path) -> str:
-    """Return the stage that a process is or was in."""
     return _read(folder / "stage") or "start"
 
 
 def read_tail(folder: Path) -> str | None:
-    """Return the last words of a process, and of the ranks it had started."""
     tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in list_outputs(folder)]
-    texts = [text if not number else f"{name}:\n{text}" for number, (name, text) in enumerate(tails) if text]
+    texts = [
+        text if not number else f"{name}:\n{text}"
+        for number, (name, text) in enumerate(tails)
+        if text
+    ]
     return "\n".join(texts) or None
 
 
 def list_outputs(folder: Path) -> list[Path]:
-    """List the files of what a task's process wrote, and then its ranks."""
-    return [folder / OUTPUT, *sorted(folder.glob(f"rank*/{OUTPUT}"), key=lambda path: int(path.parent.name[4:]))]
+    return [
+        folder / OUTPUT,
+        *sorted(folder.glob(f"rank*/{OUTPUT}"), key=lambda path: int(path.parent.name[4:])),
+    ]
 
 
 def _read(path: Path) -> str:

@@ -1,6 +1,7 @@
-"""Fork tasks of a process that has imported torch: importing it takes longer than many tasks do.
+"""Fork tasks from a process that has imported torch, because importing it takes longer than many
+tasks.
 
-A task is a process of its own all the same, with an environment, output, session and time limit of its own.
+Each task is still its own process, with its own environment, output, session and time limit.
 """
 
 from __future__ import annotations
@@ -20,36 +21,46 @@ from compileboard.collectors.bench.experiments import FORKED
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.start import shared_command
 
-# What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and keeps no name of it.
-OF_TASK = ("COMPILEBOARD_TASK", "COMPILEBOARD_BENCH_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+# What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and
+# keeps no name of it.
+OF_TASK = (
+    "COMPILEBOARD_TASK",
+    "COMPILEBOARD_BENCH_CACHE",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+)
 START_S = 120.0  # for importing torch on a busy machine; no task's --timeout counts it
 STEP_S = 0.1
 
 
 def list_cache_variables(root: Path) -> dict[str, str]:
-    """Return the variables that say where inductor and Triton cache: in folders of this one."""
-    return {"TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"), "TRITON_CACHE_DIR": str(root / "triton")}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
+        "TRITON_CACHE_DIR": str(root / "triton"),
+    }
 
 
 def is_forkable(task: Task) -> bool:
-    """Return whether a task may begin as a fork; CUDA and several ranks may not, nor what depends on where it began."""
+    """Return whether a task may start as a fork: not with CUDA, with several ranks, or without
+    stack room.
+    """
     settings = task.settings
-    is_plain = settings.device == "cpu" and not settings.is_distributed and not settings.no_stack_room
+    is_plain = (
+        settings.device == "cpu" and not settings.is_distributed and not settings.no_stack_room
+    )
     return is_plain and task.experiment in FORKED and sys.platform == "linux"
 
 
 class ForkedProcess:
-    """A process that the server forked, as far as subprocess.Popen is needed of it."""
-
     def __init__(self, server: ForkServer, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._server = server
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; return its exit code, or that of a kill where the server ended with it.
+        """Wait for its end and return its exit code, or that of a kill if the server died with it.
 
-        Raises: subprocess.TimeoutExpired.
+        Raises subprocess.TimeoutExpired.
         """
         if self.returncode is None:
             line = self._server.read_line(timeout)
@@ -60,9 +71,9 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that has imported torch, started when the first task asks for it.
+    """The process that has imported torch, started by the first task.
 
-    `folder` has what torch makes while it is imported.
+    `folder` receives the files torch writes while it is imported.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,9 +85,15 @@ class ForkServer:
         self._is_usable = True
 
     def fork(
-        self, folder: Path, environment: Mapping[str, str], cwd: str | None, beat: Callable[[], None]
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        cwd: str | None,
+        beat: Callable[[], None],
     ) -> ForkedProcess | None:
-        """Start a task's process; None where it has to be started in the ordinary way. Call `beat` meanwhile."""
+        """Fork a task's process, calling `beat` meanwhile; None if it has to be started
+        normally.
+        """
         common = {name: value for name, value in environment.items() if name not in OF_TASK}
         if self._process is not None and (common, cwd) != (self._environment, self._cwd):
             self.close()
@@ -85,7 +102,11 @@ class ForkServer:
         process = self._process
         if process is None or process.stdin is None:
             return None
-        request = {"folder": str(folder), "output": str(folder / OUTPUT), "environment": dict(environment)}
+        request = {
+            "folder": str(folder),
+            "output": str(folder / OUTPUT),
+            "environment": dict(environment),
+        }
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
@@ -98,7 +119,9 @@ class ForkServer:
             return None
         return ForkedProcess(self, int(pid))
 
-    def _start(self, environment: dict[str, str], cwd: str | None, beat: Callable[[], None]) -> None:
+    def _start(
+        self, environment: dict[str, str], cwd: str | None, beat: Callable[[], None]
+    ) -> None:
         self._environment, self._cwd, self._unread = environment, cwd, b""
         self._process = subprocess.Popen(
             shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
@@ -113,7 +136,6 @@ class ForkServer:
             self._give_up()
 
     def _wait_for_answer(self, beat: Callable[[], None]) -> bytes | None:
-        """Return the server's next line, as `read_line`; whatever interrupts the wait ends the server."""
         deadline_s = time.monotonic() + START_S
         try:
             while (line := self.read_line(STEP_S)) is None and time.monotonic() < deadline_s:
@@ -128,7 +150,7 @@ class ForkServer:
         self._is_usable = False
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
-        """Return the server's next line without its end, empty where the server has ended; None if none came."""
+        """Return the server's next line, empty if the server has ended, None on timeout."""
         assert self._process is not None and self._process.stdout is not None
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         descriptor = self._process.stdout.fileno()
@@ -144,7 +166,7 @@ class ForkServer:
         return line
 
     def close(self) -> None:
-        """End the server. A task's process that it forked ends with it."""
+        """End the server and any task's process that it forked."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

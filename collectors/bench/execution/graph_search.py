@@ -1,6 +1,7 @@
-"""Find the graph that a model fails by, and its minimal program: the task once more, with each graph captured.
+"""Find the graph a model fails by, and a minimal program: run the task again with each graph
+captured.
 
-Each captured graph is compared with eager and float64; those that fail are minified within a time limit.
+Each graph is compared with eager and float64; those that fail are minified within a time limit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, end_group, run_task, wait_for
+from compileboard.collectors.bench.execution.isolation import (
+    TaskOutcome,
+    clear,
+    end_group,
+    run_task,
+    wait_for,
+)
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.tasks import PlannedTask, Task
 from compileboard.collectors.contract.fingerprints import format_id
@@ -32,15 +39,25 @@ MOST_MINIFIED = 2  # graphs of one task
 PATIENCE_S = 60.0  # of a search beyond its limit: it ends its last trial
 # What no graph is to blame for, or would only end the same way.
 NOT_OF_A_GRAPH = frozenset(
-    ("timeout", "infra_error", "model_fail_to_load", "eager_1st_run_fail", "eager_1st_run_OOM", "eager_2nd_run_fail")
+    (
+        "timeout",
+        "infra_error",
+        "model_fail_to_load",
+        "eager_1st_run_fail",
+        "eager_1st_run_OOM",
+        "eager_2nd_run_fail",
+    )
 )
-WORDS = {"accuracy": "is wrong", "compile": "cannot be compiled", "runtime": "raises", "crash": "ends the process"}
+WORDS = {
+    "accuracy": "is wrong",
+    "compile": "cannot be compiled",
+    "runtime": "raises",
+    "crash": "ends the process",
+}
 
 
 @dataclass(frozen=True)
 class BlamedGraph:
-    """A captured graph that failed, with its number among those that were compiled."""
-
     repro_id: str
     kind: str
     phase: str | None
@@ -50,7 +67,6 @@ class BlamedGraph:
     graph_count: int | None
 
     def describe(self) -> str:
-        """Return what is wrong with it, in a line."""
         return (
             f"graph {self.number} of {self.graph_count} {WORDS.get(self.kind, self.kind)} "
             f"({self.phase}, {self.node_count} operations): {first_line(self.message)}"
@@ -58,7 +74,6 @@ class BlamedGraph:
 
 
 def is_to_search(done: TaskOutcome) -> bool:
-    """Return whether a graph may be to blame for a task's end."""
     outcome = done.outcome
     is_wrong = (outcome.accuracy or "").startswith("fail")
     return is_wrong or (outcome.status == "failed" and outcome.reason not in NOT_OF_A_GRAPH)
@@ -72,9 +87,9 @@ def search_graphs(
     environment: Callable[[str], Mapping[str, str]],
     cwd: str | None,
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Run a failed task again with its graphs captured, and minify those that failed.
+    """Run a failed task again with its graphs captured, and minify those that fail.
 
-    Return a line for each, with the command to go on with, and the minimal programs as the result's facts have them.
+    Return a line for each with the next command, and the minimal programs as facts of the result.
     """
     clear(folder)
     once = replace(task.settings, quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
@@ -86,7 +101,9 @@ def search_graphs(
     database = run.manifest.database
     with closing(open_reader(database)) as connection:
         graphs = list_failed_graphs(connection, run.manifest.run_id, planned.name + SUFFIX)
-        verdicts, _, reasons = read_graph_checks(connection, run.manifest.run_id, planned.name + SUFFIX)
+        verdicts, _, reasons = read_graph_checks(
+            connection, run.manifest.run_id, planned.name + SUFFIX
+        )
     if not graphs:
         return [f"{planned.name}: {describe_blameless(verdicts, reasons)}"], []
     lines, programs = [], []
@@ -108,7 +125,11 @@ def search_graphs(
 def describe_blameless(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
     """Say that no graph is to blame, and why graphs were not compared where there are such."""
     if why := ", ".join(sorted(reasons)):
-        compared = "some graphs are right, others were not" if verdicts.get("same") else "none of its graphs was"
+        compared = (
+            "some graphs are right, others were not"
+            if verdicts.get("same")
+            else "none of its graphs was"
+        )
         return f"{compared} compared: {why}"
     return "none of its graphs fails or is wrong by itself"
 
@@ -120,7 +141,6 @@ def minify_graph(
     cwd: str | None,
     limit_s: float,
 ) -> dict[str, Any] | None:
-    """Minify a graph in a process of its own; return its answer, or None if it found none within the limit."""
     limits = ["--max-time", str(limit_s), "--json"]
     words = ["repro", "minify", graph.repro_id, "--db", run.manifest.database, *limits]
     answer = folder / "minified.json"
@@ -144,8 +164,9 @@ def minify_graph(
     return body
 
 
-def describe_minimal(graph: BlamedGraph, answer: Mapping[str, Any], *, with_program: bool) -> dict[str, Any]:
-    """Return a minimal program as a fact of its result."""
+def describe_minimal(
+    graph: BlamedGraph, answer: Mapping[str, Any], *, with_program: bool
+) -> dict[str, Any]:
     minified = answer["answer"]
     return {
         "repro": graph.repro_id,
@@ -161,7 +182,6 @@ def describe_minimal(graph: BlamedGraph, answer: Mapping[str, Any], *, with_prog
 
 
 def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -> list[BlamedGraph]:
-    """List the graphs that failed in a task's process, each with its number among those that were compiled."""
     rows = connection.execute(
         """
         with graphs as (
@@ -171,7 +191,8 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -
           from compiles
           where run_id = :run_id and outcome in ('compiled', 'failed')
         )
-        select repros.id, repros.kind, repros.phase, repros.message, repros.node_count, number, graph_count
+        select repros.id, repros.kind, repros.phase, repros.message, repros.node_count, number,
+        graph_count
         from repros
         join processes on processes.id = repros.process_id
         left join graphs on graphs.id = repros.compile_key
@@ -184,5 +205,4 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -
 
 
 def first_line(message: str | None) -> str:
-    """Return the first line of a message, no longer than a line of the terminal."""
     return next(iter((message or "no message").splitlines()), "")[:120]

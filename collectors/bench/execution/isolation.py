@@ -1,4 +1,4 @@
-"""Run one task in a child process of its own: with a time limit, its output kept apart, and its end understood."""
+"""Run one task in a child process with a time limit and separate output, and interpret its end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.bench.execution.endings import OUTPUT, outcome_of_killed, outcome_of_late, read_result
-from compileboard.collectors.bench.execution.fork_server import STEP_S, ForkedProcess, ForkServer, list_cache_variables
+from compileboard.collectors.bench.execution.endings import (
+    OUTPUT,
+    outcome_of_killed,
+    outcome_of_late,
+    read_result,
+)
+from compileboard.collectors.bench.execution.fork_server import (
+    STEP_S,
+    ForkedProcess,
+    ForkServer,
+    list_cache_variables,
+)
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.values import clean_text
@@ -29,8 +39,6 @@ ChildProcess = subprocess.Popen[bytes] | ForkedProcess
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task ended and how long it took."""
-
     outcome: ExperimentOutcome
     started_us: int
     duration_us: int
@@ -45,18 +53,24 @@ def run_task(
     beat: Callable[[], None],
     server: ForkServer | None = None,
 ) -> TaskOutcome:
-    """Run a task to its end or its time limit, as a fork of a server's if there is one; call `beat` while it goes on.
+    """Run a task to its end or time limit, if possible as a fork of `server`; call `beat`
+    meanwhile.
 
-    The child is a session of its own, so that a limit ends everything it started. Whatever interrupts us ends it too.
-    The time in which a server imports torch is no task's.
+    The child has its own session, so that the limit, or an interrupt here, ends everything it
+    started. The server's import of torch does not count.
     """
     started_us = time.time_ns() // 1000
     try:
         child = _start(task, folder, environment, cwd, beat, server)
     except OSError as error:  # a full disk, most of all: the next task may find room
-        message = f"its process cannot be started in {folder}: {error}; free some space or mend the folder"
+        message = (
+            f"its process cannot be started in {folder}: {error}; free some space or mend the "
+            "folder"
+        )
         return TaskOutcome(
-            ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)), started_us, 0
+            ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)),
+            started_us,
+            0,
         )
     started_us, started_s = time.time_ns() // 1000, time.monotonic()
     try:
@@ -64,7 +78,9 @@ def run_task(
     finally:
         end_group(child)
     outcome = read_result(folder) or (
-        outcome_of_late(folder, task.settings.timeout_s) if late else outcome_of_killed(folder, child.wait())
+        outcome_of_late(folder, task.settings.timeout_s)
+        if late
+        else outcome_of_killed(folder, child.wait())
     )
     if isinstance(child, ForkedProcess):
         outcome.facts["forked"] = True
@@ -82,11 +98,15 @@ def _start(
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
     own = {**environment, **list_caches(task, folder, environment)}
-    with (folder / OUTPUT).open("wb") as output:  # of a fork too: whether it can be written is known here
+    with (folder / OUTPUT).open(
+        "wb"
+    ) as output:  # of a fork too: whether it can be written is known here
         if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
             return forked
         return subprocess.Popen(
-            shared_command("compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)),
+            shared_command(
+                "compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)
+            ),
             env=own,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -97,20 +117,17 @@ def _start(
 
 
 def list_caches(task: Task, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return where inductor and Triton cache if not where they do by themselves: in the task's own folder."""
     if task.has_own_caches or CACHE_VARIABLE in environment:
         return list_cache_variables(cache_folder(folder, environment))
     return {}
 
 
 def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder of a task's caches: one that was given to it, or its own."""
     shared = environment.get(CACHE_VARIABLE)
     return Path(shared) if shared else folder / "cache"
 
 
 def wait_for(child: ChildProcess, deadline_s: float, beat: Callable[[], None]) -> bool:
-    """Wait for the child; True if its time ran out."""
     while True:
         try:
             child.wait(timeout=STEP_S)
@@ -122,9 +139,8 @@ def wait_for(child: ChildProcess, deadline_s: float, beat: Callable[[], None]) -
 
 
 def end_group(child: ChildProcess) -> None:
-    """End the child's whole session: the compilers it started too, and whatever it left behind.
-
-    A second Ctrl-C ends the wait, not the kill.
+    """End the child's whole session, including compilers it started. A second Ctrl-C ends the wait,
+    not the kill.
     """
     try:
         _signal_group(child, signal.SIGTERM)
@@ -142,5 +158,4 @@ def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Drop a task's folder: its caches are large."""
     shutil.rmtree(folder, ignore_errors=True)

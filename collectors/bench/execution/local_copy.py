@@ -1,4 +1,4 @@
-"""The database on this machine that a pushed bench run goes into besides: for its files, its breaks and `--resume`."""
+"""A local database for a pushed bench run: for its files, its graph breaks and `--resume`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ SUFFIXES = ("", "-wal", "-shm")
 
 
 def make_local_copy(environment: Mapping[str, str]) -> str:
-    """Return the path of a new database; those that nobody went on with are deleted.
-
-    Raises: OSError.
-    """
     folder = _folder(environment)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     for path in folder.glob("*.db"):
@@ -31,23 +27,25 @@ def make_local_copy(environment: Mapping[str, str]) -> str:
 
 
 def drop_local_copy(path: str) -> None:
-    """Delete a database: its run is pushed, or waits to be."""
     for suffix in SUFFIXES:
         with suppress(OSError):
             os.unlink(path + suffix)
 
 
-def find_pushed(environment: Mapping[str, str], plan: str, named_run: str) -> tuple[str, ResumePoint]:
-    """Find the run to go on with among those that this machine pushed; return its database too.
+def find_pushed(
+    environment: Mapping[str, str], plan: str, named_run: str
+) -> tuple[str, ResumePoint]:
+    """Find the run to resume among those pushed from this machine, and its database.
 
-    Raises: ValueError in words if there is none; StoreError.
+    Raises ValueError if there is none, StoreError.
     """
     for path in sorted(_folder(environment).glob("*.db"), reverse=True):
         with suppress(NotMeasured, StoreError):
             return str(path), find_before(str(path), plan, named_run)
     which = named_run or "of these models with these settings"
     raise ValueError(
-        f"--resume: no interrupted run {which} is on this machine, where a pushed run waits {KEEP_S / 86400:.0f} days; "
+        f"--resume: no interrupted run {which} is on this machine, where a pushed run waits "
+        f"{KEEP_S / 86400:.0f} days; "
         "leave --resume out"
     )
 

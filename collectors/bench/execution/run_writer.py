@@ -1,4 +1,4 @@
-"""A bench run in the store: each result is kept as it comes."""
+"""Write a bench run to the store, each result as it comes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from compileboard.collectors.terminal.progress_line import count_text
 
 @dataclass
 class BenchRunWriter:
-    """The run that a bench command records into."""
-
     config: RunConfig
     print_line: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -35,13 +33,16 @@ class BenchRunWriter:
     run_id: str | None = None  # of a run that is gone on with
     plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
-    destination: DestinationLine | None = None  # what says where the run goes, unless nothing is said
-    unwritten: list[BenchMeasured] = field(default_factory=list)  # results that the spool did not take yet
+    destination: DestinationLine | None = (
+        None  # what says where the run goes, unless nothing is said
+    )
+    unwritten: list[BenchMeasured] = field(
+        default_factory=list
+    )  # results that the spool did not take yet
 
     def open(self) -> None:
-        """Make the spool and open the database.
-
-        Raises: StoreError if it can never take this run.
+        """Create the spool and open the database. Raises StoreError if it can never take this
+        run.
         """
         cwd = self.cwd or os.getcwd()
         manifest = describe_run(
@@ -71,12 +72,12 @@ class BenchRunWriter:
         return self.recording.folder
 
     def child_environment(self, task: str) -> dict[str, str]:
-        """Return what a task's process gets: the caller's environment, the hooks, and which task it is."""
-        child = child_environment(self.manifest, self.environment, self.manifest.run_id, self.folder)
+        child = child_environment(
+            self.manifest, self.environment, self.manifest.run_id, self.folder
+        )
         return {**child, "COMPILEBOARD_TASK": task, "PYTHONUNBUFFERED": "1"}
 
     def beat(self) -> None:
-        """Record what the children wrote meanwhile."""
         self.recording.step()
         if self.destination is not None:
             self.destination.step()
@@ -84,7 +85,9 @@ class BenchRunWriter:
     def write_result(
         self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str
     ) -> BenchMeasured:
-        """Record a result; it is in the spool before this returns, and in the database as soon as that takes it."""
+        """Record a result. It is in the spool before this returns, and in the database as soon as
+        that accepts it.
+        """
         self.recording.step()
         outcome = done.outcome if self.config.keep_source else without_source(done.outcome)
         values = dict(outcome.values)
@@ -106,14 +109,20 @@ class BenchRunWriter:
             hardware=hardware,
             backend=settings.label(),
             dynamic=settings.dynamic,
-            batch_size=outcome.batch_size or planned.ref.batch_size_for(settings.mode, settings.batch_size),
+            batch_size=outcome.batch_size
+            or planned.ref.batch_size_for(settings.mode, settings.batch_size),
             world_size=settings.world_size or 1,
             status=outcome.status,
             reason=outcome.reason,
             accuracy=outcome.accuracy,
             values=values,
             repeats=outcome.repeats,
-            facts={**outcome.facts, **self._tag(), "settings": changed(settings), "family": planned.ref.family},
+            facts={
+                **outcome.facts,
+                **self._tag(),
+                "settings": changed(settings),
+                "family": planned.ref.family,
+            },
             message=outcome.message,
             traceback=outcome.traceback,
             task=planned.name,
@@ -127,16 +136,16 @@ class BenchRunWriter:
         return event
 
     def _write_events(self) -> None:
-        """Write results to the spool; what a full disk refuses waits for the next time: a task's caches may go."""
         try:
             while self.unwritten:
                 append_event(self.folder, self.unwritten[0])
                 self.unwritten.pop(0)
         except OSError as error:
-            self.print_line(f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}")
+            self.print_line(
+                f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}"
+            )
 
     def _tag(self) -> dict[str, str]:
-        """Return upstream's tag, which is a column of its files."""
         tag = self.config.tags.get("tag")
         return {"tag": tag} if tag else {}
 
@@ -145,7 +154,6 @@ class BenchRunWriter:
         return None if recorder is None else recorder.sink.count_recompiles(task)
 
     def end(self, state: str) -> None:
-        """Record how the run ended: finished, interrupted or failed."""
         ends: dict[str, dict[str, Any]] = {
             "finished": {"exit_code": 0},
             "interrupted": {"signal": "SIGINT"},

@@ -1,4 +1,4 @@
-"""Measure a plan: a run of its own, the tasks one after the other, each recorded as soon as it is done."""
+"""Measure a plan as one run; each task is recorded as soon as it is done."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 @dataclass(frozen=True)
 class Checkout:
-    """Where models are measured: in which folder, with which environment.
+    """Where models are measured: folder and environment.
 
-    A worktree stands for a checkout: `stands_for` is its folder and the checkout's, and `suffix` is what the command
-    needs besides to measure there again.
+    For a worktree, `stands_for` has its folder and the checkout's, and `suffix` is what the command
+    needs to measure there again.
     """
 
     cwd: str = field(default_factory=os.getcwd)
@@ -62,14 +62,11 @@ class Checkout:
     suffix: str = ""
 
     def for_checkout(self, command: str) -> str:
-        """Write a command that was made here so that it works from the checkout."""
         return (command.replace(*self.stands_for) if self.stands_for else command) + self.suffix
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one run is to measure."""
-
     plan: list[PlannedTask]
     settings: BenchSettings
     config: RunConfig
@@ -80,18 +77,18 @@ class Job:
 
 @dataclass
 class BenchReport:
-    """What a run measured."""
-
     run_id: str
     results: list[BenchMeasured] = field(default_factory=list)
     interrupted: bool = False
     trouble: str | None = None  # why it is not recorded yet
 
 
-def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print_line: PrintLine) -> BenchReport:
-    """Run a job to its end, or to Ctrl-C: what is finished then is kept.
+def measure(
+    job: Job, arguments: BenchRequest, before: ResumePoint | None, print_line: PrintLine
+) -> BenchReport:
+    """Run a job to its end or to Ctrl-C; finished results are kept.
 
-    Raises: StoreError if the database can never take the run.
+    Raises StoreError if the database can never take the run.
     """
     checkout = job.checkout
     run = BenchRunWriter(
@@ -108,8 +105,12 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
         run.destination = DestinationLine(job.config, measured.run_id, print_line)
         run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
-    # One for each environment that torch is imported in: a model's experiments alternate between them.
-    servers = {cached: ForkServer(run.folder / OF_OURSELVES / f"fork_server_{cached:d}") for cached in (False, True)}
+    # One for each environment that torch is imported in: a model's experiments alternate between
+    # them.
+    servers = {
+        cached: ForkServer(run.folder / OF_OURSELVES / f"fork_server_{cached:d}")
+        for cached in (False, True)
+    }
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         end_as_interrupted()
@@ -119,7 +120,9 @@ def measure(job: Job, arguments: BenchRequest, before: ResumePoint | None, print
                 continue
             progress.begin(planned, job.settings)
             blamed: list[str] = []
-            measured.results.append(_measure_task(run, planned, job, servers, blamed if arguments.minify else None))
+            measured.results.append(
+                _measure_task(run, planned, job, servers, blamed if arguments.minify else None)
+            )
             progress.end(measured.results[-1], explain=arguments.explain)
             for line in blamed:
                 print_line(line)
@@ -143,8 +146,9 @@ def _measure_task(
     servers: Mapping[bool, ForkServer],
     blamed: list[str] | None,
 ) -> BenchMeasured:
-    """Measure one task and record its result; where `blamed` is asked for, add the graphs that a failure is due to."""
-    command = job.checkout.for_checkout(repeat_command(planned, job.settings, collector_command("bench")))
+    command = job.checkout.for_checkout(
+        repeat_command(planned, job.settings, collector_command("bench"))
+    )
     settings = planned.settings_of(job.settings)
     why_not = planned.left_out or suites.missing(planned.ref.suite)
     if why_not:
@@ -158,20 +162,26 @@ def _measure_task(
     forks = servers[second is not None] if is_forkable(task) else None
 
     def environment(suffix: str = "") -> dict[str, str]:
-        caches = CACHES_ON if second else {}  # no others: they outdo --inductor-config fx_graph_cache=False
+        caches = (
+            CACHES_ON if second else {}
+        )  # no others: they outdo --inductor-config fx_graph_cache=False
         answers = {PROCESSOR_VARIABLE: str(run.folder / OF_OURSELVES / "processor.json")}
         child = run.child_environment(planned.name + suffix)
         return {**caches, **answers, **child, **suites.environment(planned.ref.suite)}
 
     try:
-        done = run_task(task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat, server=forks)
+        done = run_task(
+            task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat, server=forks
+        )
         if second:
             done = measure_second_processes(
                 done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat
             )
         compare_with(job.baseline, planned, done.outcome)
         if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):
-            lines, programs = search_graphs(run, planned, task, folder / "graphs", environment, job.checkout.cwd)
+            lines, programs = search_graphs(
+                run, planned, task, folder / "graphs", environment, job.checkout.cwd
+            )
             blamed += lines
             if programs:
                 done.outcome.facts["minimal_programs"] = programs
@@ -183,8 +193,9 @@ def _measure_task(
 
 
 def _keep_log(folder: Path, planned: PlannedTask, settings: BenchSettings, cwd: str) -> None:
-    """Copy what a task wrote into the output directory, or the folder that it was started in."""
-    name = re.sub(r"[^\w.=-]", "_", f"{settings.label()}_{planned.ref.name}_{planned.experiment}.log")
+    name = re.sub(
+        r"[^\w.=-]", "_", f"{settings.label()}_{planned.ref.name}_{planned.experiment}.log"
+    )
     with contextlib.suppress(OSError):  # the numbers are recorded all the same
         written = b"".join(path.read_bytes() for path in list_outputs(folder))
         (Path(settings.output_directory or cwd) / name).write_bytes(written)
@@ -197,16 +208,19 @@ def finish(
     part: str = "",
     run_ids: Sequence[str] = (),
 ) -> int:
-    """Sum a run up and write its files, into the folder `part` of the output directory; return the exit code.
+    """Print a run's summary and write its files into the folder `part` of the output directory;
+    return the exit code.
 
-    `run_ids` are the runs that the files are of, if not of this one alone.
+    `run_ids` are the runs that the files cover, if not only this one.
     """
     results = measured.results
     print(summarize(results))
     try:
         if measured.trouble is not None:
             raise StoreError(measured.trouble)
-        breaks = format_breaks(list_breaks(arguments.db, measured.run_id), explain=arguments.explain)
+        breaks = format_breaks(
+            list_breaks(arguments.db, measured.run_id), explain=arguments.explain
+        )
         print(*breaks, sep="\n", end="\n" if breaks else "")
         write_upstream_files(arguments, run_ids or [measured.run_id], part, print_line)
     except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool

@@ -1,7 +1,8 @@
-"""The model once more in a fresh process, which finds what the first one's compiler left: caches, packages.
+"""Measure the model again in a new process, which finds the first one's caches and packages.
 
-It is no fork: two of one server have the same hash seed and addresses, so a cache key that depends on them would hit.
-Source: --cold-start-latency, --warm-start-latency and --caching-precompile of upstream's benchmarks/dynamo/common.py.
+It is not a fork: two forks of one server have the same hash seed and addresses, so a cache key that
+depends on them would hit. Source: --cold-start-latency,
+--warm-start-latency and --caching-precompile of upstream's benchmarks/dynamo/common.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compileboard.collectors.bench.execution.isolation import CACHE_VARIABLE, TaskOutcome, cache_folder, clear, run_task
+from compileboard.collectors.bench.execution.isolation import (
+    CACHE_VARIABLE,
+    TaskOutcome,
+    cache_folder,
+    clear,
+    run_task,
+)
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import (
     FIRST,
@@ -22,14 +29,13 @@ from compileboard.collectors.bench.worker.outcome import (
     add_samples,
 )
 
-# The caches that a second process can read. On from torch 2.6 on by themselves; before, they have to be asked for.
+# The caches that a second process can read. On from torch 2.6 on by themselves; before, they have
+# to be asked for.
 CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
 
 
 @dataclass(frozen=True)
 class SecondProcess:
-    """What a second process is called and which of its values is the first one's result."""
-
     suffix: str  # of its task: its breaks and recompiles are not the result's
     measures: str
     adds: CompileTime
@@ -40,10 +46,13 @@ PRECOMPILED = SecondProcess("second_process", FIRST_CALL, SECOND)
 
 
 def find_second_process(task: Task) -> SecondProcess | None:
-    """Return what a task is measured a second time for; none if it is not."""
     if task.experiment in ("aot_precompile", "caching_precompile"):
         return PRECOMPILED
-    return WARM_START if task.settings.warm_start_latency and task.experiment == "performance" else None
+    return (
+        WARM_START
+        if task.settings.warm_start_latency and task.experiment == "performance"
+        else None
+    )
 
 
 def measure_second_processes(
@@ -56,13 +65,11 @@ def measure_second_processes(
     cwd: str | None,
     beat: Callable[[], None],
 ) -> TaskOutcome:
-    """Run a measured task again with its caches, once a compile repeat, and add what it took then.
-
-    `environment` gives that of a task's process by what its task is called after.
-    """
     if done.outcome.status != "measured":
         return done
-    quick = Task(task.experiment, task.ref, replace(task.settings, quick=True, repeat=1, compile_repeats=1))
+    quick = Task(
+        task.experiment, task.ref, replace(task.settings, quick=True, repeat=1, compile_repeats=1)
+    )
     shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
     outcome, samples, loads_s = done.outcome, [], []
     for _ in range(task.settings.compile_repeats):
@@ -71,16 +78,22 @@ def measure_second_processes(
         again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat)
         done = replace(done, duration_us=done.duration_us + again.duration_us)
         if again.outcome.status != "measured":
-            outcome.facts["warm_compile_error"] = f"{again.outcome.reason}: {again.outcome.message or ''}"
+            outcome.facts["warm_compile_error"] = (
+                f"{again.outcome.reason}: {again.outcome.message or ''}"
+            )
             break
         if (latency_s := again.outcome.values.get(second.measures)) is not None:
             samples.append(latency_s)
         if second is PRECOMPILED:
             if (load_s := again.outcome.values.get("load_latency")) is not None:
                 loads_s.append(load_s)
-            if (error := again.outcome.values.get("output_error")) is not None:  # the worse of both processes
+            if (
+                error := again.outcome.values.get("output_error")
+            ) is not None:  # the worse of both processes
                 outcome.values["output_error"] = max(error, outcome.values.get("output_error", 0.0))
-            outcome.facts["second_process_graph_count"] = int(again.outcome.values.get("unique_graphs", 0))
+            outcome.facts["second_process_graph_count"] = int(
+                again.outcome.values.get("unique_graphs", 0)
+            )
     add_samples(outcome, second.adds, samples)
     add_samples(outcome, LOAD, loads_s)
     outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"

@@ -1,6 +1,7 @@
-"""The experiments there are: a new one is a line here and a module beside it, unless another's module does it.
+"""The table of experiments; a new one is a line here and usually a module beside it.
 
-A module has `run(bench: Workbench) -> Outcome`; a child process that has loaded the model calls it.
+A module has `run(bench: Workbench) -> ExperimentOutcome`, called in a child process that has loaded
+the model.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from compileboard.collectors.bench.plan.settings import SETTINGS, BenchSettings,
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: the flag asks for it, the module does it. One without a help comes with another of its flag."""
+    """An experiment, requested by its flag. One without a help text comes with another experiment
+    of its flag.
+    """
 
     name: str
     flag: str
@@ -31,9 +34,21 @@ class Experiment:
 
 
 EXPERIMENTS = (
-    Experiment("performance", "--performance", "Measure speedup over eager, latency, compilation time, peak memory."),
-    Experiment("accuracy", "--accuracy", "Check that compiled computes what eager computes, by upstream's rules."),
-    Experiment("tolerance", "--tolerance", "Measure how far the result is from eager's on the CPU: max, mean, std."),
+    Experiment(
+        "performance",
+        "--performance",
+        "Measure speedup over eager, latency, compilation time, peak memory.",
+    ),
+    Experiment(
+        "accuracy",
+        "--accuracy",
+        "Check that compiled computes what eager computes, by upstream's rules.",
+    ),
+    Experiment(
+        "tolerance",
+        "--tolerance",
+        "Measure how far the result is from eager's on the CPU: max, mean, std.",
+    ),
     Experiment(
         "coverage",
         "--coverage",
@@ -106,44 +121,75 @@ EXPERIMENTS = (
     Experiment(
         "export",
         "--export",
-        "Check that torch.export takes the model: non-strict, then strict; strict alone beside --accuracy.",
+        (
+            "Check that torch.export takes the model: non-strict, then strict; strict alone beside "
+            "--accuracy."
+        ),
         "export",
         True,
         modes=("accuracy",),
     ),
-    Experiment("export_strict", "--export", "", "export_strict", True, done_by="export", modes=("accuracy",)),
+    Experiment(
+        "export_strict",
+        "--export",
+        "",
+        "export_strict",
+        True,
+        done_by="export",
+        modes=("accuracy",),
+    ),
     Experiment(
         "aot_inductor",
         "--export-aot-inductor",
-        "Measure the model exported and compiled ahead of time: verdict, speedup, compile and load time, size.",
+        (
+            "Measure the model exported and compiled ahead of time: verdict, speedup, compile and "
+            "load time, size."
+        ),
         "aot_inductor",
         True,
         modes=("performance", "accuracy"),
     ),
-    Experiment("batch_size", "--find-batch-sizes", "Find the largest batch size that runs, halving from 1024."),
+    Experiment(
+        "batch_size",
+        "--find-batch-sizes",
+        "Find the largest batch size that runs, halving from 1024.",
+    ),
 )
 DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
 
-MODES = ("performance", "accuracy", "tolerance")  # of upstream's harness, which has one beside any other experiment
+MODES = (
+    "performance",
+    "accuracy",
+    "tolerance",
+)  # of upstream's harness, which has one beside any other experiment
 TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
-IN_TURNS = {*TIMED, "quantization", "aot_precompile", "caching_precompile", "onnx", "shapes", "aot_inductor"}
+IN_TURNS = {
+    *TIMED,
+    "quantization",
+    "aot_precompile",
+    "caching_precompile",
+    "onnx",
+    "shapes",
+    "aot_inductor",
+}
 EXPORTING = {"export", "export_strict", "onnx", "aot_precompile", "aot_inductor"}
 CHECKING = {"accuracy", "tolerance", *EXPORTING}
-# They may begin as forks of a process that has imported torch. performance, overhead, aot_inductor and batch_size
-# measure or limit the memory of a process, of which a fork has only what it touches; the others were not run as forks.
+# They may begin as forks of a process that has imported torch. performance, overhead, aot_inductor
+# and batch_size measure or limit the memory of a process, of which a fork has only what it touches;
+# the others were not run as forks.
 FORKED = ("accuracy", "export", "export_strict", "aot_precompile", "caching_precompile", "onnx")
 
 
 def find(name: str) -> Experiment:
-    """Return the experiment of this name."""
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
 
 
 def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str, ...]:
     """Return the experiments that flags ask for.
 
-    As in upstream's harness, a mode beside another experiment is none of its own: it says which numbers of the other
-    are written, and an export is then strict. Beside coverage and overhead, accuracy and tolerance check their backend.
+    As in upstream's harness, a mode beside another experiment is none of its own: it says which
+    numbers of the other are written, and an export is then strict. Beside coverage and overhead,
+    accuracy and tolerance check their backend.
     """
     modes = tuple(name for name in names if name in MODES)
     others = [name for name in names if name not in MODES]
@@ -152,11 +198,15 @@ def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str,
     if modes or is_one_file:
         return tuple("export_strict" if name == "export" else name for name in others)
     flags = [find(name).flag for name in others]
-    return tuple(dict.fromkeys(other.name for flag in flags for other in EXPERIMENTS if other.flag == flag))
+    return tuple(
+        dict.fromkeys(other.name for flag in flags for other in EXPERIMENTS if other.flag == flag)
+    )
 
 
 def backend_to_check(names: Collection[str]) -> str | None:
-    """Return the backend whose answers a mode checks, where the experiment beside it has only times."""
+    """Return the backend whose answers a mode checks, where the experiment beside it has only
+    times.
+    """
     others = {*names} - {*MODES}
     is_check = others < {*names} and "performance" not in names
     return "eager" if is_check and others and others <= {"coverage", "overhead"} else None
@@ -169,11 +219,12 @@ def list_idle_modes(names: Collection[str], experiments: Collection[str]) -> lis
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
-    """Return what an experiment measures with: one with a backend of its own takes none of inductor's settings."""
     if name == "batch_size":
         settings = replace(settings, batch_size=None)  # it is looked for, from the model's own
     if name == "accuracy":
-        settings = replace(settings, suppress_errors=False)  # as upstream: what fell back to eager is not compiled
+        settings = replace(
+            settings, suppress_errors=False
+        )  # as upstream: what fell back to eager is not compiled
     if name not in TIMED:
         settings = replace(settings, collect_outputs=False)
     own = find(name).backend
@@ -187,55 +238,76 @@ def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
 
 @dataclass(frozen=True)
 class Need:
-    """What a setting changes nothing without, and the words for it."""
-
     is_met: Callable[[BenchSettings, set[str]], bool]  # of the settings and the experiments
     otherwise: str
 
 
 NEEDS: dict[str, Need] = {
     "a GPU": Need(lambda settings, _: settings.device == "cuda", "the device is the CPU"),
-    "a trace": Need(lambda settings, _: settings.export_profiler_trace, "it goes with --export-profiler-trace"),
+    "a trace": Need(
+        lambda settings, _: settings.export_profiler_trace, "it goes with --export-profiler-trace"
+    ),
     "ranks": Need(lambda settings, _: settings.is_distributed, "it goes with --ddp or --fsdp"),
     "training": Need(lambda settings, _: settings.is_training, "--inference has no backward pass"),
     "gradients": Need(
-        lambda settings, names: settings.is_training and bool(names & {*TIMED}), "it goes with --training --performance"
+        lambda settings, names: settings.is_training and bool(names & {*TIMED}),
+        "it goes with --training --performance",
     ),
-    "--ci": Need(lambda settings, names: settings.ci and "accuracy" in names, "it goes with --ci --accuracy"),
+    "--ci": Need(
+        lambda settings, names: settings.ci and "accuracy" in names, "it goes with --ci --accuracy"
+    ),
     "inductor": Need(
         lambda settings, names: any(settings_for(name, settings).is_inductor for name in names),
         "inductor compiles nothing here",
     ),
     "CUDA graphs": Need(
-        lambda settings, names: settings.device == "cuda" and NEEDS["inductor"].is_met(settings, names),
+        lambda settings, names: (
+            settings.device == "cuda" and NEEDS["inductor"].is_met(settings, names)
+        ),
         "only inductor on a GPU has CUDA graphs",
     ),
     "a backend": Need(
-        lambda _, names: any(find(name).backend is None for name in names), "the experiment has a backend of its own"
+        lambda _, names: any(find(name).backend is None for name in names),
+        "the experiment has a backend of its own",
     ),
     "graph breaks": Need(
         lambda _, names: bool(names - EXPORTING - {"nothing", "operator_inputs", "batch_size"}),
         "dynamo breaks no graph here",
     ),
-    "fallbacks": Need(lambda _, names: names != {"accuracy"}, "--accuracy checks no frame that fell back to eager"),
+    "fallbacks": Need(
+        lambda _, names: names != {"accuracy"}, "--accuracy checks no frame that fell back to eager"
+    ),
     "a size": Need(lambda _, names: names != {"batch_size"}, "--find-batch-sizes looks for it"),
     "a check": Need(lambda _, names: bool(names & CHECKING), "no experiment here compares answers"),
-    "timing": Need(lambda _, names: bool(names & IN_TURNS), "no experiment here times eager against compiled"),
-    "speedup": Need(lambda _, names: bool(names & {"performance", "overhead"}), "it goes with --performance"),
+    "timing": Need(
+        lambda _, names: bool(names & IN_TURNS), "no experiment here times eager against compiled"
+    ),
+    "speedup": Need(
+        lambda _, names: bool(names & {"performance", "overhead"}), "it goes with --performance"
+    ),
     "performance": Need(lambda _, names: "performance" in names, "it goes with --performance"),
 }
 
 
 def find_idle(
-    declared: Mapping[str, tuple[Declaration, Any]], settings: BenchSettings, experiments: Iterable[str]
+    declared: Mapping[str, tuple[Declaration, Any]],
+    settings: BenchSettings,
+    experiments: Iterable[str],
 ) -> dict[str, str]:
-    """Return the names of what changes nothing in these experiments, each with why."""
     names = set(experiments)
-    needs = {name: NEEDS[declaration.needs] for name, (declaration, _) in declared.items() if declaration.needs}
-    return {name: need.otherwise for name, need in needs.items() if not need.is_met(settings, names)}
+    needs = {
+        name: NEEDS[declaration.needs]
+        for name, (declaration, _) in declared.items()
+        if declaration.needs
+    }
+    return {
+        name: need.otherwise for name, need in needs.items() if not need.is_met(settings, names)
+    }
 
 
 def leave_out_idle(settings: BenchSettings, experiments: Iterable[str]) -> BenchSettings:
-    """Return the settings without those that change nothing: they would make another series of like numbers."""
+    """Return the settings without those that have no effect, which would split a series of equal
+    numbers.
+    """
     idle = find_idle(SETTINGS, settings, experiments)
     return replace(settings, **{name: SETTINGS[name][1] for name in idle})

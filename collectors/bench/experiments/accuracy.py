@@ -1,4 +1,4 @@
-"""Whether the compiled model computes what eager computes: upstream's rules and verdicts."""
+"""Check that the compiled model computes the same as eager, with upstream's rules and verdicts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from compileboard.collectors.bench.worker.workbench import Workbench
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Compare; the verdict is the outcome's `accuracy`."""
     start = dynamo_counts()
     if skip := bench.facts.reason("accuracy_skip"):
         return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": skip})
     outcome = judge(bench, lambda: _compiled(bench))
     # Without `output_error`: upstream's table of verdicts has no column of it.
     outcome.values = counted_since(start)
-    outcome.values["compilation_latency"] = float(calculate_time_spent().get("total_wall_time", 0.0))
+    outcome.values["compilation_latency"] = float(
+        calculate_time_spent().get("total_wall_time", 0.0)
+    )
     return outcome
 
 

@@ -1,9 +1,8 @@
-"""The model exported and compiled ahead of time into a package: its verdict, its times, size and peak memory.
+"""Export the model, compile it ahead of time into a package, and measure it.
 
-A package knows the sizes that it was compiled for and checks none of them unless it is told to: what it makes of
-another batch is a fact of its own.
-Source: --export-aot-inductor of upstream's benchmarks/dynamo/common.py, which times no call of the package in its
-warm-up and so measures the memory of none.
+A package does not check sizes unless asked to, so its result for another batch is recorded
+separately. Source: --export-aot-inductor of upstream's benchmarks/dynamo/common.py, which times no
+call of the package in its warm-up and so measures the memory of none.
 """
 
 from __future__ import annotations
@@ -22,7 +21,11 @@ import torch._inductor
 from torch._dynamo.testing import reset_rng_state
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.experiments.performance import add_peaks, read_phases, settled_peaks
+from compileboard.collectors.bench.experiments.performance import (
+    add_peaks,
+    read_phases,
+    settled_peaks,
+)
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.worker.exporting import (
     add_export_times,
@@ -37,7 +40,12 @@ from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
 from compileboard.collectors.bench.worker.outcome import LOAD, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.statistics import summarize
-from compileboard.collectors.bench.worker.timing import TimedCall, resize_batch, take_turns, time_loads
+from compileboard.collectors.bench.worker.timing import (
+    TimedCall,
+    resize_batch,
+    take_turns,
+    time_loads,
+)
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
     StageFailed,
@@ -53,23 +61,20 @@ LONGEST_MESSAGE = 300
 
 
 class AotPackage:
-    """A package of the model on the disk, and what runs it once it is loaded."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.runner: Any = None
 
     def step(self, module: Any, inputs: Inputs, collect_outputs: bool = True) -> Any:
-        """Call the package instead of the module."""
         args, kwargs = split_inputs(inputs)
         return self.runner(*args, **kwargs)
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Export, compile and load; judge one call, time calls in turns with eager's, then try another batch."""
     if not hasattr(torch._inductor, "aoti_load_package"):
         return ExperimentOutcome(
-            status="skipped", reason=f"packages of AOTInductor need torch 2.6; this is {torch.__version__}"
+            status="skipped",
+            reason=f"packages of AOTInductor need torch 2.6; this is {torch.__version__}",
         )
     dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
     values: dict[str, float] = {}
@@ -90,7 +95,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
                     _measure(bench, package, outcome)
                     if (check := _check_batch(bench, package, outcome)) is not None:
                         outcome.facts["batch_check"] = check
-                add_export_times(bench, outcome, facts, lambda module: export_module(bench, module, strict=False))
+                add_export_times(
+                    bench, outcome, facts, lambda module: export_module(bench, module, strict=False)
+                )
         except StageFailed as failed:  # while it was timed
             cause = failed.__cause__ or failed
             outcome.status, outcome.reason = "failed", failed.reason
@@ -101,8 +108,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
     return outcome
 
 
-def _make(bench: Workbench, package: AotPackage, values: dict[str, float], facts: dict[str, Any]) -> Any:
-    """Make and load the package of a copy of the module; return what its first call gives."""
+def _make(
+    bench: Workbench, package: AotPackage, values: dict[str, float], facts: dict[str, Any]
+) -> Any:
     module = bench.copy_module()
     begin_s = time.perf_counter()
     program = export_module(bench, module, strict=False)
@@ -120,7 +128,9 @@ def _make(bench: Workbench, package: AotPackage, values: dict[str, float], facts
     loaded_s = time.perf_counter()
     values["export_latency"] = exported_s - begin_s
     values["load_latency"] = loaded_s - compiled_s
-    values["compilation_latency"] = loaded_s - begin_s  # as upstream: all that the first call waits for
+    values["compilation_latency"] = (
+        loaded_s - begin_s
+    )  # as upstream: all that the first call waits for
     values["package_bytes"] = float(package.path.stat().st_size)
     facts["compile_s"] = round(compiled_s - exported_s, 3)
     begin_stage(bench, facts, "run")
@@ -130,7 +140,6 @@ def _make(bench: Workbench, package: AotPackage, values: dict[str, float], facts
 
 
 def _list_options(bench: Workbench) -> dict[str, Any]:
-    """Return inductor's options of the mode that is measured. A package has no CUDA graphs."""
     from torch._inductor import list_mode_options
 
     mode = bench.settings.compile_mode
@@ -139,7 +148,6 @@ def _list_options(bench: Workbench) -> dict[str, Any]:
 
 
 def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> None:
-    """Add the times of calls in turns with eager's, and the peaks of single calls."""
     bench.stage("measure")
     eager = bench.steps.step()
     bench.free()
@@ -148,20 +156,29 @@ def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) 
     with failing_as("fail_to_run"):
         bench.warm_up(package.step, bench.module, WARM_UPS)
         peaks = settled_peaks(bench, eager, package.step)
-        turns = take_turns(bench, TimedCall(eager, bench.module, eagerly), TimedCall(package.step, bench.module))
+        turns = take_turns(
+            bench, TimedCall(eager, bench.module, eagerly), TimedCall(package.step, bench.module)
+        )
     timed = summarize(turns.fault_values(), turns.repeats)
     outcome.values |= timed.values
     outcome.repeats = timed.repeats
     outcome.facts["phases_s"] = read_phases()
     add_peaks(outcome, peaks, first=False)
     with failing_as("fail_to_run"):
-        add_samples(outcome, LOAD, time_loads(bench, lambda: torch._inductor.aoti_load_package(str(package.path))))
+        add_samples(
+            outcome,
+            LOAD,
+            time_loads(bench, lambda: torch._inductor.aoti_load_package(str(package.path))),
+        )
 
 
-def _check_batch(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> dict[str, Any] | None:
-    """Return what the package makes of a batch larger by one, with its check of inputs and without.
+def _check_batch(
+    bench: Workbench, package: AotPackage, outcome: ExperimentOutcome
+) -> dict[str, Any] | None:
+    """Return the package's result for a batch larger by one, with and without its check of inputs.
 
-    None where no input has the batch. A smaller batch is not tried: unchecked, it would be read beyond its end.
+    None if no input has the batch. A smaller batch is not tried: unchecked, it would be read beyond
+    its end.
     """
     batch_size = bench.batch_size or 0
     tensors = [leaf for leaf in _pytree.tree_leaves(bench.inputs) if isinstance(leaf, torch.Tensor)]
@@ -178,7 +195,9 @@ def _check_batch(bench: Workbench, package: AotPackage, outcome: ExperimentOutco
     limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
-    with _checking_inputs():  # read once, at the first call of what is loaded: so it is loaded again
+    with (
+        _checking_inputs()
+    ):  # read once, at the first call of what is loaded: so it is loaded again
         checked.runner = torch._inductor.aoti_load_package(str(package.path))
         report["checked"] = _try_batch(checked, inputs, expected, limit)
     return report

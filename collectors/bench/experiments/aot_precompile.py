@@ -1,7 +1,7 @@
-"""The model compiled ahead of time into a file of code without weights, which another process loads and calls.
+"""Compile the model ahead of time into code without weights, which another process loads and calls.
 
-The first process compiles, saves, judges and times; one that finds the file loads it and times its first call.
-Source: --aot-precompile of upstream's benchmarks/dynamo/common.py, which compiles anew for each call that it times.
+Source: --aot-precompile of upstream's benchmarks/dynamo/common.py, which compiles again for each
+call that it times.
 """
 
 from __future__ import annotations
@@ -22,15 +22,22 @@ from compileboard.collectors.bench.worker.mismatch import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
-from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    FAILURES,
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 PACKAGE = "precompiled.bin"
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Compile and measure, or load what an earlier process compiled."""
     if not hasattr(torch.compiler, "load_compiled_function"):
-        raise NotAvailable(f"torch {torch.__version__} has no torch.compiler.load_compiled_function")
+        raise NotAvailable(
+            f"torch {torch.__version__} has no torch.compiler.load_compiled_function"
+        )
     config: Any = torch._dynamo.config
     if hasattr(config, "enable_aot_compile"):
         config.enable_aot_compile = True  # off by default in torch 2.11
@@ -55,7 +62,9 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
             values["package_bytes"] = float(path.stat().st_size)
             return _call(bench, functions[0], module, bench.inputs)
         except FAILURES as error:
-            facts["export"] = describe_failure(error, "run" if "package_bytes" in values else "compile")
+            facts["export"] = describe_failure(
+                error, "run" if "package_bytes" in values else "compile"
+            )
             raise
 
     outcome = judge(bench, compute, iterations=1)
@@ -72,7 +81,9 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
             with eagerly():
                 bench.warm_up(step, bench.module)
             bench.warm_up(compiled, bench.module)
-            turns = take_turns(bench, TimedCall(step, bench.module, eagerly), TimedCall(compiled, bench.module))
+            turns = take_turns(
+                bench, TimedCall(step, bench.module, eagerly), TimedCall(compiled, bench.module)
+            )
         timed = summarize(turns.fault_values(), turns.repeats)
         outcome.values |= timed.values
         outcome.repeats = timed.repeats
@@ -80,19 +91,19 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
 
 
 def _compile(bench: Workbench, module: torch.nn.Module) -> Any:
-    compiled: Any = torch.compile(call_module, fullgraph=True, dynamic=True if bench.settings.all_dynamic else None)
+    compiled: Any = torch.compile(
+        call_module, fullgraph=True, dynamic=True if bench.settings.all_dynamic else None
+    )
     args, kwargs = split_inputs(bench.inputs)
     with bench.steps.autocast():
         return compiled.aot_compile(((module, *args), kwargs))
 
 
 def call_module(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a module: compiled in place of its forward, which of a Sequential is torch's own and holds the module."""
     return module(*args, **kwargs)
 
 
 def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
-    """Return what loading and the first call take in a process that compiles nothing."""
     bench.cast()
     mark_batch(bench)
     bench.stage("compile")

@@ -1,7 +1,8 @@
-"""The largest batch that runs, eagerly: from 1024 downwards by halves, whatever --batch-size says.
+"""The largest batch that runs eagerly, from 1024 downwards by halves, whatever
+--batch-size says.
 
-On a CPU, memory beyond a share of what is free is refused, so that the machine is never exhausted.
-Source: batch_size_finder and decay_batch_exp of upstream's benchmarks/dynamo/common.py.
+On a CPU, allocations beyond a share of the free memory fail, so that the machine is never
+exhausted. Source: batch_size_finder and decay_batch_exp of upstream's benchmarks/dynamo/common.py.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from torch.utils import _pytree
 from compileboard.collectors.bench.steps import Steps, cast, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.process_memory import bounded
-from compileboard.collectors.bench.worker.workbench import TORCH_DTYPES, Workbench, build, eagerly, is_oom
+from compileboard.collectors.bench.worker.workbench import (
+    TORCH_DTYPES,
+    Workbench,
+    build,
+    eagerly,
+    is_oom,
+)
 
 FIRST = 1024
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Try sizes until one runs."""
     if not _follows(bench):
         return ExperimentOutcome(
             status="skipped", reason="its inputs do not change with the batch size it is asked for"
@@ -39,17 +45,18 @@ def run(bench: Workbench) -> ExperimentOutcome:
             size = smaller(size)
     reason = "eager_1st_run_OOM" if "OOM" in refused["1"] else "eager_1st_run_fail"
     return ExperimentOutcome(
-        status="failed", reason=reason, message=f"not even a batch of 1 runs: {refused['1']}", facts=facts
+        status="failed",
+        reason=reason,
+        message=f"not even a batch of 1 runs: {refused['1']}",
+        facts=facts,
     )
 
 
 def smaller(size: int) -> int:
-    """Return the next size to try: about half, even, and at the end one less."""
     return (size // 2 + 1) // 2 * 2 if size // 2 > 2 else size - 1
 
 
 def _follows(bench: Workbench) -> bool:
-    """Return whether the model is built with the batch size it is asked for: some bring inputs of their own."""
     other = build(bench.ref, (bench.batch_size or 1) + 1)
     return _shapes(other.inputs) != _shapes(bench.inputs)
 
@@ -59,7 +66,6 @@ def _shapes(inputs: Any) -> list[torch.Size]:
 
 
 def _try(bench: Workbench, size: int) -> str | None:
-    """Build and call the model with a batch of this size; return why it did not run."""
     bench.free()
     try:
         loaded = build(bench.ref, size)

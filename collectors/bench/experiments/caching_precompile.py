@@ -1,7 +1,8 @@
-"""What a second process saves where torch keeps dynamo's own result too: its first call compiles no frame.
+"""The time a second process saves if torch also caches dynamo's result, so that its first call
+compiles no frame.
 
-The first process compiles and writes the package; `second_process_latency` is the first call of others that find it.
-Source: --caching-precompile of upstream's benchmarks/dynamo/common.py.
+`second_process_latency` is the first call of later processes. Source:
+--caching-precompile of upstream's benchmarks/dynamo/common.py.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from compileboard.collectors.bench.worker.counters import counted_since, dynamo_
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import interleave
-from compileboard.collectors.bench.worker.workbench import Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Time the first call, write the package, then time eager and compiled in turns."""
     config: Any = torch._dynamo.config
     if not hasattr(config, "caching_precompile"):
         raise NotAvailable(f"torch {torch.__version__} has no caching precompile")
@@ -44,7 +49,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
             bench.synchronize()
             first_s = time.perf_counter() - begin_s
             counts = counted_since(start)
-            import_module("torch._dynamo.precompile_context").PrecompileContext.save_to_dynamo_cache()
+            import_module(
+                "torch._dynamo.precompile_context"
+            ).PrecompileContext.save_to_dynamo_cache()
             bench.stage("measure")
             turns = interleave(bench, step, compiled)
     values = {**counts, **turns.fault_values(), FIRST_CALL: first_s}

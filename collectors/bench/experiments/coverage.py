@@ -1,8 +1,9 @@
-"""How much of the model dynamo captures: its share of the ops, and of the time they take.
+"""The share of the model's ops, and of their time, that dynamo captures.
 
-The columns are those of upstream's coverage file. They are counted here: torch's own torch._dynamo.profiler takes the
-marks that newer versions set around compiled regions for ops, and finds none captured (seen with torch 2.13).
-Source: coverage_experiment of upstream's benchmarks/dynamo/common.py, torch/_dynamo/profiler.py.
+The columns are those of upstream's coverage file. torch._dynamo.profiler is not used: it counts the
+marks that newer versions set around compiled regions as ops, and finds none captured (seen with
+torch 2.13). Source: coverage_experiment of upstream's benchmarks/dynamo/common.py,
+torch/_dynamo/profiler.py.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import torch
 
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.workbench import Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 CAPTURED = "compileboard: captured"
 WARM_UPS = 2
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Profile one call of the captured graphs, run eagerly, and sort its ops into captured and not."""
     bench.cast()
     mark_batch(bench)
     bench.steps.use(bench.module)
@@ -38,13 +43,14 @@ def run(bench: Workbench) -> ExperimentOutcome:
         bench.stage("measure")
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
-    spans = [(event.name, event.time_range.start, event.time_range.end) for event in profile.events() or []]
+    spans = [
+        (event.name, event.time_range.start, event.time_range.end)
+        for event in profile.events() or []
+    ]
     return ExperimentOutcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
 
 
 def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
-    """Return a backend that runs a graph as it is and marks when."""
-
     def mark(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
         graphs.append(graph)
 
@@ -58,10 +64,6 @@ def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
 
 
 def share(spans: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """Count the outermost ops, and those inside of marked spans. An op has a namespace; what has none is a mark.
-
-    Units: µs, of begin and end.
-    """
     calls, captured, total = 0, [0, 0.0], [0, 0.0]
     op_end, captured_end = float("-inf"), float("-inf")
     for name, begin, end in sorted(spans, key=lambda span: (span[1], -span[2])):

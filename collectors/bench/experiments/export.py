@@ -1,7 +1,4 @@
-"""Whether `torch.export` takes the model, and the program computes what eager does.
-
-Strict, it is dynamo that analyses the model's code, without a graph break; otherwise the model is run and traced.
-"""
+"""Export the model with `torch.export`, strict or not, and compare the program with eager."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ from compileboard.collectors.bench.worker.workbench import Workbench
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Export, then judge one forward of the program.
+    """Export, then check one forward of the program.
 
-    Where the export fails, its facts are the cause's and those of a draft. A draft is never judged: it may be right for
-    these inputs alone.
+    If the export fails, its facts describe the cause and a draft export. A draft is not checked: it
+    may be right for these inputs only.
     """
     dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
     strict = bench.settings.backend == "export_strict"
@@ -43,7 +40,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
             begin_s = time.perf_counter()
             program = export_module(bench, module, strict=strict)
             values["export_latency"] = time.perf_counter() - begin_s
-            values.update(counted_since(start) if strict else {})  # by running it, dynamo has no part in it
+            values.update(
+                counted_since(start) if strict else {}
+            )  # by running it, dynamo has no part in it
             facts["node_count"] = len(program.graph.nodes)
             if bench.settings.dynamic:
                 facts["dynamic_dimension_count"] = count_dynamic(program)
@@ -56,5 +55,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
     outcome = judge(bench, compute, iterations=1)
     outcome.values |= values
     outcome.facts["export"] = facts
-    add_export_times(bench, outcome, facts, lambda module: export_module(bench, module, strict=strict))
+    add_export_times(
+        bench, outcome, facts, lambda module: export_module(bench, module, strict=strict)
+    )
     return outcome

@@ -1,7 +1,8 @@
-"""Eager against eager: the noise floor, which a speedup must exceed to be one.
+"""Eager against eager: the noise floor, which a speedup must exceed.
 
-Both sides are the same call without dynamo, so the interval of their ratio holds 1 but for one model in twenty.
-Source: --nothing of upstream's benchmarks/dynamo/common.py, which times its second side through torch._dynamo.run.
+Both sides are the same call without dynamo, so the interval of their ratio holds 1 except for one
+model in twenty. Source: --nothing of upstream's benchmarks/dynamo/common.py, which times its second
+side through torch._dynamo.run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from compileboard.collectors.bench.worker.workbench import Workbench, failing_as
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Time the same step on both sides."""
     bench.cast()
     step = bench.steps.step()
     bench.steps.use(bench.module)

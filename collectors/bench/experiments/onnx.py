@@ -1,7 +1,8 @@
-"""The model exported to ONNX and run by onnxruntime, against eager: verdict, latency, size, and why an export fails.
+"""Export the model to ONNX and run it with onnxruntime, compared with eager.
 
-Inputs and outputs are bound to torch's own memory before anything is timed, so a timed call converts nothing.
-Source: --dynamo-onnx of upstream's benchmarks/dynamo/common.py, whose exporter torch.onnx.export(dynamo=True) replaced.
+Inputs and outputs are bound to torch's memory before timing, so a timed call converts nothing.
+Source: --dynamo-onnx of upstream's benchmarks/dynamo/common.py, whose exporter
+torch.onnx.export(dynamo=True) replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.exporting import describe_failure, dynamic_shapes, export_module, is_of_user
+from compileboard.collectors.bench.worker.exporting import (
+    describe_failure,
+    dynamic_shapes,
+    export_module,
+    is_of_user,
+)
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import COLD, LOAD, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.statistics import summarize
@@ -48,7 +54,6 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Judge one forward of the ONNX model, then time it and eager in turns."""
     _check_libraries(bench.settings.device)
     dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
     made: list[OnnxModel] = []
@@ -72,7 +77,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
             bench.warm_up(made[0].step, bench.module)
             sides = TimedCall(step, bench.module, eagerly), TimedCall(made[0].step, bench.module)
             turns = take_turns(bench, *sides)
-            loads_s = time_loads(bench, lambda: _load(bench.stages.folder / FILE, bench.settings.device))
+            loads_s = time_loads(
+                bench, lambda: _load(bench.stages.folder / FILE, bench.settings.device)
+            )
         timed = summarize(turns.fault_values(), turns.repeats)
         outcome.repeats = timed.repeats
         outcome.values |= values | timed.values
@@ -83,16 +90,17 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 
 class OnnxModel:
-    """A session of onnxruntime with the inputs that it reads and the outputs that it writes."""
-
     def __init__(self, session: Any, inputs: Inputs, eager: Any, device: str) -> None:
         leaves, self.structure = _pytree.tree_flatten(eager)
         self.leaves: list[Any] = leaves
-        self.tensor_indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        self.tensor_indices = [
+            index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)
+        ]
         described = session.get_outputs()
         if len(described) != len(self.tensor_indices):
             raise ValueError(
-                f"the ONNX model has {len(described)} outputs; eager's result has {len(self.tensor_indices)} tensors"
+                f"the ONNX model has {len(described)} outputs; eager's result has "
+                f"{len(self.tensor_indices)} tensors"
             )
         self.session, self.device = session, device
         self.binding = session.io_binding()
@@ -109,13 +117,11 @@ class OnnxModel:
         self._bind(inputs)
 
     def step(self, _module: Any, inputs: Inputs, collect_outputs: bool = False) -> Any:
-        """Run once, as a step of the bench is called; the outputs stay where they are bound."""
         if inputs is not self.bound:
             self._bind(inputs)
         self.session.run_with_iobinding(self.binding)
 
     def result(self) -> Any:
-        """Run once and return the outputs in the form of eager's result."""
         self.session.run_with_iobinding(self.binding)
         leaves = list(self.leaves)
         for index, tensor in zip(self.tensor_indices, self.outputs):
@@ -129,10 +135,13 @@ class OnnxModel:
         if set(names) <= set(named):
             tensors = [named[name] for name in names]
         else:
-            tensors = [leaf for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+            tensors = [
+                leaf for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)
+            ]
         if len(tensors) != len(described):
             raise ValueError(
-                f"the ONNX model has the inputs {', '.join(names)}; the model takes {len(tensors)} tensors"
+                f"the ONNX model has the inputs {', '.join(names)}; the model takes "
+                f"{len(tensors)} tensors"
             )
         self.read = [tensor.contiguous() for tensor in tensors]
         for parameter, tensor in zip(described, self.read):
@@ -140,29 +149,31 @@ class OnnxModel:
             if tensor.dtype != dtype:
                 types = f"{parameter.type}; the model takes {tensor.dtype}"
                 raise ValueError(f"the ONNX model's input {parameter.name} is {types}")
-            self.binding.bind_input(parameter.name, self.device, 0, number, list(tensor.shape), tensor.data_ptr())
+            self.binding.bind_input(
+                parameter.name, self.device, 0, number, list(tensor.shape), tensor.data_ptr()
+            )
         self.bound = inputs
 
 
 def _check_libraries(device: str) -> None:
-    """Check what is needed.
-
-    Raises: NotAvailable in words.
-    """
     for name in LIBRARIES:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             raise NotAvailable(f"{error.name} is not installed") from error
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
-        raise NotAvailable(f"torch.onnx.export(dynamo=True) comes with torch 2.5; this is torch {torch.__version__}")
+        raise NotAvailable(
+            "torch.onnx.export(dynamo=True) comes with torch 2.5; this is torch "
+            f"{torch.__version__}"
+        )
     onnxruntime: Any = importlib.import_module("onnxruntime")
     if PROVIDERS[device] not in onnxruntime.get_available_providers():
-        raise NotAvailable(f"onnxruntime-gpu is not installed: this onnxruntime has no {PROVIDERS[device]}")
+        raise NotAvailable(
+            f"onnxruntime-gpu is not installed: this onnxruntime has no {PROVIDERS[device]}"
+        )
 
 
 def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any]) -> OnnxModel:
-    """Export, save and load the model; fill in times and size, and what failed at which step."""
     stage, exported = "export", None
     try:
         module = bench.copy_module()
@@ -171,11 +182,16 @@ def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any
         stage = "compile"
         program: Any = torch.onnx.export(exported, dynamo=True, verbose=False)
         values["export_latency"] = time.perf_counter() - begin_s
-        facts |= {"node_count": len(list(program.model.graph)), "opset": program.model.opset_imports.get("")}
+        facts |= {
+            "node_count": len(list(program.model.graph)),
+            "opset": program.model.opset_imports.get(""),
+        }
         stage = "load"
         path = bench.stages.folder / FILE
         program.save(str(path))
-        values["package_bytes"] = float(sum(file.stat().st_size for file in path.parent.glob(f"{FILE}*")))
+        values["package_bytes"] = float(
+            sum(file.stat().st_size for file in path.parent.glob(f"{FILE}*"))
+        )
         begin_s = time.perf_counter()
         session = _load(path, bench.settings.device)
         values["load_latency"] = time.perf_counter() - begin_s
@@ -193,10 +209,6 @@ def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any
 
 
 def find_node(exported: Any, message: str) -> dict[str, Any]:
-    """Return the line of the user's model that a node which a message names was traced from; nothing if none is.
-
-    The exporter names nodes of the decomposed program.
-    """
     match = _NODE.search(message)
     if match is None:
         return {}
@@ -207,7 +219,10 @@ def find_node(exported: Any, message: str) -> dict[str, Any]:
     trace = next((node.meta.get("stack_trace") for node in nodes if node.name == match[1]), None)
     for frame in reversed(list(_FRAME.finditer(trace or ""))):
         if is_of_user(frame["path"]):
-            return {"line": f"{os.path.basename(frame['path'])}:{frame['line']}", "source": frame["source"]}
+            return {
+                "line": f"{os.path.basename(frame['path'])}:{frame['line']}",
+                "source": frame["source"],
+            }
     return {}
 
 

@@ -1,6 +1,6 @@
-"""Which operators a step calls, with which arguments, and how often, under fake tensors: nothing is computed.
+"""The operators a step calls, with their arguments and counts, under fake tensors.
 
-Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py; its files have this form.
+Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, whose file format this is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ DTYPES = {
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Call the step once and write what it called."""
     bench.cast()
     bench.stage("measure")
     calls, error = _count_fake(bench), None
@@ -49,14 +48,15 @@ def run(bench: Workbench) -> ExperimentOutcome:
     path.write_text(format_calls(calls), encoding="utf-8")
     values = {"operators": len({name for name, _ in calls}), "operator_calls": sum(calls.values())}
     facts = {"file": str(path), **({"fake_tensor_error": error} if error else {})}
-    return ExperimentOutcome(values={name: float(value) for name, value in values.items()}, facts=facts)
+    return ExperimentOutcome(
+        values={name: float(value) for name, value in values.items()}, facts=facts
+    )
 
 
 Calls = Counter[tuple[str, str]]  # (operator, its arguments) → how often
 
 
 def _count_fake(bench: Workbench) -> Calls | str:
-    """Count under fake tensors; return what went wrong where that cannot be done."""
     fake = FakeTensorMode()
     try:
         with FakeCopyMode(fake):
@@ -76,14 +76,11 @@ def _count(bench: Workbench, module: torch.nn.Module, inputs: Any) -> Calls:
 
 
 class OperatorCounter(TorchDispatchMode):
-    """A mode that counts each operator's arguments."""
-
     def __init__(self) -> None:
         super().__init__()
         self.calls: Calls = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count a call and make it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if not _is_metadata(func):
@@ -92,16 +89,15 @@ class OperatorCounter(TorchDispatchMode):
 
 
 def _is_metadata(func: Any) -> bool:
-    """Return whether an operator only makes a view or a tensor without values, as upstream leaves them out."""
     schema = func._schema
     names = ("detach", "empty", "lift_fresh", "alias")
-    is_view = any(argument.alias_info and not argument.alias_info.is_write for argument in schema.arguments)
+    is_view = any(
+        argument.alias_info and not argument.alias_info.is_write for argument in schema.arguments
+    )
     return is_view or schema.name.partition("::")[2].startswith(names)
 
 
 class _Written(str):
-    """A text that is its own repr."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -109,20 +105,21 @@ class _Written(str):
 
 
 def format_arguments(args: Any, kwargs: Any) -> str:
-    """Write arguments with each tensor as T([2, 3], f32), and its stride where it is not contiguous."""
-
     def write(argument: Any) -> Any:
         if isinstance(argument, torch.Tensor):
             dtype = DTYPES.get(argument.dtype, str(argument.dtype).removeprefix("torch."))
             stride = "" if argument.is_contiguous() else f", stride={tuple(argument.stride())}"
             return _Written(f"T({list(argument.shape)}, {dtype}{stride})")
-        return _Written(DTYPES[argument]) if isinstance(argument, torch.dtype) and argument in DTYPES else argument
+        return (
+            _Written(DTYPES[argument])
+            if isinstance(argument, torch.dtype) and argument in DTYPES
+            else argument
+        )
 
     return repr(_pytree.tree_map(write, (args, kwargs)))
 
 
 def format_calls(calls: Calls) -> str:
-    """Write the calls by operator, the most frequent arguments first."""
     lines: list[str] = []
     for name in sorted({name for name, _ in calls}):
         lines.append(f"Operator: {name}")

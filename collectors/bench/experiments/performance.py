@@ -1,4 +1,4 @@
-"""How much faster the compiled model is, what compiling it took, and the memory of both."""
+"""Speedup, compile time and memory of the compiled model."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ from typing import Any
 import torch
 import torch._dynamo.utils
 
-from compileboard.collectors.bench.worker.compile_times import add_first, compile_again, start_compiler
+from compileboard.collectors.bench.worker.compile_times import (
+    add_first,
+    compile_again,
+    start_compiler,
+)
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import FIRST, ExperimentOutcome
-from compileboard.collectors.bench.worker.profiling import export_profile, memory_snapshot, peak_gb, peak_of, reset_peak
+from compileboard.collectors.bench.worker.profiling import (
+    export_profile,
+    memory_snapshot,
+    peak_gb,
+    peak_of,
+    reset_peak,
+)
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import interleave, vary_batch
-from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    WARM_UPS,
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 LOOKUP_EVENT = "TorchDynamo Cache Lookup"
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Warm both up, time both in turns, then compile again as often as asked for, with cold and warm caches."""
     bench.cast()
     mark_batch(bench)
     step = bench.steps.step()
@@ -30,9 +45,15 @@ def run(bench: Workbench) -> ExperimentOutcome:
     sample_count = bench.settings.compile_repeats
     with bench.grad():
         bench.stage("eager")
-        with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly(), memory_snapshot(bench, "eager"):
+        with (
+            failing_as("eager_1st_run_fail", "eager_1st_run_OOM"),
+            eagerly(),
+            memory_snapshot(bench, "eager"),
+        ):
             module = bench.copy_module()
-            bench.warm_up(step, module, 1)  # the first call of all pays for libraries, which is no part of either
+            bench.warm_up(
+                step, module, 1
+            )  # the first call of all pays for libraries, which is no part of either
             warm_ups = [_warm_up(bench, step, module) for _ in range(sample_count)]
         bench.stage("start the compiler")
         start_s = start_compiler(bench)
@@ -43,7 +64,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
             compiled_s, compiled_gb = _warm_up(bench, compiled, bench.module)
         values |= counted_since(start)
         eager_s = median(seconds for seconds, _peak in warm_ups)
-        if (first_s := start_s + compiled_s - eager_s) > 0:  # on a busy machine it may not be: that is no measurement
+        if (
+            first_s := start_s + compiled_s - eager_s
+        ) > 0:  # on a busy machine it may not be: that is no measurement
             values[FIRST] = first_s
         bench.stage("measure")
         with failing_as("fail_to_run"):
@@ -69,8 +92,9 @@ def run(bench: Workbench) -> ExperimentOutcome:
     return outcome
 
 
-def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module) -> tuple[float, float | None]:
-    """Warm up; return the seconds and the peak memory of it, compilation included as upstream has it."""
+def _warm_up(
+    bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
+) -> tuple[float, float | None]:
     bench.free()
     reset_peak(bench.settings.device)
     seconds = bench.time_calls(step, module, WARM_UPS)
@@ -80,9 +104,10 @@ def _warm_up(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module
 def settled_peaks(
     bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
 ) -> dict[str, list[float | None]]:
-    """Return the peaks of some single calls of each, once all is compiled.
+    """Return the peak memory of single calls after all is compiled.
 
-    The compiler itself takes more of a process's memory than a model on a CPU: a peak with it would say nothing.
+    On a CPU the compiler takes more memory than a model, so a peak that includes it would say
+    nothing.
     """
     device = bench.settings.device
     peaks: dict[str, list[float | None]] = {"eager": [], "compiled": []}
@@ -93,9 +118,12 @@ def settled_peaks(
     return peaks
 
 
-def add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool) -> None:
-    """Add peak memory with its samples: the median of them, or the first, which upstream has of its warm-up."""
-    known = {which: [peak for peak in samples if peak is not None] for which, samples in peaks.items()}
+def add_peaks(
+    outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | None]], *, first: bool
+) -> None:
+    known = {
+        which: [peak for peak in samples if peak is not None] for which, samples in peaks.items()
+    }
     names = {"eager": "eager_peak_mem", "compiled": "dynamo_peak_mem"}
     for which, samples in known.items():
         if samples:
@@ -107,16 +135,12 @@ def add_peaks(outcome: ExperimentOutcome, peaks: Mapping[str, Sequence[float | N
 
 
 def read_phases() -> dict[str, float]:
-    """Return what torch's own clock says of each phase of compiling, as upstream writes it beside its results.
-
-    Units: seconds.
-    """
+    """Return torch's own seconds for each phase of compiling, as upstream writes them."""
     names, seconds = torch._dynamo.utils.compile_times(repr="csv", aggregate=True)
     return {name: float(str(value)) for name, value in zip(names, seconds)}
 
 
 def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, float]:
-    """Profile the warm calls for the time that dynamo takes to find its cache entry."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         bench.warm_up(compiled, bench.module, WARM_UPS)
     lookups = [event for event in profile.key_averages() if LOOKUP_EVENT in event.key]

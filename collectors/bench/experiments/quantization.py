@@ -1,9 +1,9 @@
-"""What quantized weights win over compiled bfloat16, and how far they move the result.
+"""Speedup of quantized weights over compiled bfloat16, and their effect on the result.
 
-Both sides are compiled and timed in turns: `eager_latency` and the eager samples are those of the compiled model whose
-weights are not quantized. Quantization is judged by its own errors: no rule for rounding fits it.
-Source: --quantization of upstream's benchmarks/dynamo/common.py and torchao_backend.py, which times one side after the
-other and passes every model.
+Both sides are compiled and timed alternately: `eager_latency` and the eager samples are those of
+the compiled model without quantization. The result is judged by its own errors, because no rule for
+rounding fits it. Source: --quantization of upstream's benchmarks/dynamo/common.py and
+torchao_backend.py, which times one side after the other and passes every model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from compileboard.collectors.bench.worker.mismatch import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
-from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    WARM_UPS,
+    Workbench,
+    failing_as,
+    mark_batch,
+)
 
 CONFIGS = {
     "int8dynamic": "Int8DynamicActivationInt8WeightConfig",
@@ -35,7 +40,6 @@ CONFIGS = {
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Quantize a copy, compile both, compare their results with eager's, and time them in turns."""
     quantize = _find_quantizer(bench.settings.quantization or "")
     step = bench.steps.step()
     bench.steps.use(bench.module)
@@ -66,8 +70,13 @@ def run(bench: Workbench) -> ExperimentOutcome:
             "unquantized_error": output_error(reference, plain_result),
         }
         if errors["quantized_error"] is None:
-            message = "the quantized result cannot be compared with eager's: other tensors, or numbers not finite"
-            return ExperimentOutcome(status="failed", reason="fail_to_run", message=message, facts=facts)
+            message = (
+                "the quantized result cannot be compared with eager's: other tensors, or "
+                "numbers not finite"
+            )
+            return ExperimentOutcome(
+                status="failed", reason="fail_to_run", message=message, facts=facts
+            )
         bench.stage("measure")
         with failing_as("fail_to_run"):
             sides = (
@@ -75,7 +84,11 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 TimedCall(torch._dynamo.run(compiled_quantized), quantized),
             )
             turns = take_turns(bench, *sides)
-    values = {**counts, **turns.fault_values(), **{name: error for name, error in errors.items() if error is not None}}
+    values = {
+        **counts,
+        **turns.fault_values(),
+        **{name: error for name, error in errors.items() if error is not None},
+    }
     compile_s = warm_up_s - WARM_UPS * median(turns.repeats["compiled"]) / 1e3
     if compile_s > 0:
         values[COLD.value] = compile_s
@@ -85,16 +98,13 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 
 def _call(step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> Any:
-    """Call a step; the result is a copy: a later call writes over what a CUDA graph returned."""
     reset_rng_state()
-    return _pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, step(module, inputs))
+    return _pytree.tree_map(
+        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, step(module, inputs)
+    )
 
 
 def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:
-    """Return what quantizes a module in place and returns the facts of it.
-
-    Raises: NotAvailable in words if torchao, a library of its own or the configuration is missing.
-    """
     if kind == "noquant":
         return lambda _module: {"layer_count": 0}
     try:
@@ -109,12 +119,19 @@ def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:
         kinds = {name: type(parameter) for name, parameter in module.named_parameters()}
         try:
             torchao.quantize_(module, configuration())
-        except ImportError as error:  # of a library that one kind needs, such as "Requires mslk >= 1.0.0"
+        except (
+            ImportError
+        ) as error:  # of a library that one kind needs, such as "Requires mslk >= 1.0.0"
             raise NotAvailable(describe_missing(error)) from error
-        layers = [name for name, parameter in module.named_parameters() if type(parameter) is not kinds.get(name)]
+        layers = [
+            name
+            for name, parameter in module.named_parameters()
+            if type(parameter) is not kinds.get(name)
+        ]
         if not layers:
             raise NotAvailable(
-                f"none of its {len(kinds)} parameters is quantized by {CONFIGS[kind]}: linear layers are"
+                f"none of its {len(kinds)} parameters is quantized by {CONFIGS[kind]}: linear "
+                "layers are"
             )
         return {"layer_count": len(layers), "config": CONFIGS[kind]}
 
@@ -122,19 +139,23 @@ def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:
 
 
 def describe_missing(error: ImportError) -> str:
-    """Return which library a configuration asks for."""
     words = str(error).removeprefix("Requires ").split()
-    return f"{words[0]} is not installed" if str(error).startswith("Requires ") and words else str(error)
+    return (
+        f"{words[0]} is not installed"
+        if str(error).startswith("Requires ") and words
+        else str(error)
+    )
 
 
 def _of_its_own(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same step with another code object: dynamo keeps the two models' compiled code apart.
-
-    In one list of cache entries, each call would also check the other model's guards.
+    """Return the same step with another code object, so that dynamo keeps both models' compiled
+    code apart; in one list of cache entries, each call would check the other model's guards too.
     """
     if not isinstance(step, MethodType):
         raise TypeError(f"expected a step of the bench, got {step!r}")
     function: Any = step.__func__
     code = function.__code__.replace(co_name=f"{function.__name__}_quantized")
-    own = FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
+    own = FunctionType(
+        code, function.__globals__, code.co_name, function.__defaults__, function.__closure__
+    )
     return MethodType(own, step.__self__)

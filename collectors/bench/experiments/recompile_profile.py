@@ -1,7 +1,7 @@
-"""What makes dynamo compile the model again: it is called as it is, then with one thing changed at a time.
+"""The causes of recompiles: the model is called unchanged, then with one change at a time.
 
-Upstream's --recompile-profiler calls it once with torch's CompileProfiler, which torch dropped in 2.5; guard failures
-are counted as that did.
+Upstream's --recompile-profiler uses torch's CompileProfiler, which was removed in
+2.5; guard failures are counted in the same way.
 """
 
 from __future__ import annotations
@@ -16,16 +16,25 @@ from torch._dynamo.utils import counters
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.counters import RecompileCounts, RecompileWatch, without_limit
+from compileboard.collectors.bench.worker.counters import (
+    RecompileCounts,
+    RecompileWatch,
+    without_limit,
+)
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    Workbench,
+    batch_dimension,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
 Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Compile, then change one thing at a time and put it back."""
     bench.cast()
     mark_batch(bench)
     bench.steps.use(bench.module)
@@ -45,21 +54,28 @@ def run(bench: Workbench) -> ExperimentOutcome:
         for name, change in changes(bench):
             error = _call(bench, compiled, change)
             seen = watch.count_new()
-            values |= {f"change={name}/recompiles": seen.recompiles, f"change={name}/guard_failures": _count(seen)}
-            facts["changes"].append({"change": name, **_reasons(seen), **({"error": error} if error else {})})
+            values |= {
+                f"change={name}/recompiles": seen.recompiles,
+                f"change={name}/guard_failures": _count(seen),
+            }
+            facts["changes"].append(
+                {"change": name, **_reasons(seen), **({"error": error} if error else {})}
+            )
     facts["graph_break_reasons"] = {
-        reason[:LONGEST_REASON]: count for reason, count in counters["graph_break"].most_common(MOST_REASONS)
+        reason[:LONGEST_REASON]: count
+        for reason, count in counters["graph_break"].most_common(MOST_REASONS)
     }
     names = ("recompiles", "guard_failures")
     totals = {
         total_name: sum(value for name, value in values.items() if name.endswith(f"/{total_name}"))
         for total_name in names
     }
-    return ExperimentOutcome(values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts)
+    return ExperimentOutcome(
+        values={name: float(value) for name, value in {**totals, **values}.items()}, facts=facts
+    )
 
 
 def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str | None:
-    """Call once, changed; return what went wrong: not every model can be called so."""
     try:
         with change() as inputs:
             compiled(bench.module, inputs, collect_outputs=False)
@@ -74,12 +90,15 @@ def _count(seen: RecompileCounts) -> int:
 
 
 def _reasons(seen: RecompileCounts) -> dict[str, Any]:
-    texts = list(dict.fromkeys(guard_failure.strip()[:LONGEST_REASON] for guard_failure in seen.guard_failures))
+    texts = list(
+        dict.fromkeys(
+            guard_failure.strip()[:LONGEST_REASON] for guard_failure in seen.guard_failures
+        )
+    )
     return {"recompiles": seen.recompiles, "reasons": texts[:MOST_REASONS]}
 
 
 def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
-    """Yield each change by its name; each puts back what it changed."""
     inputs = bench.inputs
     yield "same", partial(_with, inputs)
     yield from _sizes(bench)
@@ -111,10 +130,10 @@ def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
 
 
 def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
-    """Shorten the batch of every tensor that has it, as upstream varies it."""
-
     def cut(argument: Any) -> Any:
-        dimension = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        dimension = (
+            batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        )
         return argument if dimension is None else argument.narrow(dimension, 0, size).contiguous()
 
     shorter: Inputs = _pytree.tree_map(cut, inputs)

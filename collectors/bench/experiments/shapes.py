@@ -1,7 +1,7 @@
-"""What other shapes cost: speedup, recompiles and compile time at each size of the model's own, in their order.
+"""Speedup, recompiles and compile time at several sizes.
 
-Twice: as torch does it by itself (static first, then dynamic where a size changed), and with dynamic=True, whose
-numbers are named `shape=N/dynamic/…`.
+Measured twice: with torch's default (static first, then dynamic), and with dynamic=True, whose
+values are named `shape=N/dynamic/…`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,33 @@ from typing import Any
 import torch
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.counters import RecompileWatch, counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.counters import (
+    RecompileWatch,
+    counted_since,
+    dynamo_counts,
+)
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.bench.worker.timing import interleave
-from compileboard.collectors.bench.worker.workbench import StageFailed, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.workbench import (
+    StageFailed,
+    Workbench,
+    eagerly,
+    failing_as,
+)
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Measure every size, both ways."""
     if bench.loaded.resize is None or not bench.loaded.sizes:
         return ExperimentOutcome(
-            status="skipped", reason="the model has no other sizes: its Loaded has no `resize` and `sizes`"
+            status="skipped",
+            reason="the model has no other sizes: its Loaded has no `resize` and `sizes`",
         )
     bench.cast()
     bench.steps.use(bench.module)
-    outcome = ExperimentOutcome(facts={"size_name": bench.loaded.size_name, "sizes": list(bench.loaded.sizes)})
+    outcome = ExperimentOutcome(
+        facts={"size_name": bench.loaded.size_name, "sizes": list(bench.loaded.sizes)}
+    )
     sizes = {size: bench.prepare_inputs(bench.loaded.resize(size)) for size in bench.loaded.sizes}
     start = dynamo_counts()
     ways: list[tuple[str, bool | None]] = [("dynamic/", True)]
@@ -47,12 +58,12 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 
 def _measure(
-    bench: Workbench, compiled: Callable[..., Any], inputs: Inputs, name: str, outcome: ExperimentOutcome
+    bench: Workbench,
+    compiled: Callable[..., Any],
+    inputs: Inputs,
+    name: str,
+    outcome: ExperimentOutcome,
 ) -> None:
-    """Measure one size; one that fails leaves the others.
-
-    Raises: StageFailed if it is the first that is measured.
-    """
     watch = RecompileWatch()
     step = bench.steps.step()
     try:

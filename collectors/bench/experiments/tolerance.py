@@ -1,6 +1,8 @@
-"""How far the compiled result is from eager's on the CPU: |eager - compiled| / (1 + |eager|) over all its numbers.
+"""The distance of the compiled result from eager's on the CPU: |eager - compiled| / (1 +
+|eager|).
 
-Source: check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std these are.
+Source: check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std
+these are.
 """
 
 from __future__ import annotations
@@ -16,13 +18,18 @@ from torch.utils import _pytree
 from compileboard.collectors.bench.steps import move_inputs
 from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.workbench import StageFailed, Workbench, eagerly, failing_as, mark_batch
+from compileboard.collectors.bench.worker.workbench import (
+    StageFailed,
+    Workbench,
+    eagerly,
+    failing_as,
+    mark_batch,
+)
 
 REFERENCE_DEVICE = "cpu"
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    """Compute both from the same weights and describe the distances."""
     if skip := bench.facts.reason("accuracy_skip"):
         return ExperimentOutcome(status="skipped", reason=skip)
     bench.cast()
@@ -40,11 +47,18 @@ def run(bench: Workbench) -> ExperimentOutcome:
         return ExperimentOutcome(status="skipped", reason="its result has no tensor to compare")
     missed = int((~errors.isfinite()).sum())
     if missed:
-        message = f"{missed} of {len(errors)} numbers are finite in one of eager and compiled, and not in the other"
-        return ExperimentOutcome(status="failed", reason="fail_accuracy", message=message, values=counted_since(start))
+        message = (
+            f"{missed} of {len(errors)} numbers are finite in one of eager and compiled, and "
+            "not in the other"
+        )
+        return ExperimentOutcome(
+            status="failed", reason="fail_accuracy", message=message, values=counted_since(start)
+        )
     spread = float(errors.std()) if len(errors) > 1 else 0.0
     values = {"max": float(errors.max()), "mean": float(errors.mean()), "std": spread}
-    return ExperimentOutcome(values={**values, **counted_since(start)}, facts={"compared_count": len(errors)})
+    return ExperimentOutcome(
+        values={**values, **counted_since(start)}, facts={"compared_count": len(errors)}
+    )
 
 
 def _reference(bench: Workbench) -> Any:
@@ -69,14 +83,14 @@ def _compiled(bench: Workbench) -> Any:
 
 
 def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
-    """Yield the distances of each pair of tensors. Two numbers that are not finite in the same way have none.
-
-    Raises: StageFailed with a ValueError as its cause if the two do not have the same tensors.
-    """
+    """Raises StageFailed, caused by a ValueError, if the two do not have the same tensors."""
     left, right = _tensors(reference), _tensors(result)
     shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
     if shapes[0] != shapes[1]:
-        error = ValueError(f"the compiled result has other tensors than eager's: {shapes[1]} instead of {shapes[0]}")
+        error = ValueError(
+            f"the compiled result has other tensors than eager's: {shapes[1]} instead of "
+            f"{shapes[0]}"
+        )
         raise StageFailed("fail_accuracy") from error
     for left_tensor, right_tensor in zip(left, right):
         left_tensor, right_tensor = _exact(left_tensor), _exact(right_tensor)
@@ -86,12 +100,14 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
 
 
 def _tensors(output: Any) -> list[torch.Tensor]:
-    leaves = [leaf if isinstance(leaf, torch.Tensor) else _fields(leaf) for leaf in _pytree.tree_leaves(output)]
+    leaves = [
+        leaf if isinstance(leaf, torch.Tensor) else _fields(leaf)
+        for leaf in _pytree.tree_leaves(output)
+    ]
     return [leaf for leaf in _pytree.tree_leaves(leaves) if isinstance(leaf, torch.Tensor)]
 
 
 def _fields(output: Any) -> Any:
-    """Return what an output class of a library holds, where torch has not been told that it is one."""
     return list(vars(output).values()) if hasattr(output, "__dict__") else output
 
 

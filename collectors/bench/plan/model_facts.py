@@ -1,4 +1,6 @@
-"""What is known of single models: tolerances, skips, flaky ones. The data is model_facts.json, and only there."""
+"""Facts about single models, such as tolerances, skips and flaky ones, read from
+model_facts.json.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".json")
-RENAMED = {"timm_models": "timm", "huggingface": "transformers", "torchbench": "torchvision"}  # upstream's suites
+RENAMED = {
+    "timm_models": "timm",
+    "huggingface": "transformers",
+    "torchbench": "torchvision",
+}  # upstream's suites
 # What a fact may say, and what a run may be told apart by.
 FACTS = {
     "tolerance": "another tolerance (value) than the suite's",
@@ -34,40 +40,39 @@ HALF_RANGE = ("float16", "amp")
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact and the runs that it is of."""
-
     fact: str
     reason: str
     value: float | str | None = None
     when: Mapping[str, Any] = field(default_factory=dict)
 
     def holds(self, run: Mapping[str, Any]) -> bool:
-        """Return whether this run is meant; what is not said of a run is not met."""
         conditions = ((run.get(name), value) for name, value in self.when.items())
-        return all(actual in value if isinstance(value, list) else actual == value for actual, value in conditions)
+        return all(
+            actual in value if isinstance(value, list) else actual == value
+            for actual, value in conditions
+        )
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of one model; nothing is, of most.
-
-    `find` and `reason` say what holds in a run, and without one what holds in every run.
-    """
-
     facts: tuple[Fact, ...] = ()
 
     def find(self, fact: str, **run: Any) -> Fact | None:
-        """Return the first fact of this kind that holds in a run."""
         known = {"machine": platform.machine(), "freezing": False, **run}
-        return next((candidate for candidate in self.facts if candidate.fact == fact and candidate.holds(known)), None)
+        return next(
+            (
+                candidate
+                for candidate in self.facts
+                if candidate.fact == fact and candidate.holds(known)
+            ),
+            None,
+        )
 
     def reason(self, name: str, **run: Any) -> str | None:
-        """Return why a fact holds in a run, or none where it does not."""
         fact = self.find(name, **run)
         return fact.reason if fact else None
 
     def dtype_for(self, dtype: str) -> str:
-        """Return the precision to run it in when this one is asked for."""
         override = self.find("dtype", dtype=dtype)
         return str(override.value) if override else dtype
 
@@ -78,17 +83,16 @@ class ModelFacts:
 
 
 def facts_for(suite: str, model: str) -> ModelFacts:
-    """Return what is known of a model; `suite` by our name or upstream's."""
     return _read().get(RENAMED.get(suite, suite), {}).get(model, ModelFacts())
 
 
 def tolerance_for(
     facts: ModelFacts, *, suite: str, mode: str, dtype: str, device: str, freezing: bool = False
 ) -> tuple[float, bool]:
-    """Return the tolerance of an accuracy check and whether cosine similarity decides instead.
+    """Return the tolerance of an accuracy check, and whether cosine similarity is used instead.
 
-    Source: get_tolerance_and_cosine_flag of upstream's timm_models.py, huggingface.py and torchbench.py. Models of
-    nobody's suite (ours, a person's own) are judged as those of timm and transformers are.
+    Source: get_tolerance_and_cosine_flag of upstream's timm_models.py, huggingface.py and
+    torchbench.py. Models of other suites are judged as those of timm and transformers are.
     """
     run = {"mode": mode, "dtype": dtype, "device": device, "freezing": freezing}
     cosine = facts.find("cosine", **run) is not None
@@ -103,8 +107,13 @@ def tolerance_for(
 
 @cache
 def _read() -> dict[str, dict[str, ModelFacts]]:
-    suites: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(FILE.read_text(encoding="utf-8"))["models"]
+    suites: dict[str, dict[str, list[dict[str, Any]]]] = json.loads(
+        FILE.read_text(encoding="utf-8")
+    )["models"]
     return {
-        suite: {name: ModelFacts(tuple(Fact(**fact) for fact in facts)) for name, facts in models.items()}
+        suite: {
+            name: ModelFacts(tuple(Fact(**fact) for fact in facts))
+            for name, facts in models.items()
+        }
         for suite, models in suites.items()
     }

@@ -1,4 +1,4 @@
-"""What the bench command knows of a model without loading it, and how a model is asked for. No torch here."""
+"""Models as the bench command knows them without loading them. No torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ UNSET = -1  # in a file of batch sizes, a model that has none
 class ModelRef:
     """A model, and the function that builds it in a child process.
 
-    `builder` is "module:function"; it is called with the batch size and, where there is one, `argument`, and returns a
-    compileboard.collectors.bench.loaded.Loaded.
+    `builder` is "module:function"; it is called with the batch size and, if set,
+    `argument`, and returns a compileboard.collectors.bench.loaded.Loaded.
     """
 
     suite: str
@@ -29,27 +29,27 @@ class ModelRef:
     trains: bool = True  # whether --training has a meaning
 
     def batch_size_for(self, mode: str, batch_size: int | None) -> int:
-        """Return the batch size to build with."""
         if batch_size is not None:
             return batch_size
         return (self.training_batch_size if mode == "training" else None) or self.batch_size
 
     @property
     def only(self) -> str:
-        """Return what `--only` takes to name this model again."""
-        return self.argument if self.argument is not None and self.argument.startswith("path:") else self.name
+        return (
+            self.argument
+            if self.argument is not None and self.argument.startswith("path:")
+            else self.name
+        )
 
 
 class NotAvailable(Exception):
-    """A model of a catalogue does not exist in what is installed."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 class SelectionError(ValueError):
-    """A selection of models that cannot be made."""
+    """The models cannot be selected as requested."""
 
 
 def select(
@@ -62,11 +62,11 @@ def select(
     total_partitions: int = 1,
     partition_id: int = 0,
 ) -> list[ModelRef]:
-    """Return the chosen models by suite and name; where `only` gives an exact name, nothing else counts.
+    """Return the selected models by suite and name; an exact name in `only` overrides everything
+    else.
 
-    A partition is a slice of all models, and the expressions choose within it: they move no model to another machine.
-
-    Raises: SelectionError.
+    A partition is a slice of all models and is taken first, so that filters never move a model to
+    another machine. Raises SelectionError.
     """
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
     if only is not None:
@@ -83,9 +83,8 @@ def select(
 
 
 def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tuple[int, int]:
-    """Return where a partition starts and ends; the last one takes what does not divide.
-
-    Raises: SelectionError if there is no such partition.
+    """Return start and end of a partition; the last one takes the remainder. Raises SelectionError
+    if it does not exist.
     """
     if total_partitions < 1:
         raise SelectionError(f"--total-partitions {total_partitions}: expected 1 or more")
@@ -95,7 +94,9 @@ def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tu
             f"{'0' if total_partitions == 1 else f'0 to {total_partitions - 1}'}"
         )
     size = count // total_partitions
-    return partition_id * size, count if partition_id == total_partitions - 1 else (partition_id + 1) * size
+    return partition_id * size, count if partition_id == total_partitions - 1 else (
+        partition_id + 1
+    ) * size
 
 
 def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
@@ -105,7 +106,9 @@ def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
     suites = ", ".join(dict.fromkeys(ref.suite for ref in models)) or "no suite"
     near = difflib.get_close_matches(name, [ref.name for ref in models], n=3)
     hint = (
-        f"; did you mean {' or '.join(near)}?" if near else "; --suite chooses another suite, --list names all models"
+        f"; did you mean {' or '.join(near)}?"
+        if near
+        else "; --suite chooses another suite, --list names all models"
     )
     raise SelectionError(f"--only {name}: no model of {suites} has this name{hint}")
 
@@ -116,14 +119,15 @@ def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(expression, re.IGNORECASE))
         except re.error as error:
-            raise SelectionError(f"{flag} {expression}: not a regular expression: {error}") from error
+            raise SelectionError(
+                f"{flag} {expression}: not a regular expression: {error}"
+            ) from error
     return compiled
 
 
 def read_batch_sizes(path: str | None) -> dict[str, int]:
-    """Return the batch size of each model of a file with lines NAME,SIZE, as upstream's; nothing of no file.
-
-    Raises: ValueError in words for a file that cannot be read or has another line.
+    """Read a file with lines NAME,SIZE, as upstream's; empty without a path. Raises ValueError for
+    an invalid file.
     """
     if path is None:
         return {}
@@ -137,7 +141,11 @@ def read_batch_sizes(path: str | None) -> dict[str, int]:
         if not line.strip():
             continue
         name, _, size = (part.strip() for part in line.rpartition(","))
-        if not name or not (size == str(UNSET) or (size.isascii() and size.isdigit() and int(size))):
-            raise ValueError(f"--batch-size-file {path}, line {number}: expected NAME,SIZE, got {line.strip()!r}")
+        if not name or not (
+            size == str(UNSET) or (size.isascii() and size.isdigit() and int(size))
+        ):
+            raise ValueError(
+                f"--batch-size-file {path}, line {number}: expected NAME,SIZE, got {line.strip()!r}"
+            )
         sizes[name] = int(size)
     return sizes

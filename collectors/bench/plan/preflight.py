@@ -1,4 +1,4 @@
-"""What torch has, checked before anything is measured. Asked in a child: the command has no torch."""
+"""Checks of settings against the installed torch, run in a child process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ from compileboard.collectors.bench.plan.settings import BenchSettings, load_sett
 from compileboard.start import shared_command
 
 # What torch 2.4 to 2.13 has: asking costs an import of torch.
-KNOWN = frozenset(("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager_noexcept"))
-ALWAYS_THERE = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # modes of any torch
+KNOWN = frozenset(
+    ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager_noexcept")
+)
+ALWAYS_THERE = (
+    None,
+    "default",
+    "reduce-overhead",
+    "max-autotune",
+    "max-autotune-no-cudagraphs",
+)  # modes of any torch
 ASK = "import json, torch._dynamo; print(json.dumps(torch._dynamo.list_backends(exclude_tags=())))"
 ASK_TIMEOUT_S = 120.0
 
 
 def _ask(command: Sequence[str]) -> Any:
-    """Return what a child prints as JSON in its last line; None if it cannot be asked."""
     try:
         done = subprocess.run(
             command,
@@ -37,9 +44,8 @@ def _ask(command: Sequence[str]) -> Any:
 
 
 def check_backend(name: str) -> None:
-    """Check that torch has a backend; if it cannot be asked, each model says what is wrong.
-
-    Raises: ValueError in words if torch has no such backend.
+    """Raises ValueError if torch lacks the backend. If torch cannot be asked, each model reports
+    the error.
     """
     if name in KNOWN:
         return
@@ -52,13 +58,11 @@ def check_backend(name: str) -> None:
 
 
 def list_backends() -> list[str]:
-    """Return the backends that torch knows, those of installed packages too; none if it cannot be asked."""
     names = _ask([sys.executable, "-c", ASK])
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def answer(dumped: str) -> None:
-    """Print what is wrong with settings, as JSON; in a child."""
     from compileboard.collectors.bench.worker.torch_setup import check
 
     try:
@@ -70,16 +74,15 @@ def answer(dumped: str) -> None:
 
 
 def needs_asking(settings: BenchSettings) -> bool:
-    """Return whether anything is asked for that a torch may lack: asking costs an import of it."""
-    return settings.device == "cuda" or bool(settings.inductor_config) or settings.compile_mode not in ALWAYS_THERE
+    return (
+        settings.device == "cuda"
+        or bool(settings.inductor_config)
+        or settings.compile_mode not in ALWAYS_THERE
+    )
 
 
 @cache
 def check_settings(settings: BenchSettings) -> None:
-    """Check that torch takes the settings; if it cannot be asked, each model says what is wrong.
-
-    Raises: ValueError in words for a device, a mode or an inductor setting that is not there.
-    """
     if needs_asking(settings):
         reply = _ask(shared_command(f"{__name__}:answer", settings.dump()))
         if isinstance(reply, dict) and reply.get("error") is not None:

@@ -1,4 +1,4 @@
-"""What a `bench` command is asked for beside how it measures."""
+"""The request of a `bench` command, apart from how to measure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.bench.experiments import EXPERIMENTS
-from compileboard.collectors.bench.plan.settings import COMPILED, COUNT, MEASURED, declare, list_declared
+from compileboard.collectors.bench.plan.settings import (
+    COMPILED,
+    COUNT,
+    MEASURED,
+    declare,
+    list_declared,
+)
 from compileboard.collectors.bench.suites import SUITES
 from compileboard.collectors.terminal.values import read_tag
 
-GROUPS = ("models", "experiments (default --performance)", "what is compiled", "how it is measured", "the run")
+GROUPS = (
+    "models",
+    "experiments (default --performance)",
+    "what is compiled",
+    "how it is measured",
+    "the run",
+)
 INDUCTOR_SWITCHES = {  # what of --inductor-config a flag stands for
     "disable_split_reductions": "split_reductions=0",
     "disable_persistent_reductions": "triton.persistent_reductions=0",
@@ -22,19 +34,23 @@ MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS
 
 @dataclass
 class BenchRequest:
-    """Which models to measure in which experiments, and where the results go. `given` are the settings' own values."""
-
     db: str  # with a server, the one of this machine beside it
-    server: Mapping[str, Any] = field(default_factory=dict)  # the run's settings of a server, of SERVER_SETTINGS
+    server: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the run's settings of a server, of SERVER_SETTINGS
     given: Mapping[str, Any] = field(default_factory=dict)
     suite: tuple[str, ...] = MODELS(
         (),
-        f"Suite: {', '.join(suite.name for suite in SUITES)}; repeatable. See --list. Default: builtin.",
+        (
+            f"Suite: {', '.join(suite.name for suite in SUITES)}; repeatable. See --list. Default: "
+            "builtin."
+        ),
         metavar="NAME",
     )
     only: str | None = MODELS(
         None,
-        "One model: its name, path:FILE.py,class:NAME as upstream takes it, or path:FILE.py for the "
+        "One model: its name, path:FILE.py,class:NAME as upstream takes it, or path:FILE.py "
+        "for the "
         "functions marked with @compileboard.bench.model.",
         metavar="MODEL",
     )
@@ -53,35 +69,55 @@ class BenchRequest:
         (),
         "",
         constants={
-            experiment.flag: (experiment.name, experiment.help) for experiment in EXPERIMENTS if experiment.help
+            experiment.flag: (experiment.name, experiment.help)
+            for experiment in EXPERIMENTS
+            if experiment.help
         },
     )
     batch_size_file: str | None = COMPILED(
         None, "Batch sizes of single models: a file of lines NAME,SIZE.", metavar="FILE"
     )
     devices: tuple[str, ...] = ()  # measured one after the other; none: what there is
-    device_index: str | None = COMPILED(None, "GPU to measure on, by CUDA's index.", metavar="N", needs="a GPU")
+    device_index: str | None = COMPILED(
+        None, "GPU to measure on, by CUDA's index.", metavar="N", needs="a GPU"
+    )
     dashboard: bool = MEASURED(
         False, "Measure as upstream's dashboard: peak memory of one warm step.", needs="performance"
     )
-    disable_split_reductions: bool = COMPILED(False, "Use inductor without split reductions.", needs="inductor")
-    disable_persistent_reductions: bool = COMPILED(False, "Use Triton without persistent reductions.", needs="inductor")
-    disable_divisible_by_16: bool = COMPILED(False, "Give Triton no hint of sizes divisible by 16.", needs="inductor")
+    disable_split_reductions: bool = COMPILED(
+        False, "Use inductor without split reductions.", needs="inductor"
+    )
+    disable_persistent_reductions: bool = COMPILED(
+        False, "Use Triton without persistent reductions.", needs="inductor"
+    )
+    disable_divisible_by_16: bool = COMPILED(
+        False, "Give Triton no hint of sizes divisible by 16.", needs="inductor"
+    )
     name: str | None = RUN(None, "Name of the run. Default: bench and its suites.", metavar="NAME")
     tag: tuple[tuple[str, str], ...] = RUN(
-        (), "Tag of the run; one word alone is upstream's tag; repeatable.", metavar="KEY=VALUE", read=read_tag
+        (),
+        "Tag of the run; one word alone is upstream's tag; repeatable.",
+        metavar="KEY=VALUE",
+        read=read_tag,
     )
     resume: str | None = RUN(
-        None, "Continue an interrupted run. Default: the newest of the same command.", metavar="[RUN]", bare=""
+        None,
+        "Continue an interrupted run. Default: the newest of the same command.",
+        metavar="[RUN]",
+        bare="",
     )
     diff_branch: str | None = RUN(
         None,
-        "Measure this branch or commit of the repository as well, in a throw-away worktree, and compare; the "
+        "Measure this branch or commit of the repository as well, in a throw-away worktree, "
+        "and compare; the "
         "checkout is not touched.",
         metavar="REF",
     )
     baseline: str | None = RUN(
-        None, "Performance CSV of upstream's form to compare speedups with.", metavar="FILE", needs="performance"
+        None,
+        "Performance CSV of upstream's form to compare speedups with.",
+        metavar="FILE",
+        needs="performance",
     )
     output: str | None = RUN(
         None,
@@ -89,7 +125,9 @@ class BenchRequest:
         metavar="FILE.csv",
     )
     disable_output: bool = RUN(False, "Write none of upstream's files.")
-    dump_raw_metrics: bool = RUN(False, "Write the timings as upstream's .npy files too.", needs="timing")
+    dump_raw_metrics: bool = RUN(
+        False, "Write the timings as upstream's .npy files too.", needs="timing"
+    )
     log_graph_breaks: bool = RUN(False, "Write upstream's graph-break files too.")
     explain: bool = RUN(
         False,
@@ -98,7 +136,8 @@ class BenchRequest:
     )
     minify: bool = RUN(
         False,
-        "Run a model that fails or is wrong once more, compare each of its graphs with eager and float64, and minify "
+        "Run a model that fails or is wrong once more, compare each of its graphs with eager "
+        "and float64, and minify "
         "the one to blame: its minimal program is kept with the result.",
     )
     level: str = RUN(
@@ -107,7 +146,9 @@ class BenchRequest:
         choices=("light", "full"),
     )
     no_source: bool = RUN(False, "Store no line of the models' source code.")
-    quiet: bool = RUN(False, "Print no progress, only the summary.", flags=("--quiet", "-q"), exclusive="words")
+    quiet: bool = RUN(
+        False, "Print no progress, only the summary.", flags=("--quiet", "-q"), exclusive="words"
+    )
 
     @property
     def output_directory(self) -> str | None:

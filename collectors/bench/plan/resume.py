@@ -1,4 +1,4 @@
-"""Find the run that `--resume` goes on with, and what of it is done."""
+"""Find the run that `--resume` continues, and its finished tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from compileboard.collectors.store.errors import StoreMissing
 from compileboard.collectors.store.sealed.large_runs import reopen_in
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
-RUNS_NAMED = "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
+RUNS_NAMED = (
+    "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
+)
 NEWEST_OF_PLAN = """
 select id
 from runs
@@ -22,42 +24,52 @@ where source = 'bench' and json_extract(facts, '$.environment.COMPILEBOARD_BENCH
 order by started_us desc, id desc
 limit 1
 """
-PLAN_OF = "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
+PLAN_OF = (
+    "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
+)
 STATE = "select state, heartbeat_us from runs where id = :id"
 ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
 
 
 class NotMeasured(ValueError):
-    """A database without the run that is to be gone on with."""
+    """The database does not have the run to resume."""
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """A run that can be gone on with, and what of it is done: (suite, model, experiment)."""
-
     run_id: str
     done: frozenset[tuple[str, str, str]]
     results: tuple[BenchMeasured, ...] = ()
 
 
 def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
-    """Find the run to go on with: the one that is named, or the newest of the same plan.
-
-    Raises: ValueError in words if there is none; StoreError.
+    """Find the run to resume: the named one, or the newest of the same plan. Raises ValueError if
+    there is none, StoreError.
     """
     try:
         reader = open_reader(database)
     except StoreMissing:
-        raise ValueError(f"--resume: there is no database at {database}, so nothing was begun") from None
+        raise ValueError(
+            f"--resume: there is no database at {database}, so nothing was begun"
+        ) from None
     with closing(reader):
-        run_id = _named(reader, database, plan, named_run) if named_run else _newest(reader, database, plan)
+        run_id = (
+            _named(reader, database, plan, named_run)
+            if named_run
+            else _newest(reader, database, plan)
+        )
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
-            raise ValueError(f"--resume: run {run_id} is still being measured; wait for its end, or end it with Ctrl-C")
+            raise ValueError(
+                f"--resume: run {run_id} is still being measured; wait for its end, or end it "
+                "with Ctrl-C"
+            )
         reopen_in(database, run_id)
         results = tuple(load_results(reader, run_id))
     return ResumePoint(
-        run_id, frozenset((result.suite, result.model, result.experiment) for result in results), results
+        run_id,
+        frozenset((result.suite, result.model, result.experiment) for result in results),
+        results,
     )
 
 
@@ -69,7 +81,8 @@ def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str)
     run_id = str(rows[0]["id"])
     if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
         raise ValueError(
-            f"--resume {named_run}: that run measured other models or with other settings; give the same ones"
+            f"--resume {named_run}: that run measured other models or with other settings; "
+            "give the same ones"
         )
     return run_id
 
@@ -78,6 +91,7 @@ def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
     row = reader.execute(NEWEST_OF_PLAN, {"plan": plan}).fetchone()
     if row is None:
         raise NotMeasured(
-            f"--resume: no run in {database} measured these models with these settings; leave --resume out"
+            f"--resume: no run in {database} measured these models with these settings; leave "
+            "--resume out"
         )
     return str(row["id"])

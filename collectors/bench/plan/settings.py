@@ -1,7 +1,7 @@
-"""How a benchmark is run: every choice in one frozen value that a child process gets as JSON.
+"""How a benchmark is run, in one frozen value that a child process gets as JSON.
 
-A field is declared once, with its flags, its label and its part in a run's identity; the command line, the label of a
-series, the command that measures a result again and the digest of a plan are made of the declarations.
+A field is declared once; the command line, a series' label, the repeat command and the digest of a
+plan are derived from it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PLAIN = re.compile(r"[\w.+-]{1,24}")
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a field is on the command line and in the names made of it.
+    """A field's command line flags and its part in labels.
 
-    Its flag is its name unless `flags` says otherwise (ours first, then upstream's); `constants` are flags that stand
-    for a value: (value, help). `label` is what a value that is not the default adds to a series' label, the name unless
-    it says otherwise; `unlabelled` says why it adds nothing.
+    The flag is the field's name unless `flags` gives others (ours first, then upstream's);
+    `constants` are flags that stand for a value: (value, help). `label` is added to a series' label
+    if the value is not the default; `unlabelled` says why nothing is added.
     """
 
     help: str
@@ -47,7 +47,6 @@ class Declaration:
     exclusive: str | None = None  # options with one word exclude each other
 
     def write_arguments(self, value: Any, default: Any) -> list[str]:
-        """Write a value as words of a command."""
         if self.command == NEVER or (self.command == CHANGED and value == default):
             return []
         if not self.flags:
@@ -55,20 +54,19 @@ class Declaration:
         if isinstance(value, bool):
             return [self.flags[0]]
         return [
-            word for part in (value if isinstance(value, tuple) else (value,)) for word in (self.flags[0], str(part))
+            word
+            for part in (value if isinstance(value, tuple) else (value,))
+            for word in (self.flags[0], str(part))
         ]
 
 
 def declare(group: str) -> Callable[..., Any]:
-    """Return what declares a field of this group: by its default, its help, and the rest."""
-    return lambda default, help, **rest: field(default=default, metadata={"of": Declaration(help, group, **rest)})
+    return lambda default, help, **rest: field(
+        default=default, metadata={"of": Declaration(help, group, **rest)}
+    )
 
 
 def read_quantization(text: str) -> str:
-    """Read torchao's kind of quantization.
-
-    Raises: ValueError in words for another.
-    """
     if text not in QUANTIZATIONS:
         gone = "autoquant was removed from torchao; " if text == "autoquant" else ""
         raise ValueError(f"{gone}expected one of {', '.join(QUANTIZATIONS)}, got {text!r}")
@@ -76,13 +74,14 @@ def read_quantization(text: str) -> str:
 
 
 def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
-    """Return the declaration and the default of each declared field."""
     declarations: dict[str, tuple[Declaration, Any]] = {}
     field: Field[Any]
     for field in fields(kind):
         if "of" in field.metadata:
             declared: Declaration = field.metadata["of"]
-            flags = declared.flags or (() if declared.constants else (f"--{field.name.replace('_', '-')}",))
+            flags = declared.flags or (
+                () if declared.constants else (f"--{field.name.replace('_', '-')}",)
+            )
             of_name = field.name if isinstance(field.default, bool) else f"{field.name}={{}}"
             label = None if declared.unlabelled else declared.label or of_name
             declarations[field.name] = replace(declared, flags=flags, label=label), field.default
@@ -91,12 +90,24 @@ def list_declared(kind: type) -> dict[str, tuple[Declaration, Any]]:
 
 COMPILED, MEASURED = declare("what is compiled"), declare("how it is measured")
 COUNT: dict[str, Any] = {"metavar": "N", "read": read_count}
-NAMED: dict[str, Any] = {"unlabelled": "a column of a series, or the beginning of its label", "command": ALWAYS}
-NO_NUMBER: dict[str, Any] = {"unlabelled": "no number depends on it", "command": NEVER, "in_digest": False}
+NAMED: dict[str, Any] = {
+    "unlabelled": "a column of a series, or the beginning of its label",
+    "command": ALWAYS,
+}
+NO_NUMBER: dict[str, Any] = {
+    "unlabelled": "no number depends on it",
+    "command": NEVER,
+    "in_digest": False,
+}
 QUANTIZATIONS = ("int8dynamic", "int8weightonly", "int4weightonly", "noquant")
 AMP_DTYPES = {"cpu": "bfloat16", "cuda": "float16"}
 WITHOUT_CUDAGRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
-DDP_MODES = ("ddp_optimizer", "python_reducer", "python_reducer_without_compiled_forward", "no_optimization")
+DDP_MODES = (
+    "ddp_optimizer",
+    "python_reducer",
+    "python_reducer_without_compiled_forward",
+    "no_optimization",
+)
 DTYPES = {
     "float32": "Measure in float32, the default.",
     "float16": "Measure in float16.",
@@ -107,10 +118,9 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """How to measure; names are upstream's where they mean the same.
+    """How to measure; names are upstream's where they mean the same. `timeout_s` is in seconds.
 
-    The order of the fields is that of a label's parts: a new one goes to the end.
-    Units: timeout_s seconds.
+    Fields are in the order of a label's parts, so a new one goes to the end.
     """
 
     mode: str = COMPILED(
@@ -122,7 +132,9 @@ class BenchSettings:
         },
         **NAMED,
     )
-    dtype: str = COMPILED("float32", "", constants={f"--{name}": (name, DTYPES[name]) for name in DTYPES}, **NAMED)
+    dtype: str = COMPILED(
+        "float32", "", constants={f"--{name}": (name, DTYPES[name]) for name in DTYPES}, **NAMED
+    )
     device: str = COMPILED(
         "cpu",
         "Device. Default: cuda if there is one.",
@@ -147,21 +159,33 @@ class BenchSettings:
         unlabelled="the beginning of the label",
         needs="inductor",
     )
-    dynamic_shapes: bool = COMPILED(False, "Compile with every dimension dynamic.", unlabelled="a column of a series")
+    dynamic_shapes: bool = COMPILED(
+        False, "Compile with every dimension dynamic.", unlabelled="a column of a series"
+    )
     disable_cudagraphs: bool = COMPILED(
         False,
         "Use inductor without CUDA graphs, whatever --mode says.",
         unlabelled="the beginning of the label",
         needs="CUDA graphs",
     )
-    freezing: bool = COMPILED(False, "Inline the weights as constants (inference).", needs="inductor")
-    compiled_autograd: bool = COMPILED(False, "Compile the backward pass with compiled autograd.", needs="training")
+    freezing: bool = COMPILED(
+        False, "Inline the weights as constants (inference).", needs="inductor"
+    )
+    compiled_autograd: bool = COMPILED(
+        False, "Compile the backward pass with compiled autograd.", needs="training"
+    )
     channels_last: bool = COMPILED(False, "Use the channels-last memory format for images.")
     nopython: bool = COMPILED(False, "Make a graph break an error.", needs="graph breaks")
     use_eval_mode: bool = COMPILED(False, "Train with the model in eval mode.", needs="training")
-    randomize_input: bool = MEASURED(False, "Draw floating-point inputs anew for each repeat.", needs="timing")
-    dynamic_batch_only: bool = COMPILED(False, "Compile with the batch dimension dynamic.", label="dynamic_batch")
-    threads: int | None = COMPILED(None, "CPU threads of eager mode and inductor.", flags=("--threads", "-t"), **COUNT)
+    randomize_input: bool = MEASURED(
+        False, "Draw floating-point inputs anew for each repeat.", needs="timing"
+    )
+    dynamic_batch_only: bool = COMPILED(
+        False, "Compile with the batch dimension dynamic.", label="dynamic_batch"
+    )
+    threads: int | None = COMPILED(
+        None, "CPU threads of eager mode and inductor.", flags=("--threads", "-t"), **COUNT
+    )
     inductor_config: tuple[str, ...] = COMPILED(
         (),
         "Setting of torch._inductor.config; repeatable.",
@@ -187,7 +211,10 @@ class BenchSettings:
     )
     compile_repeats: int = MEASURED(
         1,
-        "Timed compilations; from 2 on each is cold, with caches of its own, then warm. Default: 1, the first.",
+        (
+            "Timed compilations; from 2 on each is cold, with caches of its own, then warm. "
+            "Default: 1, the first."
+        ),
         unlabelled="more samples of the same value",
         **COUNT,
     )
@@ -226,16 +253,31 @@ class BenchSettings:
         command=NEVER,
         needs="speedup",
     )
-    snapshot_memory: bool = MEASURED(False, "Write the GPU allocator's history (CUDA).", needs="a GPU")
-    timing: bool = MEASURED(
-        False, "Print torch's own time report for each model.", unlabelled="after the timing", command=NEVER
+    snapshot_memory: bool = MEASURED(
+        False, "Write the GPU allocator's history (CUDA).", needs="a GPU"
     )
-    quick: bool = MEASURED(False, "Take 3 repeats and one compilation: shows that it works, not how fast.")
-    no_stack_room: bool = MEASURED(False, "Measure without room on Python's frame stack: what a program may meet.")
-    iterations: int = MEASURED(2, "Steps of an accuracy check. Default: 2.", needs="a check", **COUNT)
+    timing: bool = MEASURED(
+        False,
+        "Print torch's own time report for each model.",
+        unlabelled="after the timing",
+        command=NEVER,
+    )
+    quick: bool = MEASURED(
+        False, "Take 3 repeats and one compilation: shows that it works, not how fast."
+    )
+    no_stack_room: bool = MEASURED(
+        False, "Measure without room on Python's frame stack: what a program may meet."
+    )
+    iterations: int = MEASURED(
+        2, "Steps of an accuracy check. Default: 2.", needs="a check", **COUNT
+    )
     cosine: bool = MEASURED(False, "Compare by cosine similarity.", needs="a check")
-    skip_fp64_check: bool = MEASURED(False, "Compare without a double-precision reference.", needs="a check")
-    skip_accuracy_check: bool = MEASURED(False, "Let a wrong answer pass, as pass_due_to_skip.", needs="a check")
+    skip_fp64_check: bool = MEASURED(
+        False, "Compare without a double-precision reference.", needs="a check"
+    )
+    skip_accuracy_check: bool = MEASURED(
+        False, "Let a wrong answer pass, as pass_due_to_skip.", needs="a check"
+    )
     timeout_s: float = MEASURED(
         1800.0,
         "Seconds that one experiment of a model may take. Default: 1800.",
@@ -254,12 +296,16 @@ class BenchSettings:
         "Dtype of --amp. Default: bfloat16 on a CPU, float16 on CUDA.",
         choices=("bfloat16", "float16"),
     )
-    specialize_int: bool = COMPILED(False, "Compile for each value of an integer instead of a symbol.")
+    specialize_int: bool = COMPILED(
+        False, "Compile for each value of an integer instead of a symbol."
+    )
     propagate_real_tensors: bool = COMPILED(
         False, "Capture what depends on data by the values of real tensors: unsound."
     )
     suppress_errors: bool = COMPILED(
-        False, "Run a frame that dynamo cannot compile eagerly; not with --accuracy.", needs="fallbacks"
+        False,
+        "Run a frame that dynamo cannot compile eagerly; not with --accuracy.",
+        needs="fallbacks",
     )
     activation_checkpointing: bool = COMPILED(
         False,
@@ -268,13 +314,25 @@ class BenchSettings:
         label="checkpoint",
         needs="training",
     )
-    collect_outputs: bool = MEASURED(False, "Time training steps that return loss and gradients.", needs="gradients")
-    deterministic: bool = MEASURED(False, "Use deterministic algorithms in every experiment, as --accuracy does.")
-    ci: bool = MEASURED(
-        False, "Measure as upstream's CI: accuracy with translation validation, SGD where Adam takes too much memory."
+    collect_outputs: bool = MEASURED(
+        False, "Time training steps that return loss and gradients.", needs="gradients"
     )
-    no_translation_validation: bool = MEASURED(False, "Leave --ci's translation validation out.", needs="--ci")
-    part: str | None = COMPILED(None, "Part of the model, for builders that take one.", metavar="NAME")
+    deterministic: bool = MEASURED(
+        False, "Use deterministic algorithms in every experiment, as --accuracy does."
+    )
+    ci: bool = MEASURED(
+        False,
+        (
+            "Measure as upstream's CI: accuracy with translation validation, SGD where Adam takes "
+            "too much memory."
+        ),
+    )
+    no_translation_validation: bool = MEASURED(
+        False, "Leave --ci's translation validation out.", needs="--ci"
+    )
+    part: str | None = COMPILED(
+        None, "Part of the model, for builders that take one.", metavar="NAME"
+    )
     verbose: bool = MEASURED(
         False,
         "Keep each task's output, with dynamo's debug log, as a file.",
@@ -297,7 +355,10 @@ class BenchSettings:
     )
     quantization: str | None = COMPILED(
         None,
-        "Measure the model with weights quantized by torchao against compiled bfloat16, and the errors of both.",
+        (
+            "Measure the model with weights quantized by torchao against compiled bfloat16, and "
+            "the errors of both."
+        ),
         metavar="KIND",
         read=read_quantization,
     )
@@ -306,7 +367,9 @@ class BenchSettings:
         "Measure a training step of N ranks with DistributedDataParallel.",
         label="ddp={settings.optimize_ddp_mode}",
     )
-    fsdp: bool = COMPILED(False, "Measure a training step of N ranks with FSDP2 (fully_shard).", label="fsdp2")
+    fsdp: bool = COMPILED(
+        False, "Measure a training step of N ranks with FSDP2 (fully_shard).", label="fsdp2"
+    )
     optimize_ddp_mode: str = COMPILED(
         DDP_MODES[0],
         f"What dynamo does about DDP: {', '.join(DDP_MODES)}. Default: {DDP_MODES[0]}.",
@@ -314,7 +377,10 @@ class BenchSettings:
         unlabelled="a part of --ddp's",
     )
     world_size: int | None = COMPILED(
-        None, "Ranks of --ddp and --fsdp. Default: all GPUs; 2 on a CPU.", unlabelled="a column of a series", **COUNT
+        None,
+        "Ranks of --ddp and --fsdp. Default: all GPUs; 2 on a CPU.",
+        unlabelled="a column of a series",
+        **COUNT,
     )
     distributed_master_port: int | None = MEASURED(
         None,
@@ -333,17 +399,14 @@ class BenchSettings:
     )
 
     def dump(self) -> str:
-        """Write the settings as JSON."""
         return json.dumps(asdict(self))
 
     @property
     def begins_cold(self) -> bool:
-        """Whether caches are empty at first: as upstream's on its CI and where a cold or a warm start is timed."""
         return self.cold_start_latency or self.warm_start_latency or self.ci or self.is_distributed
 
     @property
     def cheap_repeats(self) -> int:
-        """How often something is measured that takes little beside the rest of its task."""
         return 1 if self.quick else max(3, self.compile_repeats)
 
     @property
@@ -364,27 +427,29 @@ class BenchSettings:
 
     @property
     def autocast_dtype(self) -> str:
-        """The dtype of automatic mixed precision."""
         return self.amp_dtype or AMP_DTYPES[self.device]
 
     @property
     def has_mode_without_cudagraphs(self) -> bool:
-        """Whether CUDA graphs are off although the mode has them."""
         has_graphs = self.compile_mode not in (None, *WITHOUT_CUDAGRAPHS)
         return self.disable_cudagraphs and self.device == "cuda" and has_graphs
 
     @property
     def all_dynamic(self) -> bool:
-        """Whether every dimension is dynamic: beside `dynamic_batch_only`, as upstream's CI has both, it is not."""
         return self.dynamic_shapes and not self.dynamic_batch_only
 
     def label(self) -> str:
-        """Name the backend with all that changes what it measures: a series of its own for each.
+        """Return the backend and all settings that affect what it measures; each label is a series
+        of its own.
 
-        An old label reads as the default of a new part.
+        An old label stands for the default of a newer part.
         """
         parts = [self.backend]
-        if self.device == "cuda" and self.backend.startswith("inductor") and self.compile_mode is None:
+        if (
+            self.device == "cuda"
+            and self.backend.startswith("inductor")
+            and self.compile_mode is None
+        ):
             parts.append("no_cudagraphs" if self.disable_cudagraphs else "with_cudagraphs")
         if self.compile_mode:
             parts.append(self.compile_mode)
@@ -399,7 +464,6 @@ class BenchSettings:
         return "_".join(parts)
 
     def list_arguments(self) -> list[str]:
-        """Return the words of a command that measures so again."""
         return [
             word
             for name, (declaration, default) in SETTINGS.items()
@@ -407,9 +471,9 @@ class BenchSettings:
         ]
 
     def identity(self) -> dict[str, Any]:
-        """Return what `--resume` must find the same.
+        """Return the values that must be equal for `--resume`.
 
-        A field behind `environment` is newer than runs begun without it: its default is left out.
+        A field after `environment` is newer than some stored runs, so its default is left out.
         """
         names = list(SETTINGS)
         newer = names[names.index("environment") + 1 :]
@@ -428,9 +492,11 @@ def _digest(value: str) -> str:
 
 
 def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List what of an environment changes how torch compiles; a long value is named by its digest.
+    """Return the environment variables that change how torch compiles; a long value is replaced by
+    its digest.
 
-    Source: the rows of upstream's dashboard, which TORCHINDUCTOR_MAX_AUTOTUNE and its like make.
+    Source: the rows of upstream's dashboard, which TORCHINDUCTOR_MAX_AUTOTUNE and similar variables
+    make.
     """
     return tuple(
         f"{name}={value if _PLAIN.fullmatch(value) else _digest(value)}"
@@ -440,10 +506,6 @@ def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def load_settings(text: str) -> BenchSettings:
-    """Read settings back.
-
-    Raises: TypeError if a field is unknown.
-    """
     values: dict[str, Any] = json.loads(text)
     for name in ("inductor_config", "environment"):
         values[name] = tuple(values.get(name, ()))
@@ -451,5 +513,8 @@ def load_settings(text: str) -> BenchSettings:
 
 
 def changed(settings: BenchSettings) -> dict[str, Any]:
-    """Return what is not as it is by default."""
-    return {name: getattr(settings, name) for name, (_, entry) in SETTINGS.items() if getattr(settings, name) != entry}
+    return {
+        name: getattr(settings, name)
+        for name, (_, entry) in SETTINGS.items()
+        if getattr(settings, name) != entry
+    }

@@ -1,4 +1,4 @@
-"""Which tasks a bench run consists of: every chosen model with every experiment, and what is left out and why."""
+"""The tasks of a bench run: every model with every experiment, and the reasons for skipped ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ TASK = "task.json"
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """A task of the run; `left_out` says why it is not to be done."""
-
     number: int
     ref: ModelRef
     experiment: str
@@ -30,13 +28,11 @@ class PlannedTask:
     batch_size: int | None = None  # of this model alone, by --batch-size-file
 
     def settings_of(self, settings: BenchSettings) -> BenchSettings:
-        """Return what the task measures with."""
         own = settings if self.batch_size is None else replace(settings, batch_size=self.batch_size)
         return settings_for(self.experiment, own)
 
     @property
     def name(self) -> str:
-        """Return what links the task's processes to its result."""
         return f"{self.ref.suite}/{self.ref.name}/{self.experiment}"
 
 
@@ -48,7 +44,6 @@ def make_plan(
     no_skip: bool,
     batch_sizes: Mapping[str, int] | None = None,
 ) -> list[PlannedTask]:
-    """Order the models, each with all its experiments and the batch size that a file gives it."""
     names, sizes = tuple(experiments), batch_sizes or {}
     pairs = [(ref, experiment) for ref in models for experiment in names]
     return [
@@ -56,7 +51,8 @@ def make_plan(
             number,
             _sized_for(ref, experiment),
             experiment,
-            _why_unset(sizes.get(ref.name)) or (None if no_skip else _left_out(ref, experiment, settings)),
+            _why_unset(sizes.get(ref.name))
+            or (None if no_skip else _left_out(ref, experiment, settings)),
             None if sizes.get(ref.name) == UNSET else sizes.get(ref.name),
         )
         for number, (ref, experiment) in enumerate(pairs, start=1)
@@ -64,7 +60,6 @@ def make_plan(
 
 
 def _sized_for(ref: ModelRef, experiment: str) -> ModelRef:
-    """Return a model with the batch size that its suite's accuracy is checked at; one of one's own as it is."""
     size = None if ":" in ref.only else find_suite(ref.suite).accuracy_batch_size
     return ref if experiment != "accuracy" or size is None else replace(ref, batch_size=size)
 
@@ -93,7 +88,6 @@ def plan_hash(
     settings: BenchSettings,
     batch_sizes: Mapping[str, int] | None = None,
 ) -> str:
-    """Name what a run measures and how: what `--resume` continues must be the same."""
     body: dict[str, Any] = {
         "models": [asdict(ref) for ref in models],
         "experiments": list(experiments),
@@ -105,7 +99,6 @@ def plan_hash(
 
 
 def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) -> str:
-    """Write the command that measures this again."""
     if planned.batch_size is not None:
         settings = replace(settings, batch_size=planned.batch_size)
     experiment = find(planned.experiment)
@@ -120,24 +113,23 @@ def repeat_command(planned: PlannedTask, settings: BenchSettings, program: str) 
 
 @dataclass(frozen=True)
 class Task:
-    """What a child is to do."""
-
     experiment: str
     ref: ModelRef
     settings: BenchSettings
 
     @property
     def has_own_caches(self) -> bool:
-        """Whether its caches are its own: of upstream's modes, which use torch's, only where they must be empty."""
         return self.settings.begins_cold or self.experiment not in MODES
 
     def write(self, folder: Path) -> None:
-        """Leave the task where the child finds it."""
-        body = {"experiment": self.experiment, "ref": self.ref.__dict__, "settings": self.settings.dump()}
+        body = {
+            "experiment": self.experiment,
+            "ref": self.ref.__dict__,
+            "settings": self.settings.dump(),
+        }
         (folder / TASK).write_text(json.dumps(body), encoding="utf-8")
 
 
 def read_task(folder: Path) -> Task:
-    """Read the task of a folder."""
     body = json.loads((folder / TASK).read_text(encoding="utf-8"))
     return Task(body["experiment"], ModelRef(**body["ref"]), load_settings(body["settings"]))

@@ -1,6 +1,7 @@
-"""Flags of upstream's harness that are no options of `bench`: those that need nothing, and those that are refused.
+"""Upstream flags that are not options of `bench`: those without effect, and those refused.
 
-Source: parse_args of upstream's benchmarks/dynamo/common.py; tests/data/upstream/flags.json lists its flags.
+Source: parse_args of upstream's benchmarks/dynamo/common.py; tests/data/upstream/flags.json lists
+its flags.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ TAKEN = {
 }
 
 _NVFUSER = "nvFuser was removed from torch; inductor generates fused kernels: --backend inductor"
-_FX2TRT = "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt"
-_ONNX = "torch.onnx.export(dynamo=True) replaced the TorchScript exporter and torch.onnx.dynamo_export: --dynamo-onnx"
+_FX2TRT = (
+    "fx2trt was replaced by Torch-TensorRT: install torch_tensorrt, then --backend torch_tensorrt"
+)
+_ONNX = (
+    "torch.onnx.export(dynamo=True) replaced the TorchScript exporter and "
+    "torch.onnx.dynamo_export: --dynamo-onnx"
+)
 _AOT_ONNX = "inlining and optimizing are part of torch.onnx.export(dynamo=True): --dynamo-onnx"
 _XLA = "torch_xla has no wheel for a torch newer than 2.9; --device cpu or cuda"
 REFUSED = {
@@ -36,7 +42,9 @@ REFUSED = {
         "--nnc": "NNC, TorchScript's fuser, is no dynamo backend any more; use --backend inductor",
         "--speedup-fx2trt": _FX2TRT,
         "--speedup-fx2trt-fp16": f"{_FX2TRT} --float16",
-        "--speedup-dynamo-ts": "the TorchScript backend is deprecated with TorchScript itself; use --backend inductor",
+        "--speedup-dynamo-ts": (
+            "the TorchScript backend is deprecated with TorchScript itself; use --backend inductor"
+        ),
         "--torchscript-onnx": _ONNX,
         "--torch-onnx-patch": _ONNX,
         "--dynamo-onnx-aot-inline": _AOT_ONNX,
@@ -51,9 +59,12 @@ REFUSED = {
         "--cpp-wrapper": "upstream removed it; --inductor-config cpp_wrapper=1",
         "--repro": "--minify keeps the minimal program of a model that fails or is wrong; "
         "compileboard-collect repro runs one again",
-        "--compilers": "it is runner.py's, which calls the harness once for each; --backend NAME measures one",
+        "--compilers": (
+            "it is runner.py's, which calls the harness once for each; --backend NAME measures one"
+        ),
         # Newer than the list of flags.
-        "--export-nativert": "nativert's runner cannot be made from Python; --export-aot-inductor runs "
+        "--export-nativert": "nativert's runner cannot be made from Python; "
+        "--export-aot-inductor runs "
         "an exported model",
         "--torchscript-jit-trace": "torch.jit.trace is deprecated; torch.export and torch.compile replaced it",
         "--optimus": "optimus is Meta's own set of fusion passes; --inductor-config sets inductor's",

@@ -1,4 +1,4 @@
-"""The distinct graph breaks of a bench run, each once with the models that have it, as the store has them."""
+"""The distinct graph breaks of a bench run with their models."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ limit :most
 
 @dataclass(frozen=True)
 class BenchBreak:
-    """A graph break and the models that have it."""
-
     gb_id: str | None
     reason: str
     file: str | None
@@ -45,25 +43,28 @@ class BenchBreak:
 
 
 def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
-    """Read a run's distinct breaks, the most widespread first.
-
-    Raises: StoreError.
-    """
     with closing(open_reader(database)) as reader:
         rows = reader.execute(LIST_BREAKS, {"run": run_id, "most": MOST}).fetchall()
-    return [BenchBreak(**{**dict(row), "models": tuple(sorted(json.loads(row["models"])))}) for row in rows]
+    return [
+        BenchBreak(**{**dict(row), "models": tuple(sorted(json.loads(row["models"])))})
+        for row in rows
+    ]
 
 
 def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
-    """Write the breaks, two lines each; unasked, the first few."""
     ours = sum(bench_break.break_count for bench_break in breaks if _is_ours(bench_break.file))
     breaks = [bench_break for bench_break in breaks if not _is_ours(bench_break.file)]
     if not breaks and not ours:
         return []
     shown = breaks if explain else breaks[:SHORT_LIST]
     total = sum(bench_break.break_count for bench_break in breaks)
-    beside = f" ({ours} more in bench's own training step, as in upstream's harness)" if ours else ""
-    lines = ["", f"distinct graph breaks: {len(breaks)}, by reason and line; {total} in all{beside}"]
+    beside = (
+        f" ({ours} more in bench's own training step, as in upstream's harness)" if ours else ""
+    )
+    lines = [
+        "",
+        f"distinct graph breaks: {len(breaks)}, by reason and line; {total} in all{beside}",
+    ]
     for bench_break in shown:
         reason = (bench_break.reason.strip().splitlines() or [""])[0]
         location = (
@@ -72,7 +73,11 @@ def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
             else bench_break.file or "no place recorded"
         )
         lines.append(plain(f"  {bench_break.gb_id + ' ' if bench_break.gb_id else ''}{reason}"))
-        lines.append(plain(f"    {location}, {bench_break.break_count} times in {_models(bench_break.models)}"))
+        lines.append(
+            plain(
+                f"    {location}, {bench_break.break_count} times in {_models(bench_break.models)}"
+            )
+        )
     if len(shown) < len(breaks):
         lines.append(f"  and {len(breaks) - len(shown)} more, which --explain lists")
     return lines
@@ -83,4 +88,6 @@ def _models(names: Sequence[str]) -> str:
 
 
 def _is_ours(file: str | None) -> bool:
-    return file is not None and file.endswith(OUR_STEP)  # below compileboard/, or above it in older recordings
+    return file is not None and file.endswith(
+        OUR_STEP
+    )  # below compileboard/, or above it in older recordings

@@ -1,4 +1,4 @@
-"""Set the results of two runs against each other, model by model: base → new."""
+"""Compare the results of two runs, model by model: base → new."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
 def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
-    """Write the table; each verdict is Compare's, with what it rests on."""
     before = {_key(result): result for result in base}
     after = {_key(result): result for result in new}
     both = [(before[key], after[key]) for key in after if key in before]
@@ -36,34 +35,49 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     rows = [HEADINGS, *(_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
     lines = _columns(rows) if timed else ["Neither has speedups of the same models to compare."]
     lines += [_format_count(both, wrong)] if timed else []
-    leading = [pair for pair in timed if pair[1].experiment == "performance"]  # of the others, speedup is another thing
+    leading = [
+        pair for pair in timed if pair[1].experiment == "performance"
+    ]  # of the others, speedup is another thing
     if len(leading) > 1:
         lines.append(_overall(leading))
     lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
     lines += [
-        f"{result.model} ({result.experiment}): only in base" for key, result in before.items() if key not in after
+        f"{result.model} ({result.experiment}): only in base"
+        for key, result in before.items()
+        if key not in after
     ]
     lines += [
-        f"{result.model} ({result.experiment}): only in new" for key, result in after.items() if key not in before
+        f"{result.model} ({result.experiment}): only in new"
+        for key, result in after.items()
+        if key not in before
     ]
     return "\n".join(lines)
 
 
-def judge_results(base: BenchMeasured, new: BenchMeasured, wrong: tuple[Models, Models] = (set(), set())) -> Verdicts:
-    """Return the verdict on every metric that both results have; `wrong` are each side's models with a wrong answer."""
+def judge_results(
+    base: BenchMeasured, new: BenchMeasured, wrong: tuple[Models, Models] = (set(), set())
+) -> Verdicts:
     return judge_sides(COMPARED, read_side(base, wrong[0]), read_side(new, wrong[1]))
 
 
-def _format_count(both: Sequence[tuple[BenchMeasured, BenchMeasured]], wrong: tuple[Models, Models]) -> str:
-    """Count the models that got worse and better in any metric of their performance, or in their answers."""
+def _format_count(
+    both: Sequence[tuple[BenchMeasured, BenchMeasured]], wrong: tuple[Models, Models]
+) -> str:
     words: dict[tuple[str, str], set[str]] = {}
     for base, new in both:
         model_words = words.setdefault((new.suite, new.model), set())
         if new.experiment == "performance":
             model_words |= {verdict.word for verdict in judge_results(base, new, wrong).values()}
-        if base.accuracy and new.accuracy and is_wrong_answer(base.accuracy) != is_wrong_answer(new.accuracy):
+        if (
+            base.accuracy
+            and new.accuracy
+            and is_wrong_answer(base.accuracy) != is_wrong_answer(new.accuracy)
+        ):
             model_words.add("worse" if is_wrong_answer(new.accuracy) else "better")
-    return f"{count_text(len(words), 'model')} over all metrics: {describe_models(count_models(words.values()))}"
+    return (
+        f"{count_text(len(words), 'model')} over all metrics: "
+        f"{describe_models(count_models(words.values()))}"
+    )
 
 
 def _key(result: BenchMeasured) -> tuple[str, str, str]:
@@ -83,30 +97,41 @@ def _row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[s
 
 
 def describe_verdicts(verdicts: Verdicts) -> str:
-    """Return the verdict on the speedup, then the other metrics that changed."""
-    changed = [verdict for name, verdict in verdicts.items() if name != "speedup" and verdict.word in CHANGED]
+    changed = [
+        verdict
+        for name, verdict in verdicts.items()
+        if name != "speedup" and verdict.word in CHANGED
+    ]
     return "; ".join(
-        [verdicts["speedup"].text, *(f"{verdict.metric.label.lower()} {verdict.text}" for verdict in changed)]
+        [
+            verdicts["speedup"].text,
+            *(f"{verdict.metric.label.lower()} {verdict.text}" for verdict in changed),
+        ]
     )
 
 
 def _speedup(result: BenchMeasured) -> str:
     text = f"{result.values['speedup']:.3f}x"
-    return text + (f" [{result.values[LOW]:.3f}, {result.values[HIGH]:.3f}]" if LOW in result.values else "")
+    return text + (
+        f" [{result.values[LOW]:.3f}, {result.values[HIGH]:.3f}]" if LOW in result.values else ""
+    )
 
 
 def _change(base: BenchMeasured, new: BenchMeasured, name: str, form: str) -> str:
-    values = [form.format(result.values[name]) if name in result.values else "–" for result in (base, new)]
+    values = [
+        form.format(result.values[name]) if name in result.values else "–" for result in (base, new)
+    ]
     return " → ".join(values)
 
 
 def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
-    base, new = (geomean([pair[which].values["speedup"] for pair in timed]) or 0 for which in (0, 1))
+    base, new = (
+        geomean([pair[which].values["speedup"] for pair in timed]) or 0 for which in (0, 1)
+    )
     return f"geomean of {count_text(len(timed), 'model')}: {base:.3f}x → {new:.3f}x"
 
 
 def _describe_states(base: BenchMeasured, new: BenchMeasured) -> list[str]:
-    """Describe a pair that has no two speedups; nothing where both sides are alike."""
     if base.experiment == "performance" or _state(base) != _state(new):
         return [f"{new.model} ({new.experiment}): {_state(base)} → {_state(new)}"]
     return []
@@ -114,11 +139,15 @@ def _describe_states(base: BenchMeasured, new: BenchMeasured) -> list[str]:
 
 def _state(result: BenchMeasured) -> str:
     if result.status == "measured":
-        return result.accuracy or ("measured" if "speedup" not in result.values else _speedup(result))
+        return result.accuracy or (
+            "measured" if "speedup" not in result.values else _speedup(result)
+        )
     reason = REASONS.get(result.reason or "", result.reason or "no reason given")
     return f"{result.status} ({reason})"
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""Progress of a bench run: one line a task, and the task that is being measured."""
+"""Progress of a bench run on stderr, one line per task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORE_NAMES
-from compileboard.collectors.contract.verdicts import COMPARED, ComparedMetric, SideValues, Verdict, judge_sides
+from compileboard.collectors.contract.verdicts import (
+    COMPARED,
+    ComparedMetric,
+    SideValues,
+    Verdict,
+    judge_sides,
+)
 from compileboard.collectors.terminal.progress_line import count_text
 
 REASONS = {
@@ -29,7 +35,10 @@ REASONS = {
 }
 
 
-BESIDE = {"scaling_efficiency": "scaling efficiency {:.3f}", "second_process_latency": "second process {:.2f} s"}
+BESIDE = {
+    "scaling_efficiency": "scaling efficiency {:.3f}",
+    "second_process_latency": "second process {:.2f} s",
+}
 NOISY = 0.10  # a spread of the repeats that is worth a word
 MOST_CHARACTERS = 160
 MOST_EAGER = 3  # modules in a result's line
@@ -37,8 +46,6 @@ LOW, HIGH = "speedup_low", "speedup_high"
 
 
 class Progress:
-    """Lines of progress on stderr; on a terminal also the unfinished one."""
-
     def __init__(self, total: int, *, quiet: bool) -> None:
         self.total = total
         self.done = 0
@@ -47,24 +54,27 @@ class Progress:
         self.began_s = time.monotonic()
 
     def begin(self, planned: PlannedTask, settings: BenchSettings) -> None:
-        """Print which task begins, on a line that can be replaced."""
         if self.live:
             left = self._left()
-            text = f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, {settings.device}{left}"
+            text = (
+                f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, "
+                f"{settings.device}{left}"
+            )
             sys.stderr.write(f"\r\x1b[K{plain(text)} …")
             sys.stderr.flush()
 
     def skip(self, planned: PlannedTask) -> None:
-        """Count a task that an earlier run of the command has done."""
         self.done += 1
 
     def end(self, result: BenchMeasured, *, explain: bool) -> None:
-        """Print a task's result."""
         self.done += 1
         if self.quiet:
             return
         took = f"{(result.duration_us or 0) / 1e6:6.1f} s"
-        head = f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} {result.experiment:17}"
+        head = (
+            f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} "
+            f"{result.experiment:17}"
+        )
         text = f"{plain(head)} {took}  {plain(describe(result))}"
         sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
         if explain and result.status == "measured":
@@ -72,12 +82,15 @@ class Progress:
         if "timing" in result.facts:
             sys.stderr.write(f"    TIMING: {timing(result)}\n")
         if "call_counts" in result.facts:
-            counts = " | ".join(f"{name}:{count}" for name, count in result.facts["call_counts"].items())
-            sys.stderr.write(f"    STATS: call_* op count: {result.facts['op_count']} | {plain(counts)}\n")
+            counts = " | ".join(
+                f"{name}:{count}" for name, count in result.facts["call_counts"].items()
+            )
+            sys.stderr.write(
+                f"    STATS: call_* op count: {result.facts['op_count']} | {plain(counts)}\n"
+            )
         sys.stderr.flush()
 
     def interrupt(self) -> None:
-        """Leave the line that was going on."""
         if self.live:
             sys.stderr.write("\n")
 
@@ -85,24 +98,30 @@ class Progress:
         if not self.done:
             return ""
         left_s = (time.monotonic() - self.began_s) / self.done * (self.total - self.done)
-        return f", about {left_s / 60:.0f} min left" if left_s > 90 else f", about {left_s:.0f} s left"
+        return (
+            f", about {left_s / 60:.0f} min left" if left_s > 90 else f", about {left_s:.0f} s left"
+        )
 
 
 def describe(result: BenchMeasured) -> str:
-    """Return a result in a few words."""
     if result.status != "measured":
         reason = REASONS.get(result.reason or "", result.reason or "")
         words = "wrong result" if result.reason == "fail_accuracy" else f"{result.status}: {reason}"
         return f"{words} ({first_line(result.message)})" if result.message else words
     values = result.values
-    beside = "".join(f", {words.format(values[name])}" for name, words in BESIDE.items() if name in values)
+    beside = "".join(
+        f", {words.format(values[name])}" for name, words in BESIDE.items() if name in values
+    )
     beside += _describe_eager(result.facts.get("distributed", {}))
     if "speedup" not in values:
         return result.accuracy + beside if result.accuracy else _list_numbers(values)
     text = f"{result.accuracy}, " if result.accuracy else ""
     text += f"{values['speedup']:.3f}x"
     if "speedup_low" not in values:
-        text += f", {count_text(len(result.repeats.get('eager', [])), 'repeat')}: too few to tell an interval"
+        text += (
+            f", {count_text(len(result.repeats.get('eager', [])), 'repeat')}: too few to tell "
+            "an interval"
+        )
     else:
         text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
         if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
@@ -111,7 +130,9 @@ def describe(result: BenchMeasured) -> str:
     if noise > NOISY:
         text += f", noisy: repeats spread by {noise:.0%}"
     if "baseline" in values:
-        text += f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
+        text += (
+            f", {values['baseline']:.3f}x in the baseline [{values['speedup_vs_baseline']:.3f}x]"
+        )
         text += f": {judge_against_baseline(result).text}"
     return text + beside
 
@@ -124,18 +145,15 @@ def _describe_eager(distributed: Mapping[str, Any]) -> str:
     return f", {count_text(count, 'module')} not compiled: {names}{more}" if count else ""
 
 
-def judge_against_baseline(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> Verdict[ComparedMetric]:
-    """Judge a speedup against that of --baseline, a file that keeps neither repeats nor intervals."""
+def judge_against_baseline(
+    result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()
+) -> Verdict[ComparedMetric]:
     speedup = next(metric for metric in COMPARED if metric.name == "speedup")
     baseline = SideValues({"speedup": result.values["baseline"]})
     return judge_sides([speedup], baseline, read_side(result, wrong))["speedup"]
 
 
 def read_side(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> SideValues:
-    """Return a result's numbers by the names that are compared; upstream names some otherwise.
-
-    `wrong` are suite and model of wrong answers.
-    """
     values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
     interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
     return SideValues(values, interval, result.repeats, (result.suite, result.model) in wrong)
@@ -146,30 +164,33 @@ def _list_numbers(values: Mapping[str, float]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text with its control characters escaped: other people's text must not move the cursor or set colours."""
+    """Escape control characters, so that text from a run cannot move the cursor or set colours."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def first_line(text: str) -> str:
-    """Cut a message to its first line, at a word."""
     line = next(iter(text.strip().splitlines()), "")
     return line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS].rsplit(" ", 1)[0] + " …"
 
 
 def explained(result: BenchMeasured) -> str:
-    """Return what dynamo compiled, in upstream's sentence; what the experiment did not count is left out."""
     names = ("unique_graphs", "calls_captured", "graph_breaks", "unique_graph_breaks")
     if not any(name in result.values for name in names):
         return f"{result.experiment}: graphs, ops and graph breaks not counted"
     graphs, ops, breaks, unique = (
-        f"{result.values[name]:.0f}" if name in result.values else "an uncounted number of" for name in names
+        f"{result.values[name]:.0f}" if name in result.values else "an uncounted number of"
+        for name in names
     )
     unique = unique if "unique_graph_breaks" in result.values else "unique ones not counted"
     unique = f"{unique} unique" if unique.isdigit() else unique
-    return f"Dynamo produced {graphs} graphs covering {ops} ops with {breaks} graph breaks ({unique})"
+    return (
+        f"Dynamo produced {graphs} graphs covering {ops} ops with {breaks} graph breaks ({unique})"
+    )
 
 
 def timing(result: BenchMeasured) -> str:
-    """Return where torch's report saw the compile time go, the longest phase first."""
     phases: dict[str, float] = dict(result.facts["timing"])
-    return " ".join(f"{name}:{spent_s:.3f}" for name, spent_s in sorted(phases.items(), key=lambda item: -item[1]))
+    return " ".join(
+        f"{name}:{spent_s:.3f}"
+        for name, spent_s in sorted(phases.items(), key=lambda item: -item[1])
+    )

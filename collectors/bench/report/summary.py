@@ -1,11 +1,17 @@
-"""Sum a bench run up at its end, like upstream's harness, with what failed and why."""
+"""The summary of a bench run, like upstream's, with failures and their reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
-from compileboard.collectors.bench.report.progress import HIGH, LOW, REASONS, judge_against_baseline, plain
+from compileboard.collectors.bench.report.progress import (
+    HIGH,
+    LOW,
+    REASONS,
+    judge_against_baseline,
+    plain,
+)
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.verdicts import is_wrong_answer
 from compileboard.collectors.formats.upstream_status import SPEEDUPS
@@ -14,24 +20,38 @@ from compileboard.collectors.terminal.progress_line import count_text
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:
-    """Write the summary: what upstream prints, and the failures by their reason."""
     if not results:
         return "Nothing was measured."
     tag = results[0].facts.get("tag")
     heading = ["", plain(f"Summary for tag={tag}:")] if tag else [""]
-    lines = [*heading, *_performance(results), *_accuracy(results), *_others(results), *_failures(results)]
+    lines = [
+        *heading,
+        *_performance(results),
+        *_accuracy(results),
+        *_others(results),
+        *_failures(results),
+    ]
     return "\n".join(lines)
 
 
 def _performance(results: Sequence[BenchMeasured]) -> list[str]:
-    done = [result.values for result in results if result.experiment == "performance" and result.status == "measured"]
+    done = [
+        result.values
+        for result in results
+        if result.experiment == "performance" and result.status == "measured"
+    ]
     if not done:
         return []
     speedups = [measurement["speedup"] for measurement in done if measurement.get("speedup")]
     rows = []
     if speedups:
         counted = count_text(len(speedups), "model")
-        rows.append(("speedup", f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}"))
+        rows.append(
+            (
+                "speedup",
+                f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}",
+            )
+        )
         rows += _unclear(results)
         rows += _against_baseline(results)
     for name, words in (
@@ -54,10 +74,19 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
     return _columns(rows)
 
 
-def _unclear(results: Sequence[BenchMeasured], experiment: str = "performance") -> list[tuple[str, str]]:
-    """Name the speedups that tell nothing: their interval spans 1, or there is none."""
-    timed = [result for result in results if result.experiment == experiment and result.values.get("speedup")]
-    spans = [result.model for result in timed if result.values.get(LOW, 2) <= 1 <= result.values.get(HIGH, 0)]
+def _unclear(
+    results: Sequence[BenchMeasured], experiment: str = "performance"
+) -> list[tuple[str, str]]:
+    timed = [
+        result
+        for result in results
+        if result.experiment == experiment and result.values.get("speedup")
+    ]
+    spans = [
+        result.model
+        for result in timed
+        if result.values.get(LOW, 2) <= 1 <= result.values.get(HIGH, 0)
+    ]
     bare = [result.model for result in timed if LOW not in result.values]
     rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
     return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
@@ -71,31 +100,36 @@ def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]
         if result.experiment == "performance" and {"speedup", "baseline"} <= result.values.keys()
     }
     rows = [
-        (f"{word} than the baseline", ", ".join(f"{model} ({verdict.basis})" for model, verdict in named))
+        (
+            f"{word} than the baseline",
+            ", ".join(f"{model} ({verdict.basis})" for model, verdict in named),
+        )
         for word in ("worse", "better")
         if (named := [item for item in verdicts.items() if item[1].word == word])
     ]
-    return rows or ([("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else [])
+    return rows or (
+        [("against the baseline", f"none of {len(verdicts)} worse or better")] if verdicts else []
+    )
 
 
 def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
-    """Return suite and model of the results whose answer is wrong."""
     return {(result.suite, result.model) for result in results if is_wrong_answer(result.accuracy)}
 
 
 def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
-    """Count the verdicts that are `pass`, of each experiment that has verdicts.
-
-    Source: print_summary_table of upstream's benchmarks/dynamo/common.py.
-    """
     rows = []
     judged = [result for result in results if result.status != "skipped"]
     for experiment in dict.fromkeys(
         result.experiment for result in judged if result.accuracy or result.experiment == "accuracy"
     ):
-        verdicts = [result.accuracy or result.reason for result in judged if result.experiment == experiment]
+        verdicts = [
+            result.accuracy or result.reason for result in judged if result.experiment == experiment
+        ]
         passed = verdicts.count("pass")
-        others = [f"{verdict} {verdicts.count(verdict)}" for verdict in sorted(HUD_PASSING & {*verdicts} - {"pass"})]
+        others = [
+            f"{verdict} {verdicts.count(verdict)}"
+            for verdict in sorted(HUD_PASSING & {*verdicts} - {"pass"})
+        ]
         beside = f"; not counted: {', '.join(others)}" if others else ""
         rate = 100 * passed / len(verdicts)
         rows.append((experiment, f"pass_rate={rate:.2f}% ({passed} of {len(verdicts)}{beside})"))
@@ -116,7 +150,9 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
     "onnx": PACKAGED,
     "aot_precompile": {**PACKAGED, **SECOND_PROCESS},
     "caching_precompile": SECOND_PROCESS,
-    "quantization": dict.fromkeys(("quantized_error", "quantized_eager_error", "unquantized_error"), "mean={:.3g}"),
+    "quantization": dict.fromkeys(
+        ("quantized_error", "quantized_eager_error", "unquantized_error"), "mean={:.3g}"
+    ),
     "batch_size": {"batch_size_found": "mean={:.0f}"},
 }
 
@@ -124,16 +160,26 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
 def _others(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     for experiment in (*SPEEDUPS, "aot_inductor"):
-        timed = [result.values for result in results if result.experiment == experiment and "speedup" in result.values]
+        timed = [
+            result.values
+            for result in results
+            if result.experiment == experiment and "speedup" in result.values
+        ]
         if timed and experiment != "performance":
             mean = geomean([values["speedup"] for values in timed]) or 0
-            rows.append((f"{experiment} speedup", f"gmean={mean:.2f}x of {count_text(len(timed), 'model')}"))
-            unclear = _noise_floor(timed) if experiment == "nothing" else _unclear(results, experiment)
+            rows.append(
+                (f"{experiment} speedup", f"gmean={mean:.2f}x of {count_text(len(timed), 'model')}")
+            )
+            unclear = (
+                _noise_floor(timed) if experiment == "nothing" else _unclear(results, experiment)
+            )
             rows += [(f"{experiment} {words}", text) for words, text in unclear]
     for experiment, columns in OTHERS.items():
         for name, words in columns.items():
             values = [
-                result.values[name] for result in results if result.experiment == experiment and name in result.values
+                result.values[name]
+                for result in results
+                if result.experiment == experiment and name in result.values
             ]
             if values:
                 rows.append((f"{experiment} {name}", words.format(fmean(values))))
@@ -141,13 +187,17 @@ def _others(results: Sequence[BenchMeasured]) -> list[str]:
 
 
 def _noise_floor(timed: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    """Return how wide the intervals of eager against eager are: a speedup that is closer to 1 is none."""
     bounds = [(values[LOW], values[HIGH]) for values in timed if LOW in values and HIGH in values]
     if not bounds:
         return []
     spanning = sum(low <= 1 <= high for low, high in bounds)
     width = median(max(high - 1, 1 - low) for low, high in bounds)
-    return [("noise floor", f"±{width:.1%}, median of {len(bounds)}; {spanning} of {len(bounds)} intervals hold 1")]
+    return [
+        (
+            "noise floor",
+            f"±{width:.1%}, median of {len(bounds)}; {spanning} of {len(bounds)} intervals hold 1",
+        )
+    ]
 
 
 def _failures(results: Sequence[BenchMeasured]) -> list[str]:
@@ -156,7 +206,11 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
         names_by_reason: dict[str, list[str]] = {}
         for result in results:
             if result.status == status:
-                name = result.model if result.experiment == "performance" else f"{result.model} ({result.experiment})"
+                name = (
+                    result.model
+                    if result.experiment == "performance"
+                    else f"{result.model} ({result.experiment})"
+                )
                 names_by_reason.setdefault(result.reason or "no reason given", []).append(name)
         for reason, names in sorted(names_by_reason.items()):
             cause = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason

@@ -1,4 +1,4 @@
-"""Upstream's files: results written as its harness writes them, and a CSV as baseline."""
+"""Write results in upstream's file formats, and read a CSV as baseline."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from compileboard.collectors.terminal.progress_line import count_text
 
 
 def read_baseline(path: str | None) -> dict[str, float]:
-    """Return the speedup of each model of a file; nothing of no file.
-
-    Raises: ValueError in words if it cannot be read or has no speedup.
+    """Return the speedup of each model in a file; empty without a path. Raises ValueError if it is
+    unreadable or has no speedup.
     """
     if path is None:
         return {}
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"--baseline {path}: {error.strerror or error}; expected a performance CSV") from None
+        raise ValueError(
+            f"--baseline {path}: {error.strerror or error}; expected a performance CSV"
+        ) from None
     measurements = read_results(os.path.basename(path), data).results
     speedups = {
         measurement.model: measurement.values["speedup"]
@@ -39,15 +40,22 @@ def read_baseline(path: str | None) -> dict[str, float]:
         if measurement.status == "measured" and measurement.values.get("speedup")
     }
     if not speedups:
-        raise ValueError(f"--baseline {path}: no row has a speedup; expected a CSV with the columns name and speedup")
+        raise ValueError(
+            f"--baseline {path}: no row has a speedup; expected a CSV with the columns name "
+            "and speedup"
+        )
     return speedups
 
 
-def compare_with(baseline: Mapping[str, float], planned: PlannedTask, outcome: ExperimentOutcome) -> None:
-    """Add upstream's columns to a measured speedup; a model that the baseline lacks gets none, where upstream has 0."""
+def compare_with(
+    baseline: Mapping[str, float], planned: PlannedTask, outcome: ExperimentOutcome
+) -> None:
     before = baseline.get(planned.ref.name)
     if before and planned.experiment == "performance" and "speedup" in outcome.values:
-        outcome.values |= {"baseline": before, "speedup_vs_baseline": outcome.values["speedup"] / before}
+        outcome.values |= {
+            "baseline": before,
+            "speedup_vs_baseline": outcome.values["speedup"] / before,
+        }
 
 
 LOAD_RESULTS = """
@@ -67,7 +75,8 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 def write_upstream_files(
     arguments: BenchRequest, run_ids: Sequence[str], part: str, print_line: Callable[[str], None]
 ) -> None:
-    """Write upstream's files of some runs into the output directory or here; tables if they are asked for.
+    """Write upstream's files of some runs into the output directory or here; tables if they are
+    asked for.
 
     `part` names a folder inside of it.
 
@@ -76,30 +85,38 @@ def write_upstream_files(
     if arguments.disable_output:
         return
     path = os.path.join(arguments.output_directory or ".", arguments.output or "")
-    folder, stem = os.path.join(os.path.dirname(path), part), os.path.basename(path).removesuffix(".csv") or None
+    folder, stem = (
+        os.path.join(os.path.dirname(path), part),
+        os.path.basename(path).removesuffix(".csv") or None,
+    )
     with closing(open_reader(arguments.db)) as reader:
         results = [result for run_id in run_ids for result in load_results(reader, run_id)]
         breaks: dict[str, list[GraphBroke]] = {}
         for run_id in run_ids if arguments.log_graph_breaks or arguments.explain else ():
             breaks |= load_breaks(reader, run_id)
-    raw, modes = arguments.dump_raw_metrics, [name for name in arguments.experiments if name in MODES]
+    raw, modes = (
+        arguments.dump_raw_metrics,
+        [name for name in arguments.experiments if name in MODES],
+    )
     if arguments.output or arguments.output_directory or raw or arguments.log_graph_breaks:
         files = render_files(results, breaks, raw_timings=raw, stem=stem, modes=modes)
     else:
         files = render_untabled(results)
     if files:
         names = write_files(files, folder)
-        print_line(f"{count_text(len(names), 'file')} in upstream's formats written to {folder or '.'}")
+        print_line(
+            f"{count_text(len(names), 'file')} in upstream's formats written to {folder or '.'}"
+        )
 
 
 def load_results(reader: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:
-    """Load a run's results as the events that they came as."""
-    events = [load_event(unpack(row["body"])) for row in reader.execute(LOAD_RESULTS, {"run": run_id})]
+    events = [
+        load_event(unpack(row["body"])) for row in reader.execute(LOAD_RESULTS, {"run": run_id})
+    ]
     return [event for event in events if isinstance(event, BenchMeasured)]
 
 
 def load_breaks(reader: sqlite3.Connection, run_id: str) -> dict[str, list[GraphBroke]]:
-    """Load the graph breaks of a run's tasks as the events that they came as."""
     breaks_by_task: dict[str, list[GraphBroke]] = {}
     for row in reader.execute(LOAD_BREAKS, {"run": run_id}):
         event = load_event(unpack(row["body"]))

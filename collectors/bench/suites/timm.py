@@ -1,7 +1,7 @@
-"""Which of timm's models are measured; `timm_build` builds them, with random weights.
+"""The catalogue of timm models; `timm_build` builds them with random weights.
 
-Names are those of upstream's timm_models suite, then some that it had before. Upstream's batch sizes (128, some 512)
-fill a 40 GB GPU; these fit a test box, and --batch-size replaces them.
+Names are those of upstream's timm_models suite, then some it had before. Upstream's batch sizes
+(128, some 512) fill a 40 GB GPU; these are smaller, and --batch-size replaces them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build a model of timm's with random weights. Child processes only."""
+"""Build a timm model with random weights. Child processes only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from compileboard.collectors.bench.plan.models import NotAvailable
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build one model of the catalogue, for images of the size it was made for.
-
-    Raises: NotAvailable if this timm has no such model.
-    """
     if not timm.is_model(name):
         raise NotAvailable(f"timm {timm.__version__} has no model {name}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # timm renames models and keeps the old names, with a warning
+        warnings.simplefilter(
+            "ignore"
+        )  # timm renames models and keeps the old names, with a warning
         # Without dropout of its own, as upstream: eager and compiled must compute the same.
         module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
     image: tuple[int, ...] = resolve_model_data_config(module)["input_size"]
@@ -30,4 +28,6 @@ def build(batch_size: int, name: str) -> Loaded:
         return (torch.randn(size, *image),)
 
     sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes)
+    return Loaded(
+        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
+    )

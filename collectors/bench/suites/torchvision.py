@@ -1,7 +1,6 @@
-"""Which of torchvision's models are measured; `torchvision_build` builds them, with random weights.
+"""The catalogue of torchvision models; `torchvision_build` builds them with random weights.
 
-Names are torchvision's, which upstream's torchbench suite uses too. Detection models are left out: their outputs on
-random weights are empty or not, by chance.
+Detection models are left out: with random weights, whether their outputs are empty is chance.
 """
 
 from __future__ import annotations
@@ -34,7 +33,11 @@ CATALOGUE = {
     },
     "modern CNN": {"convnext_tiny": 8},
     "vision transformer": {"maxvit_t": 4, "swin_t": 8, "swin_v2_t": 8, "vit_b_16": 8},
-    "segmentation": {"deeplabv3_mobilenet_v3_large": 4, "fcn_resnet50": 2, "lraspp_mobilenet_v3_large": 8},
+    "segmentation": {
+        "deeplabv3_mobilenet_v3_large": 4,
+        "fcn_resnet50": 2,
+        "lraspp_mobilenet_v3_large": 8,
+    },
     "video": {"mc3_18": 2, "r3d_18": 2},
 }
 

@@ -1,4 +1,4 @@
-"""Build a model of torchvision's with random weights. Child processes only."""
+"""Build a torchvision model with random weights. Child processes only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ IMAGE_SIZE = 224
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build one model of the catalogue.
-
-    Raises: NotAvailable if this torchvision has no such model.
-    """
     if name not in torchvision.models.list_models():
         raise NotAvailable(f"torchvision {torchvision.__version__} has no model {name}")
     words: dict[str, Any] = {"weights": None}
@@ -35,4 +31,6 @@ def build(batch_size: int, name: str) -> Loaded:
         return (torch.randn(size, 3, IMAGE_SIZE, IMAGE_SIZE),)
 
     sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes)
+    return Loaded(
+        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
+    )

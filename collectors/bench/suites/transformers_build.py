@@ -1,6 +1,7 @@
-"""Build a model of transformers' from its configuration, with random weights and example inputs. Child processes only.
+"""Build a transformers model from its configuration, with random weights and example inputs. Child
+processes only.
 
-Inputs have labels by the kind of model, so that the model computes its own loss.
+Inputs include labels, so that the model computes its own loss.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.suites.transformers import RECIPES, TransformersRecipe
 
-# Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as upstream does it.
+# Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as
+# upstream does it.
 NO_DROPOUT = 1e-30
 HAVE_LENGTH = ("tokens", "question_answering", "sequence_classification")
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build one model of the catalogue.
-
-    Raises: NotAvailable if this transformers has no such class.
-    """
+    """Raises NotAvailable if the installed transformers has no such class."""
     recipe = RECIPES[name]
     model_class = _find_class(recipe.class_name or name)
     config = _configure(model_class.config_class, recipe)
@@ -51,19 +50,15 @@ def build(batch_size: int, name: str) -> Loaded:
 
 
 class ContrastiveLoss(torch.nn.Module):
-    """A model of pictures and texts that computes its loss: inputs that are cloned for each step are tensors alone."""
-
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, **inputs: torch.Tensor) -> Any:
-        """Call the model for its loss."""
         return self.model(**inputs, return_loss=True)
 
 
 def own_loss(output: Any) -> torch.Tensor:
-    """Return the loss that the model computed from its labels: the first of its outputs."""
     loss: torch.Tensor = output[0]
     return loss
 
@@ -72,7 +67,9 @@ def _find_class(name: str) -> Any:
     try:
         return getattr(transformers, name)
     except AttributeError as error:
-        raise NotAvailable(f"transformers {transformers.__version__} has no class {name}") from error
+        raise NotAvailable(
+            f"transformers {transformers.__version__} has no class {name}"
+        ) from error
     except ImportError as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
@@ -83,9 +80,12 @@ def _find_class(name: str) -> Any:
 
 
 def _configure(config_class: Any, recipe: TransformersRecipe) -> Any:
-    """Make the configuration; without a cache of keys and values, as upstream: one forward needs none."""
     config = config_class(**recipe.config)
-    for part in (config, getattr(config, "text_config", None), getattr(config, "vision_config", None)):
+    for part in (
+        config,
+        getattr(config, "text_config", None),
+        getattr(config, "vision_config", None),
+    ):
         if part is None:
             continue
         if hasattr(part, "use_cache"):
@@ -98,12 +98,13 @@ def _configure(config_class: Any, recipe: TransformersRecipe) -> Any:
 
 
 def tokens(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return token ids and a label for each; encoder-decoder models shift the labels to decode from."""
-    return {"input_ids": _ids(config, batch_size, length), "labels": _ids(config, batch_size, length)}
+    return {
+        "input_ids": _ids(config, batch_size, length),
+        "labels": _ids(config, batch_size, length),
+    }
 
 
 def question_answering(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return token ids, and where each answer starts and ends."""
     return {
         "input_ids": _ids(config, batch_size, length),
         "start_positions": torch.randint(0, length, (batch_size,)),
@@ -112,17 +113,14 @@ def question_answering(config: Any, batch_size: int, length: int) -> dict[str, A
 
 
 def sequence_classification(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return token ids and a class for each sequence."""
     return {"input_ids": _ids(config, batch_size, length), "labels": _classes(config, batch_size)}
 
 
 def image(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return pictures and a class for each."""
     return {"pixel_values": _pictures(config, batch_size), "labels": _classes(config, batch_size)}
 
 
 def image_and_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return pictures and a text for each; the loss is whether they belong together."""
     return {
         "input_ids": _ids(config.text_config, batch_size, length),
         "pixel_values": _pictures(config.vision_config, batch_size),
@@ -130,7 +128,6 @@ def image_and_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
 
 
 def speech(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return sound, and labels that are fewer than its frames: connectionist temporal classification needs that."""
     frames = length
     for kernel, stride in zip(config.conv_kernel, config.conv_stride):
         frames = (frames - kernel) // stride + 1
@@ -139,7 +136,6 @@ def speech(config: Any, batch_size: int, length: int) -> dict[str, Any]:
 
 
 def speech_to_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
-    """Return spectrograms of the one length the model takes, and the text to say."""
     frames = config.max_source_positions * 2  # its second convolution halves them
     return {
         "input_features": torch.randn(batch_size, config.num_mel_bins, frames),
@@ -148,7 +144,6 @@ def speech_to_text(config: Any, batch_size: int, length: int) -> dict[str, Any]:
 
 
 def _ids(config: Any, batch_size: int, length: int) -> torch.Tensor:
-    """Return tokens that are not padding, which most configurations have among the first few."""
     return torch.randint(min(10, config.vocab_size - 1), config.vocab_size, (batch_size, length))
 
 
@@ -164,5 +159,13 @@ def _pictures(config: Any, batch_size: int) -> torch.Tensor:
 
 INPUTS = {
     make.__name__: make
-    for make in (tokens, question_answering, sequence_classification, image, image_and_text, speech, speech_to_text)
+    for make in (
+        tokens,
+        question_answering,
+        sequence_classification,
+        image,
+        image_and_text,
+        speech,
+        speech_to_text,
+    )
 }

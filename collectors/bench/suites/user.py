@@ -1,4 +1,4 @@
-"""Models of a user's file: marked functions, classes and selections, listed in a child process."""
+"""Models in a user's file: marked functions, classes and selections, listed in a child process."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ class OnlyError(ValueError):
 
 @dataclass(frozen=True)
 class Marked:
-    """A marked function of a file."""
-
     name: str
     batch_size: int
     trains: bool
 
 
 def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
-    """Import a file in a child and return its marked functions in their order.
-
-    Raises: OnlyError with the traceback's words when the file cannot be imported, or not within `timeout_s` seconds.
-    """
     code, out, err = _ask(path, timeout_s)
     try:
         answer: dict[str, Any] = json.loads(out.splitlines()[-1])
     except (IndexError, ValueError):
         tail = "\n".join(err.strip().splitlines()[-TAIL_LINES:])
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise OnlyError(f"{path} cannot be imported: the process {how} while it was\n{tail}".rstrip()) from None
+        how = (
+            f"was killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit code {code}"
+        )
+        raise OnlyError(
+            f"{path} cannot be imported: the process {how} while it was\n{tail}".rstrip()
+        ) from None
     if "error" in answer:
-        raise OnlyError(f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip())
+        raise OnlyError(
+            f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip()
+        )
     return [Marked(**fields) for fields in answer["marked"]]
 
 
@@ -75,7 +77,8 @@ def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             raise OnlyError(
-                f"{path} was not imported within {timeout_s:g} s; does it compute something as it is imported? "
+                f"{path} was not imported within {timeout_s:g} s; does it compute something as "
+                "it is imported? "
                 'Put that under `if __name__ == "__main__":`'
             ) from None
         finally:
@@ -89,13 +92,22 @@ def _answer(path: str) -> dict[str, Any]:
         functions = marked_functions(import_file(path))
     except (Exception, SystemExit) as error:
         lines = traceback.format_exception(error)
-        first = next((number for number, line in enumerate(lines) if path in line), len(lines))  # before it is ours
-        return {"error": traceback.format_exception_only(error)[-1].strip(), "traceback": "".join(lines[first:])}
-    return {"marked": [asdict(Marked(name, words["batch_size"], words["trains"])) for name, _, words in functions]}
+        first = next(
+            (number for number, line in enumerate(lines) if path in line), len(lines)
+        )  # before it is ours
+        return {
+            "error": traceback.format_exception_only(error)[-1].strip(),
+            "traceback": "".join(lines[first:]),
+        }
+    return {
+        "marked": [
+            asdict(Marked(name, words["batch_size"], words["trains"]))
+            for name, _, words in functions
+        ]
+    }
 
 
 def main(path: str) -> None:
-    """Answer, in that child, on the real standard output; what the file prints goes to standard error."""
     channel = os.dup(1)
     os.dup2(2, 1)
     line = json.dumps(_answer(path)) + "\n"
@@ -103,15 +115,15 @@ def main(path: str) -> None:
         out.write(line)
 
 
-# With one of these a module may have names that its text does not show; then building it says what is missing.
-HIDING = frozenset(("*", "exec", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__getattr__"))
+# With one of these a module may have names that its text does not show; then building it says what
+# is missing.
+HIDING = frozenset(
+    ("*", "exec", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__getattr__")
+)
 
 
 def check_class(path: str, name: str) -> None:
-    """Check that the file may have a class: defined, imported or assigned anywhere in it, or beyond its text.
-
-    Raises: OnlyError in words if the file is no Python or has no such name; OSError.
-    """
+    """Raises OnlyError if the file is not Python or lacks the name, OSError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape: those are the file's own matter
@@ -119,17 +131,20 @@ def check_class(path: str, name: str) -> None:
     except (SyntaxError, ValueError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         message = error.msg if isinstance(error, SyntaxError) else error
-        raise OnlyError(f"{path} cannot be imported: {type(error).__name__}{line}: {message}") from None
+        raise OnlyError(
+            f"{path} cannot be imported: {type(error).__name__}{line}: {message}"
+        ) from None
     except (RecursionError, MemoryError):
         return
     names = frozenset(_names(tree))
     if name not in names and not names & HIDING:
         classes = [statement.name for statement in tree.body if isinstance(statement, ast.ClassDef)]
-        raise OnlyError(f"{path} has no class {name!r}; its classes are {', '.join(classes) or 'none'}")
+        raise OnlyError(
+            f"{path} has no class {name!r}; its classes are {', '.join(classes) or 'none'}"
+        )
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """Yield whatever is named in a file, and so everything that it binds."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.name
@@ -142,10 +157,6 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def import_file(path: str) -> ModuleType:
-    """Import a file as a module of its own, with its folder first on sys.path as a script has it.
-
-    Raises: whatever the file raises; ImportError if it cannot be one.
-    """
     folder, name = str(Path(path).parent), f"local_{Path(path).stem}"
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
     if spec is None or spec.loader is None:
@@ -159,10 +170,6 @@ def import_file(path: str) -> ModuleType:
 
 
 def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
-    """Return name, function and words of everything marked in a module, in its order.
-
-    Raises: ValueError if two have one name.
-    """
     functions: dict[str, tuple[Any, dict[str, Any]]] = {}
     for value in vars(module).values():
         # Statically: asking some objects for an attribute makes it.
@@ -171,37 +178,35 @@ def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], 
             continue
         name = words["name"]
         if name in functions and functions[name][0] is not value:
-            raise ValueError(f"two functions are marked as {name!r}; give one another name: @model(name=...)")
+            raise ValueError(
+                f"two functions are marked as {name!r}; give one another name: @model(name=...)"
+            )
         functions[name] = value, words
     return [(name, function, words) for name, (function, words) in functions.items()]
 
 
 BUILD = "compileboard.collectors.bench.suites.user_build:build"
 FORMS = "path:FILE.py,class:Name or path:FILE.py,model:Name or path:FILE.py"
-# The last ",class:" counts, so that a path may have commas and colons; a name has neither, nor a slash.
-PATH_FIRST = re.compile(r"path:(?P<path>.*?)(?:,(?P<kind>class|model):(?P<name>[^,:/]*))?", re.DOTALL)
+# The last ",class:" counts, so that a path may have commas and colons; a name has neither, nor a
+# slash.
+PATH_FIRST = re.compile(
+    r"path:(?P<path>.*?)(?:,(?P<kind>class|model):(?P<name>[^,:/]*))?", re.DOTALL
+)
 PATH_LAST = re.compile(r"(?P<kind>class|model):(?P<name>[^,:/]*),path:(?P<path>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class OnlyTarget:
-    """What `--only` asks for: a class, a marked function, or (kind is none) all marked functions of a file."""
-
     path: str
     kind: str | None = None
     name: str = ""
 
     @property
     def text(self) -> str:
-        """Return it in the one form that `--only` and the child read."""
         return f"path:{self.path}" + (f",{self.kind}:{self.name}" if self.kind else "")
 
 
 def read_only(text: str) -> OnlyTarget:
-    """Read `path:…` without looking at the file; a relative path begins in the current folder.
-
-    Raises: OnlyError.
-    """
     match = PATH_LAST.fullmatch(text) or PATH_FIRST.fullmatch(text)
     if match is None:
         raise OnlyError(f"--only {text}: there is no file in it; expected {FORMS}")
@@ -212,14 +217,18 @@ def read_only(text: str) -> OnlyTarget:
         raise OnlyError(f"--only {text}: {name!r} is no name of a class; expected {FORMS}")
     if kind == "model" and not name:
         raise OnlyError(f"--only {text}: the model has no name; expected {FORMS}")
-    return OnlyTarget(os.path.join(os.getcwd(), path), kind, name)  # a child may have another folder
+    return OnlyTarget(
+        os.path.join(os.getcwd(), path), kind, name
+    )  # a child may have another folder
 
 
-def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_TIMEOUT_S) -> list[ModelRef]:
-    """Return the models that `--only path:…` asks for; a file without a name is imported once, in a child, to ask it.
+def parse_only(
+    text: str, suite: str | None = None, *, timeout_s: float = LIST_TIMEOUT_S
+) -> list[ModelRef]:
+    """Return the models of `--only path:…`; without a name, the file is imported once in a child to
+    list them.
 
-    Units: timeout_s seconds.
-    Raises: OnlyError in words for what cannot be read, found or imported.
+    Raises OnlyError for what cannot be parsed, found or imported.
     """
     target = read_only(text)
     _check_file(target, text)
@@ -229,7 +238,8 @@ def parse_only(text: str, suite: str | None = None, *, timeout_s: float = LIST_T
     marked = list_marked(target.path, timeout_s)
     if not marked:
         raise OnlyError(
-            f"{target.path} marks no function with @compileboard.bench.model; mark one, or name a class: "
+            f"{target.path} marks no function with @compileboard.bench.model; mark one, or "
+            "name a class: "
             f"--only path:{target.path},class:Name"
         )
     if target.kind == "model":
@@ -257,4 +267,12 @@ def _no_such(target: OnlyTarget, marked: list[Marked]) -> list[Marked]:
 
 def _refer(path: str, marked: Marked, suite: str) -> ModelRef:
     argument = OnlyTarget(path, "model", marked.name).text
-    return ModelRef(suite, marked.name, BUILD, argument, "local", batch_size=marked.batch_size, trains=marked.trains)
+    return ModelRef(
+        suite,
+        marked.name,
+        BUILD,
+        argument,
+        "local",
+        batch_size=marked.batch_size,
+        trains=marked.trains,
+    )

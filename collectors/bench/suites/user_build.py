@@ -1,4 +1,4 @@
-"""Build a person's own model. Child processes only."""
+"""Build a user's model. Child processes only."""
 
 from __future__ import annotations
 
@@ -10,28 +10,37 @@ from typing import Any
 import torch
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
-from compileboard.collectors.bench.suites.user import OnlyError, import_file, marked_functions, read_only
+from compileboard.collectors.bench.suites.user import (
+    OnlyError,
+    import_file,
+    marked_functions,
+    read_only,
+)
 
 RETURNS = "(module, inputs) or compileboard.collectors.bench.loaded.Loaded"
 
 
 def build(batch_size: int, only: str, part: str | None = None) -> Loaded:
-    """Build what `--only` names: an instance of a class, or what a marked function returns for a batch size.
+    """Build the target of `--only`: an instance of a class, or the result of a marked function for
+    a batch size.
 
-    A marked function with a parameter `part` takes what `--part` asks for.
-
-    Raises: OnlyError in words if the file has no such thing or it is not a model; whatever the file raises.
+    A marked function with a parameter `part` receives `--part`. Raises OnlyError if the file has no
+    such thing or it is not a model, and any exception of the file.
     """
     target = read_only(only)
     module = import_file(target.path)
     if target.kind == "class":
         if part is not None:
-            raise OnlyError(f"--part {part}: {target.name} is a class; only a marked function takes a part")
+            raise OnlyError(
+                f"--part {part}: {target.name} is a class; only a marked function takes a part"
+            )
         return _from_class(module, target.path, target.name)
     for name, function, _ in marked_functions(module):
         if name == target.name:
             words = {} if part is None else {"part": _check_part(part, function, name)}
-            return _from_result(function(batch_size, **words), f"{target.path}: {name}({batch_size})")
+            return _from_result(
+                function(batch_size, **words), f"{target.path}: {name}({batch_size})"
+            )
     raise OnlyError(f"{target.path} has no function marked as {target.name!r}")
 
 
@@ -42,7 +51,6 @@ def _check_part(part: str, function: Callable[..., Any], name: str) -> str:
 
 
 def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
-    """Make an instance without arguments, as upstream; its batch size is its first tensor's first dimension."""
     where = f"{path}: {name}"
     if not hasattr(module, name):
         classes = [
@@ -50,15 +58,23 @@ def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
             for other_name, value in vars(module).items()
             if _is_model(value) and value.__module__ == module.__name__
         ]
-        raise OnlyError(f"{path} has no class {name!r}; its torch.nn.Module classes are {', '.join(classes) or 'none'}")
+        raise OnlyError(
+            f"{path} has no class {name!r}; its torch.nn.Module classes are "
+            f"{', '.join(classes) or 'none'}"
+        )
     model_class = getattr(module, name)
     if not _is_model(model_class):
         raise OnlyError(f"{where} is not a class derived from torch.nn.Module, which it must be")
     if not hasattr(model_class, "get_example_inputs"):
-        raise OnlyError(f"{where} has no method get_example_inputs(), which returns a tuple of what forward takes")
+        raise OnlyError(
+            f"{where} has no method get_example_inputs(), which returns a tuple of what "
+            "forward takes"
+        )
     model = model_class()
     inputs = _check_inputs(model.get_example_inputs(), f"{where}.get_example_inputs()")
-    return Loaded(model, inputs, keeps_mode=True)  # as upstream: it calls neither train() nor eval() on these
+    return Loaded(
+        model, inputs, keeps_mode=True
+    )  # as upstream: it calls neither train() nor eval() on these
 
 
 def _from_result(result: Any, where: str) -> Loaded:
@@ -78,7 +94,9 @@ def _check_inputs(inputs: Any, where: str) -> Inputs:
     if isinstance(inputs, (tuple, dict)):
         return inputs
     hint = "; write `return (x,)`, with the comma" if isinstance(inputs, torch.Tensor) else ""
-    raise OnlyError(f"{where} gave {_describe(inputs)} as inputs; expected a tuple or a dict of them{hint}")
+    raise OnlyError(
+        f"{where} gave {_describe(inputs)} as inputs; expected a tuple or a dict of them{hint}"
+    )
 
 
 def _is_model(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""One experiment of one model in a process of its own: `bench` starts it and reads the result it leaves.
+"""Run one experiment of one model in its own process; `bench` starts it and reads its result.
 
-Whatever the model does here (crash, hang, exhaust memory, write to the screen) is this process's end and not bench's.
+A crash, hang, or exhausted memory ends only this process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 
 def start(parent: str, folder: str) -> None:
-    """Run the task of a folder as the child of a process."""
     end_with(int(parent))
     main(folder)
 
 
 def main(folder_name: str) -> None:
-    """Run the task of a folder, write its result there, and end this process."""
     folder = Path(folder_name)
     stages = Stages(folder)
     task = read_task(folder)
@@ -44,7 +42,6 @@ def main(folder_name: str) -> None:
 
 
 def write_result(folder: Path, outcome: ExperimentOutcome, stages: Stages) -> None:
-    """Leave a result where the process that started this one reads it."""
     outcome.facts["stages_s"] = stages.durations()
     temporary = folder / f"{RESULT}.part"
     temporary.write_text(outcome.dump(), encoding="utf-8")
@@ -63,7 +60,6 @@ def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
 
 
 def import_torch(task: Task, stages: Stages) -> None:
-    """Import torch and set it up for a task."""
     from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
 
     prepare_environment(task)  # before torch is imported: it reads some of it then
@@ -76,23 +72,24 @@ def import_torch(task: Task, stages: Stages) -> None:
 
 
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
-    """Load the model and do with it what the task's experiment does."""
     bench.load()
-    # What follows is timed as in anybody's process. It writes to every object: a fork copies the pages now, not then.
+    # What follows is timed as in anybody's process. It writes to every object: a fork copies the
+    # pages now, not then.
     search_imports()
     module = import_module(find(task.experiment).module)
     has_room = not task.settings.no_stack_room
     if has_room:
         widen_backward()
     try:
-        outcome: ExperimentOutcome = call_with_room(module.run, bench) if has_room else module.run(bench)
+        outcome: ExperimentOutcome = (
+            call_with_room(module.run, bench) if has_room else module.run(bench)
+        )
     except Exception as error:  # whatever a model does is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)
 
 
 def failure(error: BaseException) -> ExperimentOutcome:
-    """Return the outcome that an error means, in upstream's words."""
     from compileboard.collectors.bench.plan.models import NotAvailable
 
     reason = getattr(error, "reason", None)
@@ -103,28 +100,35 @@ def failure(error: BaseException) -> ExperimentOutcome:
         return ExperimentOutcome(status="skipped", reason=str(cause))
     if isinstance(cause, ModuleNotFoundError) and reason == "model_fail_to_load":
         return ExperimentOutcome(
-            status="skipped", reason=f"{cause.name} is not installed", message=message, traceback=text
+            status="skipped",
+            reason=f"{cause.name} is not installed",
+            message=message,
+            traceback=text,
         )
-    return ExperimentOutcome(status="failed", reason=reason or "infra_error", message=message, traceback=text)
+    return ExperimentOutcome(
+        status="failed", reason=reason or "infra_error", message=message, traceback=text
+    )
 
 
 def remove_hooks() -> None:
-    """Uninstall the hooks, where they are in this process: what follows is not observed."""
     hooks = sys.modules.get("_compileboard.observe.hooks")
     if hooks is not None:
         hooks.uninstall_hooks()
 
 
 def unobserved() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which the hooks, where they are in this process, record nothing."""
     hooks: Any = sys.modules.get("_compileboard.observe.hooks")
     installed = hooks.current() if hooks is not None else None
-    paused: contextlib.AbstractContextManager[None] = installed.paused() if installed else contextlib.nullcontext()
+    paused: contextlib.AbstractContextManager[None] = (
+        installed.paused() if installed else contextlib.nullcontext()
+    )
     return paused
 
 
 def leave() -> NoReturn:
-    """End at once. torch's own end takes seconds (its compile workers, the GPU's memory), and nothing waits for it."""
+    """Exit immediately: torch's shutdown (compile workers, GPU memory) takes seconds, and nothing
+    depends on it.
+    """
     remove_hooks()
     sys.stdout.flush()
     sys.stderr.flush()

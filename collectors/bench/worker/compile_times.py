@@ -1,8 +1,8 @@
-"""How long a model compiles: its first compile, and where repeats are asked for, more in the same process.
+"""Compile times of a model: the first compile, and repeats in the same process.
 
-The first compile of a process also starts the compiler: it imports it, tries the C++ compiler and begins workers, which
-on a CPU takes several times what a small model does, and varies more than what a change of the model brings. So the
-compiler is started by a compile of its own, and the samples are compiles of one that runs.
+The first compile in a process also imports the compiler, tries the C++ compiler and starts workers,
+which on a CPU takes several times longer than a small model, with more variance than a change to
+the model causes. So the compiler is started by a separate compile first.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ log = logging.getLogger(__name__)
 
 
 def start_compiler(bench: Workbench) -> float:
-    """Compile one operation, which the hooks do not record; return the seconds that it took.
+    """Compile one operation, unrecorded by the hooks, and return the seconds taken.
 
-    Caches that have it have what a compiler needs to start, but for its worker processes. 0 for another backend than
-    inductor, where a trace log would have it, and for a warm start, which is that of a whole process.
+    A cache hit still starts everything but the workers. 0 for backends other than inductor, where a
+    trace log would contain it, and for a warm start, which is that of a whole process.
     """
-    if not bench.settings.is_inductor or bench.settings.warm_start_latency or os.environ.get("TORCH_TRACE"):
+    if (
+        not bench.settings.is_inductor
+        or bench.settings.warm_start_latency
+        or os.environ.get("TORCH_TRACE")
+    ):
         return 0.0
     from torch._inductor import config
 
@@ -52,13 +56,17 @@ def start_compiler(bench: Workbench) -> float:
 
 
 def add_first(bench: Workbench, outcome: ExperimentOutcome, first_s: float) -> None:
-    """Add the process's first compile as the one sample of a cold compile time, or a warm one by what caches had.
-
-    One whose graphs were found in part is neither.
+    """Add the first compile as the only sample of cold or, by cache hits, warm compile time; a
+    partial hit is neither.
     """
     graphs, autograd = (torch._dynamo.utils.counters[name] for name in ("inductor", "aot_autograd"))
-    found, missed = (graphs[f"fxgraph_cache_{kind}"] + autograd[f"autograd_cache_{kind}"] for kind in ("hit", "miss"))
-    caches = "empty" if bench.settings.begins_cold or not found else "partly warm" if missed else "warm"
+    found, missed = (
+        graphs[f"fxgraph_cache_{kind}"] + autograd[f"autograd_cache_{kind}"]
+        for kind in ("hit", "miss")
+    )
+    caches = (
+        "empty" if bench.settings.begins_cold or not found else "partly warm" if missed else "warm"
+    )
     outcome.facts["caches"] = caches
     steps_s = WARM_UPS * outcome.values["abs_latency"] / 1e3
     kind = {"empty": COLD, "warm": WARM}.get(caches)
@@ -66,12 +74,14 @@ def add_first(bench: Workbench, outcome: ExperimentOutcome, first_s: float) -> N
         add_samples(outcome, kind, [first_s - steps_s])
 
 
-def compile_again(bench: Workbench, step: Callable[..., Any], outcome: ExperimentOutcome) -> list[float]:
-    """Add cold and warm compile times with their samples; return the peak memory of each cold one.
+def compile_again(
+    bench: Workbench, step: Callable[..., Any], outcome: ExperimentOutcome
+) -> list[float]:
+    """Add cold and warm compile times with their samples; return the peak memory of each cold one
+    in 10⁹ bytes.
 
-    The hooks are out: this is no recompile of the program's. What was measured before stands if a model does not
-    compile again.
-    Units: 10⁹ bytes.
+    The hooks are removed, since these are not the program's recompiles. Earlier results stay if the
+    model does not compile again.
     """
     remove_hooks()
     steps_s = WARM_UPS * outcome.values["abs_latency"] / 1e3
@@ -82,7 +92,9 @@ def compile_again(bench: Workbench, step: Callable[..., Any], outcome: Experimen
                 reset_peak(bench.settings.device)
                 cold_s.append(_time_compile(bench, step) - steps_s)
                 peaks_gb.append(peak_gb(bench.settings.device))
-                if not bench.settings.warm_start_latency:  # that is measured in processes of its own
+                if (
+                    not bench.settings.warm_start_latency
+                ):  # that is measured in processes of its own
                     warm_s.append(_time_compile(bench, step) - steps_s)
     except Exception as error:
         outcome.facts["compile_again_error"] = f"{type(error).__name__}: {error}"
@@ -98,8 +110,11 @@ def _time_compile(bench: Workbench, step: Callable[..., Any]) -> float:
 
 
 def _fresh_caches(bench: Workbench) -> contextlib.AbstractContextManager[None]:
-    """Return torch's own context in which all that inductor and Triton cache is empty: disk, memory and workers."""
     module: Any = torch._inductor.utils
-    fresh = getattr(module, "fresh_cache", None) or module.fresh_inductor_cache  # its name before torch 2.8
-    context: contextlib.AbstractContextManager[None] = fresh(dir=str(bench.stages.folder))  # which goes with the task
+    fresh = (
+        getattr(module, "fresh_cache", None) or module.fresh_inductor_cache
+    )  # its name before torch 2.8
+    context: contextlib.AbstractContextManager[None] = fresh(
+        dir=str(bench.stages.folder)
+    )  # which goes with the task
     return context

@@ -1,4 +1,6 @@
-"""Dynamo's counters under the names of upstream's columns, and recompiles of one call. Child processes only."""
+"""Dynamo's counters under upstream's column names, and recompiles of one call. Child processes
+only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from torch._dynamo.utils import counters
 
 
 def dynamo_counts() -> Counter[str]:
-    """Return the counters so far; subtract an earlier reading to have those of a part.
+    """Return the counters so far; subtract an earlier value for a part of the run.
 
     Source: get_dynamo_stats of upstream's benchmarks/dynamo/common.py.
     """
@@ -33,7 +35,6 @@ def dynamo_counts() -> Counter[str]:
 
 
 def counted_since(start: Counter[str]) -> dict[str, float]:
-    """Return what was counted after an earlier reading."""
     now = dynamo_counts()
     now.subtract(start)
     return {name: float(value) for name, value in now.items()}
@@ -45,16 +46,12 @@ NO_LIMIT = 1000  # recompiles of one function: what torch gives up at would hide
 
 @dataclass(frozen=True)
 class RecompileCounts:
-    """What was compiled: how often, how often again, and which guards had failed."""
-
     compiles: int
     recompiles: int
     guard_failures: tuple[str, ...]
 
 
 class RecompileWatch:
-    """What is compiled between two looks, the first of which is its making."""
-
     def __init__(self) -> None:
         set_limit = getattr(torch._dynamo.utils, "set_compilation_metrics_limit", None)
         if set_limit is not None:
@@ -63,22 +60,32 @@ class RecompileWatch:
         self.count_new()
 
     def count_new(self) -> RecompileCounts:
-        """Return what was compiled since the last call. Torch's own lists stay: the hooks read them too."""
+        """Return the compiles since the last call. torch's own lists are not cleared, because the
+        hooks read them too.
+        """
         ids = [str(metric.compile_id) for metric in torch._dynamo.utils.get_compilation_metrics()]
-        failures = {code: list(map(str, reasons)) for code, reasons in torch._dynamo.utils.guard_failures.items()}
+        failures = {
+            code: list(map(str, reasons))
+            for code, reasons in torch._dynamo.utils.guard_failures.items()
+        }
         new = {id_ for id_ in ids[self._compiles :] if id_.rpartition("/")[2].isdigit()}
         again = [
             compile_id for compile_id in new if int(compile_id.rpartition("/")[2]) > 0
         ]  # "0/2" is the third compile of frame 0
-        failed = [reason for code, reasons in failures.items() for reason in reasons[self._failures.get(code, 0) :]]
+        failed = [
+            reason
+            for code, reasons in failures.items()
+            for reason in reasons[self._failures.get(code, 0) :]
+        ]
         self._compiles = len(ids)
         self._failures = {code: len(reasons) for code, reasons in failures.items()}
         return RecompileCounts(len(new), len(again), tuple(failed))
 
 
 def without_limit() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which dynamo goes on recompiling where it would give up."""
     config: Any = torch._dynamo.config
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # the name up to torch 2.5
+    name = (
+        "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    )  # the name up to torch 2.5
     patch: contextlib.AbstractContextManager[Any] = config.patch({name: NO_LIMIT})
     return patch

@@ -1,4 +1,4 @@
-"""A model exported, and where in the user's code an export fails. Child processes only."""
+"""Export a model, and locate the user code where an export fails. Child processes only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from compileboard.collectors.bench.worker.child import remove_hooks, write_resul
 from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
-# Frames of a traceback that are nobody's model: torch's own, the standard library's, this harness's.
+# Frames of a traceback that are nobody's model: torch's own, the standard library's, this
+# harness's.
 _TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
 _LIBRARY = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
@@ -42,19 +43,24 @@ _TRACE_VARIABLE = "TORCH_DTRACE"
 
 
 def export_module(bench: Workbench, module: torch.nn.Module, *, strict: bool) -> Any:
-    """Export a module for the inputs that are measured, under autocast if that is measured."""
     args, kwargs = split_inputs(bench.inputs)
     with bench.steps.autocast():
-        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes(bench), strict=strict)
+        return torch.export.export(
+            module, args, kwargs, dynamic_shapes=dynamic_shapes(bench), strict=strict
+        )
 
 
 def add_export_times(
-    bench: Workbench, outcome: ExperimentOutcome, facts: dict[str, Any], export: Callable[[torch.nn.Module], Any]
+    bench: Workbench,
+    outcome: ExperimentOutcome,
+    facts: dict[str, Any],
+    export: Callable[[torch.nn.Module], Any],
 ) -> None:
-    """Add the times of exports after the first, which pays for libraries; it stays the only one where another fails.
+    """Add the times of repeated exports; the first, which also loads libraries, is used only if
+    another fails.
 
-    The last thing of a task: the hooks are out, since these are no compiles of the program's. The result is written
-    before, so that a crash or the time limit costs these times alone.
+    Call it last, with the hooks removed and the result already written, so that a crash or timeout
+    costs only these times.
     """
     if EXPORT.value not in outcome.values or "error" in facts:
         return
@@ -81,23 +87,23 @@ def add_export_times(
 
 
 def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the named arguments of a call."""
     return ((), dict(inputs)) if isinstance(inputs, dict) else (tuple(inputs), {})
 
 
 def dynamic_shapes(bench: Workbench) -> Any:
-    """Return what of the inputs is dynamic, in export's form; none where all is static.
+    """Return the dynamic dimensions of the inputs in export's form, None if all are static.
 
-    Upstream reads the dimensions that are marked dynamic, but its own --dynamic-batch-only marks them another way: what
-    it exports is static all the same.
-    Raises: NotAvailable in words if this torch cannot find the dynamic dimensions' bounds itself.
+    Upstream reads the dimensions that are marked dynamic, but its --dynamic-batch-only marks them
+    another way, so that its exports are static. Raises NotAvailable if this torch cannot find the
+    bounds itself.
     """
     if not bench.settings.dynamic:
         return None
     auto = getattr(torch.export.Dim, "AUTO", None)
     if auto is None:
         raise NotAvailable(
-            f"dynamic shapes of an export need torch.export.Dim.AUTO; torch {torch.__version__} has none"
+            "dynamic shapes of an export need torch.export.Dim.AUTO; torch "
+            f"{torch.__version__} has none"
         )
 
     def choose(leaf: Any) -> dict[int, Any] | None:
@@ -109,19 +115,23 @@ def dynamic_shapes(bench: Workbench) -> Any:
         dimension = batch_dimension(leaf, batch_size) if batch_size > 1 else None
         return None if dimension is None else {dimension: auto}
 
-    return _pytree.tree_map(choose, dict(bench.inputs) if isinstance(bench.inputs, dict) else tuple(bench.inputs))
+    return _pytree.tree_map(
+        choose, dict(bench.inputs) if isinstance(bench.inputs, dict) else tuple(bench.inputs)
+    )
 
 
 def count_dynamic(program: Any) -> int:
-    """Return how many dimensions of an exported program's inputs stayed dynamic."""
     names = set(program.graph_signature.user_inputs)
-    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    values = [
+        node.meta.get("val")
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in names
+    ]
     shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
     return sum(not isinstance(size, int) for shape in shapes for size in shape)
 
 
 def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
-    """Return the facts of an export that failed: what was raised, by which operator, at which line of the model."""
     frame = find_user_frame(error)
     return {
         "stage": stage,
@@ -134,10 +144,13 @@ def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
-    """Return the deepest frame of the model's own code that an error, or what caused it, comes from."""
     for raised in _chain(error):
-        # Dynamo keeps the stack of what it traced apart: the exception's own one has the tracer alone.
-        stacks = (getattr(raised, "real_stack", None) or (), traceback.extract_tb(raised.__traceback__))
+        # Dynamo keeps the stack of what it traced apart: the exception's own one has the tracer
+        # alone.
+        stacks = (
+            getattr(raised, "real_stack", None) or (),
+            traceback.extract_tb(raised.__traceback__),
+        )
         for stack in stacks:
             for frame in reversed(list(stack)):
                 if is_of_user(frame.filename):
@@ -146,7 +159,6 @@ def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def find_operator(error: BaseException) -> str | None:
-    """Return the operator that an error names; none of an error that is about a branch."""
     for raised in _chain(error):
         operator = getattr(raised, "func", None)
         if isinstance(operator, torch._ops.OpOverload):
@@ -156,7 +168,6 @@ def find_operator(error: BaseException) -> str | None:
 
 
 def is_of_user(path: str) -> bool:
-    """Return whether a file is a model's, or a library's that models come from."""
     if path.startswith("<"):
         return False
     path = os.path.realpath(path)  # the hooks are loaded by another path than the harness
@@ -167,7 +178,6 @@ def is_of_user(path: str) -> bool:
 
 @contextlib.contextmanager
 def noting_failure(bench: Workbench, facts: dict[str, Any]) -> Iterator[None]:
-    """Add to an export's facts what fails inside and, of an export itself, what a draft says of it."""
     begin_stage(bench, facts, "export")
     try:
         yield
@@ -180,16 +190,11 @@ def noting_failure(bench: Workbench, facts: dict[str, Any]) -> Iterator[None]:
 
 
 def begin_stage(bench: Workbench, facts: dict[str, Any], stage: str) -> None:
-    """Note that an export's next stage begins: export, compile, load or run."""
     facts["stage"] = stage
     bench.stage("load package" if stage == "load" else stage)
 
 
 def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
-    """Return draft_export's report of a module that does not export; none where this torch has no draft_export.
-
-    A draft that is not sound is right for these inputs alone.
-    """
     draft_export = getattr(torch.export, "draft_export", None)  # from torch 2.7 on
     if draft_export is None:
         return None
@@ -199,7 +204,9 @@ def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
     report: dict[str, Any] = {"is_sound": False, "failures": []}
     try:
         with _trace_apart(), bench.steps.autocast(), torch.no_grad():
-            drafted = draft_export(module, args, kwargs, dynamic_shapes=dynamic_shapes(bench))._report
+            drafted = draft_export(
+                module, args, kwargs, dynamic_shapes=dynamic_shapes(bench)
+            )._report
         report = {
             "is_sound": drafted.successful(),
             "failures": [_describe_draft(failure) for failure in drafted.failures],
@@ -211,7 +218,6 @@ def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _trace_apart() -> Iterator[None]:
-    """Let draft_export write its trace into a folder that goes: it removes the handlers of a trace that is recorded."""
     logger, before = logging.getLogger("torch.__trace"), os.environ.get(_TRACE_VARIABLE)
     handlers = list(logger.handlers)
     with tempfile.TemporaryDirectory() as folder:
@@ -227,7 +233,6 @@ def _trace_apart() -> Iterator[None]:
 
 
 def _describe_draft(failure: Any) -> dict[str, Any]:
-    """Return one failure of a draft's report: its kind, what happened, at which line of the model."""
     data: dict[str, Any] = failure.data
     files = {number: path for path, number in INTERN_TABLE.items()}
     places = [
@@ -237,7 +242,11 @@ def _describe_draft(failure: Any) -> dict[str, Any]:
     ]
     message = data.get("reason") or ""
     if "expr" in data:
-        message = f"{data['expr']} was taken to be {data['result']}" if "result" in data else str(data["expr"])
+        message = (
+            f"{data['expr']} was taken to be {data['result']}"
+            if "result" in data
+            else str(data["expr"])
+        )
     elif "op" in data:
         message = f"{data['op']}: {message}" if message else f"{data['op']} has no fake kernel"
     return {

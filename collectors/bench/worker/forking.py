@@ -1,6 +1,6 @@
-"""The process that imports torch and forks one for each task that it is asked for. Linux.
+"""A process that imports torch and forks one process per requested task. Linux.
 
-It calls nothing of torch: a process whose threads go on cannot be forked safely.
+It calls nothing in torch: a process with running threads cannot be forked safely.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from compileboard.start import shared_command
 
 
 def serve(parent: str) -> None:
-    """Fork until the process that asks has ended. A line is a request; the answers are a pid and its exit code."""
     end_with(int(parent))
     answers = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a library that prints answers nothing
@@ -41,10 +40,6 @@ def serve(parent: str) -> None:
 
 
 def _forks_safely() -> bool:
-    """Return whether nothing goes on beside this thread: OpenBLAS ends its threads, which importing numpy begins, here.
-
-    Source: OpenBLAS, driver/others/memory.c, pthread_atfork.
-    """
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -53,7 +48,6 @@ def _forks_safely() -> bool:
 
 
 def _forget_server() -> None:
-    """Let the hooks name no process that forked this one: the run has no record of the server."""
     hooks = sys.modules.get("_compileboard.observe.hooks")
     installed = hooks.current() if hooks is not None else None
     if installed is not None:
@@ -61,7 +55,6 @@ def _forget_server() -> None:
 
 
 def _run(line: bytes, server: int, answers: int) -> NoReturn:
-    """Run a task as a process that was started for it does."""
     try:
         os.close(answers)
         os.setsid()

@@ -1,8 +1,8 @@
-"""Whether a result is what eager computes: upstream's rule and verdicts, for everything that is compared with eager.
+"""Compare any result with eager's, by upstream's rule and verdicts.
 
-A double-precision run is the reference, two eager runs must agree first, and the result may be as far from the
-reference as eager's own, times a factor, within the tolerance.
-Source: check_accuracy of upstream's benchmarks/dynamo/common.py; the comparison itself is torch's `same`.
+A double-precision run is the reference, two eager runs must agree first, and the result may be as
+far from the reference as eager's own, times a factor, within the tolerance. Source: check_accuracy
+of upstream's benchmarks/dynamo/common.py; the comparison itself is torch's `same`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,29 @@ log = logging.getLogger(__name__)
 PASSED = ("pass", "pass_due_to_skip")
 
 
-def judge(bench: Workbench, compute: Callable[[], Any], *, iterations: int | None = None) -> ExperimentOutcome:
-    """Return the verdict on what `compute` returns, with how far it is from eager's result as `output_error`.
+def judge(
+    bench: Workbench, compute: Callable[[], Any], *, iterations: int | None = None
+) -> ExperimentOutcome:
+    """Return the verdict on the result of `compute`, with its distance from eager's as
+    `output_error`.
 
-    `compute` is called once, after the model and its inputs are cast; it copies the module. What it raises is
-    fail_to_run. `iterations`: eager steps before the last one's result is compared; none: as the settings say.
+    `compute` is called once, after the model and inputs are cast, and must copy the
+    module; its exceptions give fail_to_run. `iterations` is the number of eager steps before
+    comparison, by default as in the settings.
     """
     outcome = ExperimentOutcome()
     try:
         with bench.grad():
-            verdict, difference = _check(bench, compute, iterations or bench.settings.iterations, outcome)
+            verdict, difference = _check(
+                bench, compute, iterations or bench.settings.iterations, outcome
+            )
     except StageFailed as failed:
         cause = failed.__cause__ or failed
         verdict, difference = failed.reason, f"{type(cause).__name__}: {cause}".strip()
         outcome.traceback = "".join(traceback.format_exception(cause))
-    if verdict in ("eager_two_runs_differ", "fail_accuracy") and (flaky := bench.facts.reason("flaky")):
+    if verdict in ("eager_two_runs_differ", "fail_accuracy") and (
+        flaky := bench.facts.reason("flaky")
+    ):
         outcome.facts["flaky"] = flaky
     outcome.accuracy, outcome.message = verdict, difference or None
     if verdict not in PASSED:
@@ -59,7 +67,6 @@ def judge(bench: Workbench, compute: Callable[[], Any], *, iterations: int | Non
 def _check(
     bench: Workbench, compute: Callable[[], Any], iterations: int, outcome: ExperimentOutcome
 ) -> tuple[str, str]:
-    """Return the verdict, and how far results are apart that should not be."""
     skip = bench.facts.reason("accuracy_skip")
     reference = None
     if skip is None:
@@ -73,7 +80,11 @@ def _check(
         device=bench.settings.device,
         freezing=bench.settings.freezing,
     )
-    cosine = cosine or bench.settings.cosine or (reference is None and not bench.settings.skip_fp64_check)
+    cosine = (
+        cosine
+        or bench.settings.cosine
+        or (reference is None and not bench.settings.skip_fp64_check)
+    )
     bench.cast()
     bench.loaded.inputs = bench.prepare_inputs(bench.inputs)
     mark_batch(bench)
@@ -85,7 +96,9 @@ def _check(
     bench.stage("eager")
     first = _eager(bench, iterations, "1st")
     second = _eager(bench, iterations, "2nd")
-    if not bench.facts.find("eager_differs") and not is_same(first, second, None, bench, tolerance=0.0, cosine=False):
+    if not bench.facts.find("eager_differs") and not is_same(
+        first, second, None, bench, tolerance=0.0, cosine=False
+    ):
         return "eager_two_runs_differ", _describe(first, second)
     del second
     result = _compute(bench, compute)
@@ -102,7 +115,6 @@ def _check(
 
 
 def _describe(*results: Any) -> str:
-    """Describe how far results are apart; never at the price of the verdict."""
     try:
         return describe_difference(*results)
     except Exception:  # results may be of any type
@@ -111,7 +123,6 @@ def _describe(*results: Any) -> str:
 
 
 def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
-    """Compute in double precision; None where the model cannot."""
     if bench.settings.skip_fp64_check:
         return None
     try:
@@ -123,7 +134,10 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
         return cast_inputs(result, torch.float64)
     except FAILURES as error:
         facts["reference_error"] = f"{type(error).__name__}: {error}"
-        log.warning("no double-precision reference for %s: cosine similarity is compared instead", bench.ref.name)
+        log.warning(
+            "no double-precision reference for %s: cosine similarity is compared instead",
+            bench.ref.name,
+        )
         return None
     finally:
         bench.free()
@@ -134,7 +148,9 @@ def _eager(bench: Workbench, iterations: int, which: str) -> Any:
     with failing_as(f"eager_{which}_run_fail", f"eager_{which}_run_OOM"), eagerly():
         module = bench.copy_module()
         bench.steps.use(module)
-        result = bench.run_iterations(bench.steps.step(), module, clone_inputs(bench.inputs), iterations)
+        result = bench.run_iterations(
+            bench.steps.step(), module, clone_inputs(bench.inputs), iterations
+        )
     bench.free()
     return result
 
@@ -148,8 +164,9 @@ def _compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
         return compute()
 
 
-def is_same(left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance: float, cosine: bool) -> bool:
-    """Compare by torch's own rule; what cannot be compared is not the same."""
+def is_same(
+    left: Any, right: Any, reference: Any, bench: Workbench, *, tolerance: float, cosine: bool
+) -> bool:
     try:
         return bool(
             same(
@@ -159,7 +176,8 @@ def is_same(left: Any, right: Any, reference: Any, bench: Workbench, *, toleranc
                 equal_nan=bench.settings.dtype != "float32",
                 cos_similarity=cosine,
                 tol=tolerance,
-                use_larger_multiplier_for_smaller_tensor=bench.facts.find("larger_multiplier") is not None,
+                use_larger_multiplier_for_smaller_tensor=bench.facts.find("larger_multiplier")
+                is not None,
             )
         )
     except Exception:  # torch's comparison raises for shapes and types that do not fit

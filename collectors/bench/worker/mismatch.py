@@ -1,4 +1,4 @@
-"""How far a compiled model's results are from eager's, in one sentence: which of them, by how much, and of how many."""
+"""Describe the difference of compiled results from eager's in one sentence."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from torch.utils import _pytree
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One tensor's distance; a relative one is over the root mean square of eager's own."""
-
     where: str
     shape: tuple[int, ...]
     relative: float
@@ -23,10 +21,11 @@ class Mismatch:
 
 
 def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str:
-    """Describe where two results (any nest of lists and tensors) differ most; "" where no tensor of them does."""
     left, right = _flatten(eager), _flatten(compiled)
     if left.keys() != right.keys():
-        return f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"
+        return (
+            f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"
+        )
     exact = _flatten(reference) if reference is not None else {}
     far = []
     for where, first in left.items():
@@ -44,27 +43,44 @@ def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str
 
 
 def output_error(eager: Any, other: Any) -> float | None:
-    """Return the largest relative error of a tensor of a result; none where the tensors do not fit.
-
-    Of a tensor it is the root mean square of the distance over that of eager's own numbers.
+    """Return the largest relative error over tensors, None if they do not match. The error of a
+    tensor is the RMS of the distance over the RMS of eager's values.
     """
     left, right = _flatten(eager), _flatten(other)
-    pairs = [(first, right.get(where), where) for where, first in left.items() if isinstance(first, torch.Tensor)]
-    fits = all(isinstance(second, torch.Tensor) and second.shape == first.shape for first, second, _ in pairs)
+    pairs = [
+        (first, right.get(where), where)
+        for where, first in left.items()
+        if isinstance(first, torch.Tensor)
+    ]
+    fits = all(
+        isinstance(second, torch.Tensor) and second.shape == first.shape
+        for first, second, _ in pairs
+    )
     if not pairs or not fits:
         return None
     errors = [_measure(where, first, second, None) for first, second, where in pairs]
     worst = max(mismatch.relative for mismatch in errors)
-    return worst if math.isfinite(worst) and not any(mismatch.wrong_nan_count for mismatch in errors) else None
+    return (
+        worst
+        if math.isfinite(worst) and not any(mismatch.wrong_nan_count for mismatch in errors)
+        else None
+    )
 
 
 def _flatten(result: Any) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for path, leaf in _pytree.tree_flatten_with_path(result)[0]:
         where = f"result{_pytree.keystr(path)}"
-        # An output class of a library, where torch has not been told that it is one, is what it holds.
-        held = vars(leaf) if hasattr(leaf, "__dict__") and not isinstance(leaf, torch.Tensor) else None
-        leaves |= {where: leaf} if held is None else {f"{where}.{name}": value for name, value in held.items()}
+        # An output class of a library, where torch has not been told that it is one, is what it
+        # holds.
+        held = (
+            vars(leaf) if hasattr(leaf, "__dict__") and not isinstance(leaf, torch.Tensor) else None
+        )
+        leaves |= (
+            {where: leaf}
+            if held is None
+            else {f"{where}.{name}": value for name, value in held.items()}
+        )
     return leaves
 
 

@@ -1,4 +1,4 @@
-"""What an experiment found out, as a child process hands it to the bench command: JSON, no torch."""
+"""The outcome of an experiment, passed from child process to bench command as JSON. No torch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ RESULT = "result.json"  # in the folder of the process that measures
 
 @dataclass
 class ExperimentOutcome:
-    """What was measured, or what went wrong; the fields are BenchMeasured's."""
-
     status: str = "measured"
     reason: str | None = None
     accuracy: str | None = None
@@ -33,12 +31,10 @@ class ExperimentOutcome:
     hardware: str | None = None
 
     def dump(self) -> str:
-        """Write the outcome as JSON."""
         return json.dumps(asdict(self))
 
 
 def without_source(outcome: ExperimentOutcome) -> ExperimentOutcome:
-    """Return an outcome without the lines of the user's code, in its texts too."""
     facts = redact_source(outcome.facts)
     export = facts.get("export")
     if isinstance(export, dict) and export.get("source"):
@@ -48,21 +44,16 @@ def without_source(outcome: ExperimentOutcome) -> ExperimentOutcome:
 
 
 def load_outcome(text: str) -> ExperimentOutcome:
-    """Read an outcome back, its texts such as a database takes: an exception's may have bytes that are no characters.
-
-    Raises: ValueError or TypeError if it is none.
-    """
     return ExperimentOutcome(**clean(json.loads(text)))
 
 
-# In a fresh process, the compiler's own start with it: what upstream's harness calls compilation_latency.
+# In a fresh process, the compiler's own start with it: what upstream's harness calls
+# compilation_latency.
 FIRST = "first_compilation_latency"
 
 
 @dataclass(frozen=True)
 class CompileTime:
-    """A compile time by its value's name and its samples' name."""
-
     value: str
     samples: str
 
@@ -76,15 +67,12 @@ WARM = CompileTime("warm_compilation_latency", "warm_compile_s")
 
 
 def add_samples(outcome: ExperimentOutcome, what: CompileTime, samples_s: Sequence[float]) -> None:
-    """Add the samples to a result, and their median as its value; nothing where there are none."""
     if samples_s:
         outcome.repeats[what.samples] = list(samples_s)
         outcome.values[what.value] = median(samples_s)
 
 
 class Stages:
-    """The stages of a task, noted as they begin. The first is the interpreter's own start."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.seconds: dict[str, float] = {}
@@ -92,16 +80,11 @@ class Stages:
         self._began_s = time.monotonic() - (_age_s() or 0.0)
 
     def begin(self, name: str) -> None:
-        """End the stage before and note this one where the parent can read it."""
         self._close()
         self.name = name
         (self.folder / "stage").write_text(name)
 
     def durations(self) -> dict[str, float]:
-        """Return what each stage has taken so far.
-
-        Units: seconds.
-        """
         self._close()
         return {name: round(value, 3) for name, value in self.seconds.items()}
 
@@ -112,7 +95,6 @@ class Stages:
 
 
 def _age_s() -> float | None:
-    """Return how long this process has existed, as Linux tells it."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,5 @@
-"""What a process may still take of the machine, a limit that makes more an error, and the pages that it mapped.
-
-Child processes only; no torch.
+"""Available memory, a limit that makes further allocations fail, and page faults. Child processes
+only; no torch.
 """
 
 from __future__ import annotations
@@ -15,9 +14,16 @@ _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
-    """Return what can still be taken without swapping: of the machine, or of this container if that is less."""
+    """Return the bytes available without swapping, in the machine or in this container if that is
+    less.
+    """
     limits = [
-        limit for limit in (_of_the_machine(root / "proc/meminfo"), _of_the_container(root / "sys/fs/cgroup")) if limit
+        limit
+        for limit in (
+            _of_the_machine(root / "proc/meminfo"),
+            _of_the_container(root / "sys/fs/cgroup"),
+        )
+        if limit
     ]
     return min(limits, default=None)
 
@@ -27,11 +33,12 @@ def _of_the_machine(path: Path) -> int | None:
         lines = path.read_text().splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
 
 
 def _of_the_container(folder: Path) -> int | None:
-    """Return what is left in the control group, first of version 2, then of version 1; none where there is no limit."""
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -45,9 +52,10 @@ def _of_the_container(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def bounded(share: float = SHARE) -> Iterator[int | None]:
-    """Make an allocation beyond a share of what is free fail inside; give that number of bytes, if it is known.
+    """Make allocations beyond a share of free memory fail inside the block; yield the number of
+    bytes if known.
 
-    It is the address space that is bounded: what a process has not reserved, it cannot fill.
+    The limit is on address space: memory that is not reserved cannot be filled.
     """
     free = available_bytes()
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -70,9 +78,8 @@ def _address_space_bytes() -> int:
 
 
 def count_page_faults(*, all_threads: bool = False) -> int | None:
-    """Return how many pages this thread, or the process, has mapped so far without reading a disk.
-
-    None where nobody counts. It takes some 0.5 µs.
+    """Return the minor page faults of this thread or process so far, None if not available. It
+    takes about 0.5 µs.
     """
     if _OF_THREAD is None:
         return None

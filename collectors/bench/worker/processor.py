@@ -1,6 +1,7 @@
-"""What vector code the processor runs. Torch compiles and loads a program for each answer; a run of `bench` asks once.
+"""The processor's vector instructions, detected once per run of `bench`.
 
-Torch keeps the programs in its cache, which each task has anew, and on a CPU they take longer than a small model does.
+For each, torch compiles and loads a program, cached in a folder that is new for each task; on a CPU
+this takes longer than a small model.
 """
 
 from __future__ import annotations
@@ -18,10 +19,6 @@ VARIABLE = "COMPILEBOARD_BENCH_PROCESSOR"  # names the file of a run's answers
 
 
 def ask_once(task: Task) -> None:
-    """Answer torch from what earlier tasks of the run were told, and let it ask the rest before anything is timed.
-
-    A task that times its process's first compile lets torch ask in there, as upstream does.
-    """
     settings, path = task.settings, os.environ.get(VARIABLE)
     compiles = settings.is_inductor or settings.backend == "aot_precompile"
     if path is None or not compiles or task.experiment in TIMED:
@@ -36,10 +33,6 @@ def ask_once(task: Task) -> None:
 
 
 def keep_answers(instructions: Any, path: Path) -> None:
-    """Let a class of vector instructions ask the compiler nothing that `path` has the answer to.
-
-    `instructions`: torch's VecISA, whose check_build compiles a program with the flags of the instructions.
-    """
     ask = instructions.check_build
     try:
         answers: dict[str, bool] = json.loads(path.read_text(encoding="utf-8"))

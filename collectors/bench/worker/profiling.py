@@ -1,4 +1,4 @@
-"""Peak memory of a piece of work, and files beside its numbers: profiler trace, memory snapshot. In a child alone."""
+"""Peak memory, profiler trace and memory snapshot. Child processes only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _RESET_PEAK = "5"  # to /proc/self/clear_refs, from Linux 4.0 on
 
 
 def reset_peak(device: str) -> None:
-    """Start measuring the highest memory use from here on."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.empty_cache()
@@ -26,9 +25,8 @@ def reset_peak(device: str) -> None:
 
 
 def peak_gb(device: str) -> float | None:
-    """Return the highest use since `reset_peak`; None where the system does not tell.
-
-    Units: 10⁹ bytes.
+    """Return the highest use since `reset_peak` in 10⁹ bytes, None if the system does not report
+    it.
     """
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / GB
@@ -43,20 +41,12 @@ def peak_gb(device: str) -> float | None:
 
 
 def peak_of(device: str, work: Callable[[], object]) -> float | None:
-    """Call a function and return the highest memory use meanwhile.
-
-    Units: 10⁹ bytes.
-    """
     reset_peak(device)
     work()
     return peak_gb(device)
 
 
 def output_path(bench: Workbench, kind: str, suffix: str, stem: str | None = None) -> Path:
-    """Return where a file of this model's goes: the output directory, or the folder the command was started in.
-
-    A stem that was asked for is upstream's: the model's name follows and nothing else.
-    """
     safe = safe_name(bench.ref.name)
     name = f"{bench.settings.label()}_{safe}_{kind}" if stem is None else f"{stem}_{safe}"
     rank = "" if bench.rank is None else f"_rank{bench.rank}"
@@ -64,34 +54,35 @@ def output_path(bench: Workbench, kind: str, suffix: str, stem: str | None = Non
 
 
 def output_folder(bench: Workbench) -> Path:
-    """Return the folder for a model's files, and make it."""
     folder = Path(bench.settings.output_directory or ".")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def safe_name(model: str) -> str:
-    """Return a model's name as a file's name has it."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
 
 
 @contextlib.contextmanager
 def side_file(bench: Workbench, what: str) -> Iterator[None]:
-    """Note what goes wrong with a file beside the numbers, and no more: the numbers are measured all the same."""
+    """Record an error in writing a side file without failing; the measurement remains valid."""
     try:
         yield
     except Exception as error:  # torch raises what it likes here; it is told with the result
         bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
 
 
-def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
-    """Profile one call of each, apart from what is timed, if that was asked for."""
+def export_profile(
+    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
+) -> None:
     if not bench.settings.export_profiler_trace:
         return
     bench.stage("profile")
     details = bench.settings.profile_details
     with side_file(bench, "profiler trace"):
-        with torch.profiler.profile(record_shapes=True, profile_memory=details, with_stack=details) as profile:
+        with torch.profiler.profile(
+            record_shapes=True, profile_memory=details, with_stack=details
+        ) as profile:
             with torch.profiler.record_function("expected"), eagerly():
                 bench.call(step)
             with torch.profiler.record_function("actual"):
@@ -105,7 +96,6 @@ def export_profile(bench: Workbench, step: Callable[..., Any], compiled: Callabl
 
 @contextlib.contextmanager
 def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
-    """Record the GPU allocator's history and write it, if that was asked for."""
     if not (bench.settings.snapshot_memory and bench.settings.device == "cuda"):
         yield
         return

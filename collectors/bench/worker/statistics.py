@@ -1,4 +1,4 @@
-"""What repeats say: medians, the interval of a speedup, noise. No torch."""
+"""Statistics of repeats: medians, the interval of a speedup, noise. No torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ SEED = 1337
 
 @dataclass(frozen=True)
 class Speedup:
-    """A speedup and its 95% interval; None where there are too few repeats for one."""
-
     value: float
     low: float | None
     high: float | None
@@ -27,12 +25,14 @@ class Speedup:
 def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
     """Divide the medians; bound the ratio by a percentile bootstrap over the interleaved pairs.
 
-    A pair is drawn whole: what slowed the machine for a moment slowed both.
-    Raises: ValueError if there are no repeats, not as many of each, or one that took no time.
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13.
+    Pairs are drawn together, because a slow moment affects both. Raises ValueError if there are no
+    repeats, unequal numbers, or a zero time. Source: Efron and Tibshirani, An Introduction to the
+    Bootstrap, chapter 13.
     """
     if not eager or len(eager) != len(compiled):
-        raise ValueError(f"expected as many compiled repeats as eager ones, got {len(eager)} and {len(compiled)}")
+        raise ValueError(
+            f"expected as many compiled repeats as eager ones, got {len(eager)} and {len(compiled)}"
+        )
     if min(*eager, *compiled) <= 0:
         raise ValueError("a repeat that took no time cannot be divided by")
     value = median(eager) / median(compiled)
@@ -44,13 +44,14 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
     return Speedup(value, ratios[int(tail * RESAMPLES)], ratios[int((1 - tail) * RESAMPLES) - 1])
 
 
-def _resampled(eager: Sequence[float], compiled: Sequence[float], draw: random.Random, count: int) -> float:
+def _resampled(
+    eager: Sequence[float], compiled: Sequence[float], draw: random.Random, count: int
+) -> float:
     picked = draw.choices(range(count), k=count)
     return median([eager[i] for i in picked]) / median([compiled[i] for i in picked])
 
 
 def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
-    """Make the outcome of what was timed: medians, interval, noise."""
     speedup = speedup_of(repeats["eager"], repeats["compiled"])
     values = {
         **values,

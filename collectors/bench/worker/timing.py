@@ -1,4 +1,4 @@
-"""Time one call, and two sides in turns. Child processes only."""
+"""Time one call, and two sides alternately. Child processes only."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from compileboard.collectors.bench.worker.workbench import Workbench, batch_dime
 
 @dataclass
 class Turns:
-    """Repeats of eager and compiled in their order, and the page faults of each call where they can be counted.
-
-    Units: ms.
+    """Repeats of eager and compiled in order, in ms, and the page faults of each call if
+    available.
     """
 
     repeats: dict[str, list[float]] = field(default_factory=lambda: {"eager": [], "compiled": []})
-    page_faults: dict[str, list[float]] = field(default_factory=lambda: {"eager": [], "compiled": []})
+    page_faults: dict[str, list[float]] = field(
+        default_factory=lambda: {"eager": [], "compiled": []}
+    )
 
     def add(self, which: str, sample: tuple[float, float | None]) -> None:
-        """Add one repeat."""
         self.repeats[which].append(sample[0])
         if sample[1] is not None:
             self.page_faults[which].append(sample[1])
 
     def fault_values(self) -> dict[str, float]:
-        """Return the median page faults of a call, by the name that results have them under."""
-        return {f"{which}_page_faults": median(counts) for which, counts in self.page_faults.items() if counts}
+        return {
+            f"{which}_page_faults": median(counts)
+            for which, counts in self.page_faults.items()
+            if counts
+        }
 
 
 def time_call(
     bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs
 ) -> tuple[float, float | None]:
-    """Return the milliseconds and page faults of one call (of `iterations_per_run` calls, divided).
+    """Return the milliseconds and page faults of one call, averaged over `iterations_per_run`.
 
-    Where there is CUDA, its events clock it.
-
-    The device is idle before and waited for after, so the events bound the same span as a clock around both would,
-    without the time it takes to hear that the device is done.
+    On CUDA, events are used. The device is idle before and synchronized after, so they span the
+    same work as a clock around both, without the latency of synchronization.
     """
     times = bench.settings.iterations_per_run
     reset_rng_state()
@@ -59,10 +60,14 @@ def time_call(
     before = count_page_faults(all_threads=all_threads)
     milliseconds = _clock(bench, step, module, inputs)
     after = count_page_faults(all_threads=all_threads)
-    return milliseconds / times, None if before is None or after is None else (after - before) / times
+    return milliseconds / times, None if before is None or after is None else (
+        after - before
+    ) / times
 
 
-def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> float:
+def _clock(
+    bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs
+) -> float:
     times = bench.settings.iterations_per_run
     if bench.settings.device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -80,8 +85,6 @@ def _clock(bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, 
 
 @dataclass(frozen=True)
 class TimedCall:
-    """What is timed: a step, the module that it is called with, and the context of each call."""
-
     step: Callable[..., Any]
     module: torch.nn.Module
     context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
@@ -94,13 +97,16 @@ def interleave(
     *,
     inputs: Inputs | None = None,
 ) -> Turns:
-    """Time eager and compiled in turns; nothing more is compiled meanwhile: what is timed is what was compiled."""
-    sides = TimedCall(eager, bench.module, eagerly), TimedCall(torch._dynamo.run(compiled), bench.module)
+    sides = (
+        TimedCall(eager, bench.module, eagerly),
+        TimedCall(torch._dynamo.run(compiled), bench.module),
+    )
     return take_turns(bench, *sides, inputs=inputs)
 
 
-def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, inputs: Inputs | None = None) -> Turns:
-    """Time two sides in turns, so that what slows the machine for a while slows both."""
+def take_turns(
+    bench: Workbench, eager: TimedCall, compiled: TimedCall, *, inputs: Inputs | None = None
+) -> Turns:
     turns = Turns()
     given = bench.inputs if inputs is None else inputs
     for number in range(bench.settings.repeat):
@@ -114,9 +120,8 @@ def take_turns(bench: Workbench, eager: TimedCall, compiled: TimedCall, *, input
 
 
 def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
-    """Return what loads took after the first, which pays for libraries and the disk. One is freed before the next.
-
-    Units: seconds.
+    """Return the seconds of repeated loads without the first, which also loads libraries; each is
+    freed before the next.
     """
     loads_s = []
     for _ in range(bench.settings.cheap_repeats):
@@ -129,19 +134,23 @@ def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
     return loads_s
 
 
-def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[..., Any]) -> dict[str, Any]:
-    """Choose a batch size for each repeat where the batch alone is dynamic, and warm the ends up.
+def vary_batch(
+    bench: Workbench, eager: Callable[..., Any], compiled: Callable[..., Any]
+) -> dict[str, Any]:
+    """Choose a batch size per repeat if only the batch is dynamic, and warm up the extremes.
 
-    Both sides of a repeat have the same batch. Upstream varies the eager side alone, and each size by the one before.
-    Return the sizes, or why they cannot vary, as facts.
-    Source: timed of upstream's benchmarks/dynamo/common.py.
+    Both sides of a repeat have the same batch, where upstream varies only the eager side. Return
+    the sizes as facts, or why they cannot vary. Source: timed of upstream's
+    benchmarks/dynamo/common.py.
     """
     batch_size = bench.batch_size or 1
     if not bench.settings.dynamic_batch_only or batch_size == 1:
         return {}
     sizes = draw_batch_sizes(batch_size, bench.settings.repeat)
     collect_outputs = bench.settings.collect_outputs
-    ends = [resize_batch(bench.inputs, batch_size, size) for size in sorted({min(sizes), max(sizes)})]
+    ends = [
+        resize_batch(bench.inputs, batch_size, size) for size in sorted({min(sizes), max(sizes)})
+    ]
     try:
         with eagerly():
             for inputs in ends:
@@ -155,16 +164,16 @@ def vary_batch(bench: Workbench, eager: Callable[..., Any], compiled: Callable[.
 
 
 def draw_batch_sizes(batch_size: int, count: int) -> list[int]:
-    """Return sizes within a fifth of a batch size, never below 2; the same for every run."""
+    """Return sizes within a fifth of a batch size and at least 2, equal in every run."""
     draw = random.Random(SEED)  # noqa: S311 - no secret
     return [max(2, int(batch_size * draw.uniform(0.8, 1.2))) for _ in range(count)]
 
 
 def resize_batch(inputs: Inputs, batch_size: int, size: int) -> Inputs:
-    """Return inputs with another batch: the first rows, or the last row again and again."""
-
     def resize(argument: Any) -> Any:
-        dimension = batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        dimension = (
+            batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
+        )
         if dimension is None:
             return argument
         rows = torch.arange(size, device=argument.device).clamp(max=batch_size - 1)
@@ -175,8 +184,6 @@ def resize_batch(inputs: Inputs, batch_size: int, size: int) -> Inputs:
 
 
 def randomized(inputs: Inputs) -> Inputs:
-    """Replace floating-point inputs by new random numbers. Integers stay: they may be indices."""
-
     def randomize(argument: Any) -> Any:
         return (
             torch.randn_like(argument)

@@ -1,4 +1,4 @@
-"""What torch is told before anything is measured: determinism for accuracy, inductor's settings, threads."""
+"""torch's settings before measuring: determinism, inductor, threads."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.tasks import Task
 
 SEED = 1337
-JUDGED = ("accuracy", "export", "export_strict")  # only the verdict counts, so nothing is left to chance
+JUDGED = (
+    "accuracy",
+    "export",
+    "export_strict",
+)  # only the verdict counts, so nothing is left to chance
 
 
 def prepare_environment(task: Task | None = None) -> None:
-    """Set what torch reads when it is imported or CUDA begins, of any task or of one. A word the user has set stays."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
-        os.environ.setdefault(name, "1")  # models are made from their configuration: nothing is fetched
+        os.environ.setdefault(
+            name, "1"
+        )  # models are made from their configuration: nothing is fetched
     if task is not None and (task.experiment in JUDGED or task.settings.deterministic):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def arrange(task: Task) -> None:
-    """Set torch up as upstream's harness does.
-
-    Raises: ValueError for an inductor setting that does not exist or does not take its value.
-    """
     import torch
     import torch._dynamo
 
@@ -60,7 +61,6 @@ def arrange(task: Task) -> None:
 
 
 def validates_translation(experiment: str, settings: BenchSettings) -> bool:
-    """Return whether torch checks its symbolic shapes by z3, as upstream's CI does where z3 is installed."""
     asked = experiment == "accuracy" and settings.ci and not settings.no_translation_validation
     return asked and find_spec("z3") is not None
 
@@ -85,23 +85,25 @@ def _arrange_dynamo(settings: BenchSettings) -> None:
 
 
 def check(settings: BenchSettings) -> None:
-    """Check that this torch can do something with the settings.
-
-    Raises: ValueError in words for a device, a mode or an inductor setting that it does not have.
-    """
+    """Raises ValueError for a device, mode or inductor setting that this torch lacks."""
     import torch
 
     if settings.device == "cuda" and not torch.cuda.is_available():
-        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        built = (
+            f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        )
         raise ValueError(
-            f"--device cuda: torch {torch.__version__} ({built}) finds no GPU it can use; try --device cpu"
+            f"--device cuda: torch {torch.__version__} ({built}) finds no GPU it can use; try "
+            "--device cpu"
         )
     if settings.compile_mode is not None:
         from torch._inductor import list_mode_options
 
         modes = list_mode_options()
         if settings.compile_mode not in modes:
-            raise ValueError(f"--mode {settings.compile_mode}: torch has no such mode; it has {', '.join(modes)}")
+            raise ValueError(
+                f"--mode {settings.compile_mode}: torch has no such mode; it has {', '.join(modes)}"
+            )
     if settings.inductor_config:
         from torch._inductor import config
 
@@ -127,7 +129,9 @@ def _be_deterministic() -> None:
     torch.backends.mkldnn.deterministic = True
     _allow_reduced_attention(False)
     seed: Any = torch.random.manual_seed
-    torch.manual_seed = lambda *_args, **_words: seed(SEED)  # a model that seeds for itself draws the same each time
+    torch.manual_seed = lambda *_args, **_words: seed(
+        SEED
+    )  # a model that seeds for itself draws the same each time
 
 
 def _arrange_inductor(task: Task) -> None:
@@ -147,7 +151,6 @@ def _arrange_inductor(task: Task) -> None:
 
 
 def _set_option(config: Any, text: str) -> None:
-    """Set one `key=value` of inductor's settings, in the type of what is there."""
     key, equals, value = text.partition("=")
     try:
         known = config.get_config_copy()
@@ -156,7 +159,10 @@ def _set_option(config: Any, text: str) -> None:
     if not equals or key not in known:
         near = difflib.get_close_matches(key, known, n=3)
         hint = f"; there is {', '.join(near)}" if near else ""
-        raise ValueError(f"--inductor-config {text}: expected key=value with a key of torch._inductor.config{hint}")
+        raise ValueError(
+            f"--inductor-config {text}: expected key=value with a key of "
+            f"torch._inductor.config{hint}"
+        )
     setattr(config, key, _as_type(known[key], key, value))
 
 
@@ -175,4 +181,6 @@ def _as_type(present: Any, key: str, value: str) -> Any:
             ) from None
     if isinstance(present, str) or present is None:
         return value
-    raise ValueError(f"--inductor-config {key}: a {type(present).__name__} cannot be given on the command line")
+    raise ValueError(
+        f"--inductor-config {key}: a {type(present).__name__} cannot be given on the command line"
+    )

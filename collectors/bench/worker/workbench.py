@@ -1,4 +1,4 @@
-"""A loaded model on its device, ready to be measured: what every experiment works with. Child processes only."""
+"""A loaded model on its device, used by every experiment. Child processes only."""
 
 from __future__ import annotations
 
@@ -23,26 +23,29 @@ from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.model_facts import ModelFacts, facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.steps import Steps, cast, cast_inputs, move_inputs, run_iterations
+from compileboard.collectors.bench.steps import (
+    Steps,
+    cast,
+    cast_inputs,
+    move_inputs,
+    run_iterations,
+)
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
 
-# A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench, which ends it.
+# A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench,
+# which ends it.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 WARM_UPS = 5  # as upstream
 TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class StageFailed(Exception):
-    """Something of the model's failed in a stage that a status is known for."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
 class Workbench:
-    """The model, what it is called with, its compiled step, and what dynamo counted."""
-
     def __init__(self, ref: ModelRef, settings: BenchSettings, stages: Stages) -> None:
         self.ref = ref
         self.settings = settings
@@ -56,20 +59,20 @@ class Workbench:
         self.steps: Steps
 
     def stage(self, name: str) -> None:
-        """Note how far we are: what is known of a process that dies here."""
         self.stages.begin(name)
 
     def load(self) -> None:
-        """Build the model and bring it to the device.
-
-        Raises: StageFailed with the builder's own error as its cause.
+        """Build the model and move it to the device. Raises StageFailed, caused by the builder's
+        error.
         """
         self.stage("load")
         self.loaded = self.build()
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
         if self.settings.activation_checkpointing:
             self._checkpoint()
-        eval_mode = self.settings.use_eval_mode or self.facts.find("use_eval_mode", mode=self.settings.mode)
+        eval_mode = self.settings.use_eval_mode or self.facts.find(
+            "use_eval_mode", mode=self.settings.mode
+        )
         train = self.settings.is_training and not eval_mode
         if not self.loaded.keeps_mode:
             self.module.train(train)
@@ -82,26 +85,21 @@ class Workbench:
             raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
 
     def _checkpoint(self) -> None:
-        """Enable activation checkpointing, as upstream for models of transformers alone.
-
-        Raises: NotAvailable.
-        """
         enable = getattr(self.module, "gradient_checkpointing_enable", None)
         if enable is None:
-            raise NotAvailable("activation checkpointing: only models of transformers have a switch for it")
+            raise NotAvailable(
+                "activation checkpointing: only models of transformers have a switch for it"
+            )
         enable()
 
     def build(self) -> Loaded:
-        """Build the model on the CPU."""
         batch_size = self.ref.batch_size_for(self.settings.mode, self.settings.batch_size)
         return build(self.ref, batch_size, self.settings.part, self.seed)
 
     def seed(self) -> None:
-        """Seed what a builder draws."""
         reset_rng_state()
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
-        """Move inputs to the device and, if asked, cast them to the dtype that is measured."""
         moved: Inputs = move_inputs(inputs, self.settings.device)
         if self.settings.channels_last:
             moved = torch.utils._pytree.tree_map(_channels_last, moved)
@@ -109,7 +107,6 @@ class Workbench:
         return cast_inputs(moved, dtype) if castable and dtype else moved
 
     def cast(self) -> None:
-        """Cast the model to the dtype that is measured; mixed precision leaves it in float32."""
         dtype = self.facts.dtype_for(self.settings.dtype)
         if dtype in TORCH_DTYPES and dtype != "float32":
             cast(self.loaded, TORCH_DTYPES[dtype])
@@ -124,28 +121,25 @@ class Workbench:
 
     @property
     def batch_size(self) -> int | None:
-        """Return the batch size that was built: what the model says, or its first tensor's first dimension."""
         if self.loaded.batch_size is not None:
             return self.loaded.batch_size
-        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(self.inputs) if isinstance(leaf, torch.Tensor)]
+        tensors = [
+            leaf
+            for leaf in torch.utils._pytree.tree_leaves(self.inputs)
+            if isinstance(leaf, torch.Tensor)
+        ]
         return int(tensors[0].shape[0]) if tensors and tensors[0].dim() else None
 
     def copy_module(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
-        """Copy the model, in a dtype if asked, so that one measurement leaves nothing behind for the next."""
         module = copy.deepcopy(self.module)
         return module.to(dtype) if dtype else module
 
     def grad(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context of the mode: gradients in training alone."""
         if self.settings.is_training:
             return torch.enable_grad()
         return torch.no_grad()
 
     def compile(self, step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
-        """Compile a step as the settings say.
-
-        Raises: StageFailed.
-        """
         options: dict[str, Any] = {
             "backend": self.settings.backend,
             "fullgraph": self.settings.nopython,
@@ -161,23 +155,21 @@ class Workbench:
             return torch.compile(step, **{**options, **changes})
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         if self.settings.device == "cuda":
             torch.cuda.synchronize()
 
     def free(self) -> None:
-        """Free unused memory, on the device too."""
         gc.collect()
         if self.settings.device == "cuda":
             torch.cuda.empty_cache()
 
-    def warm_up(self, step: Callable[..., Any], module: torch.nn.Module, times: int = WARM_UPS) -> float:
-        """Call a step some times; return the seconds that took, compilation included."""
+    def warm_up(
+        self, step: Callable[..., Any], module: torch.nn.Module, times: int = WARM_UPS
+    ) -> float:
         self.free()
         return self.time_calls(step, module, times)
 
     def time_calls(self, step: Callable[..., Any], module: torch.nn.Module, times: int) -> float:
-        """Call a step some times; return the seconds that took."""
         self.synchronize()
         begin = time.perf_counter()
         for _ in range(times):
@@ -187,27 +179,31 @@ class Workbench:
         return time.perf_counter() - begin
 
     def call(self, step: Callable[..., Any]) -> Any:
-        """Call a step once, as it is timed."""
         return step(self.module, self.inputs, collect_outputs=self.settings.collect_outputs)
 
     def run_iterations(
-        self, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, iterations: int | None = None
+        self,
+        step: Callable[..., Any],
+        module: torch.nn.Module,
+        inputs: Inputs,
+        iterations: int | None = None,
     ) -> Any:
-        """Call a step as often as an accuracy check does; return what the last call gave."""
         return run_iterations(step, module, inputs, iterations or self.settings.iterations)
 
     def run_compiled(self, module: torch.nn.Module) -> Any:
-        """Run an accuracy check's steps, compiled together as upstream does; return what the last one gave."""
-        return self.compile(run_iterations)(self.steps.step(), module, self.inputs, self.settings.iterations)
+        return self.compile(run_iterations)(
+            self.steps.step(), module, self.inputs, self.settings.iterations
+        )
 
     def describe(self, outcome: ExperimentOutcome) -> ExperimentOutcome:
-        """Add to an outcome what the workbench knows."""
         outcome.batch_size = self.batch_size
         outcome.facts["module_training"] = self.module.training
         if self.artifact_errors:
             outcome.facts["artifact_error"] = "; ".join(self.artifact_errors)
         if self.settings.ci:
-            outcome.facts["has_z3"] = find_spec("z3") is not None  # without it, --ci validates no translation
+            outcome.facts["has_z3"] = (
+                find_spec("z3") is not None
+            )  # without it, --ci validates no translation
         if self.settings.timing:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
             outcome.facts["op_count"] = torch._dynamo.utils.op_count
@@ -218,11 +214,13 @@ class Workbench:
 
 
 def build(
-    ref: ModelRef, batch_size: int, part: str | None = None, seed: Callable[[], None] = reset_rng_state
+    ref: ModelRef,
+    batch_size: int,
+    part: str | None = None,
+    seed: Callable[[], None] = reset_rng_state,
 ) -> Loaded:
-    """Call a model's builder, with the part of the model if one is asked for.
-
-    Raises: StageFailed; NotAvailable where the library lacks the model.
+    """Call a model's builder. Raises StageFailed, or NotAvailable if the library lacks the
+    model.
     """
     from compileboard.collectors.bench.plan.models import NotAvailable
 
@@ -233,24 +231,30 @@ def build(
         if part is not None and "part" not in inspect.signature(builder).parameters:
             raise ValueError(f"--part {part}: {ref.name} has no parts to choose from")
         words = {} if part is None else {"part": part}
-        loaded = builder(batch_size, **words) if ref.argument is None else builder(batch_size, ref.argument, **words)
+        loaded = (
+            builder(batch_size, **words)
+            if ref.argument is None
+            else builder(batch_size, ref.argument, **words)
+        )
     except NotAvailable:
         raise
     except FAILURES as error:
         raise StageFailed("model_fail_to_load") from error
     if not isinstance(loaded, Loaded):
         raise StageFailed("model_fail_to_load") from TypeError(
-            f"{ref.builder} returned {type(loaded).__name__}; expected compileboard.collectors.bench.loaded.Loaded"
+            f"{ref.builder} returned {type(loaded).__name__}; expected "
+            "compileboard.collectors.bench.loaded.Loaded"
         )
     return loaded
 
 
 def is_oom(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, the GPU's or the machine's."""
     if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in text or "can't allocate memory" in text
+    )
 
 
 def _oom_or(reason: str, error: BaseException, oom: str = "OOM") -> str:
@@ -265,10 +269,6 @@ def _channels_last(argument: Any) -> Any:
 
 @contextlib.contextmanager
 def failing_as(reason: str, oom: str = "OOM") -> Any:
-    """Turn what fails inside into a `StageFailed` with this status.
-
-    Raises: StageFailed.
-    """
     try:
         yield
     except StageFailed:
@@ -278,32 +278,36 @@ def failing_as(reason: str, oom: str = "OOM") -> Any:
 
 
 def eagerly() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which nothing that is compiled runs compiled."""
     set_stance = getattr(torch.compiler, "set_stance", None)  # from torch 2.6 on
     return set_stance("force_eager") if set_stance else contextlib.nullcontext()
 
 
 def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:
-    """Return the first dimension that is as long as the batch.
+    """Return the first dimension as long as the batch.
 
     Source: detect_and_mark_batch of upstream's benchmarks/dynamo/common.py.
     """
-    return next((dimension for dimension, size in enumerate(tensor.shape) if size == batch_size), None)
+    return next(
+        (dimension for dimension, size in enumerate(tensor.shape) if size == batch_size), None
+    )
 
 
 def mark_batch(bench: Workbench) -> None:
-    """Mark the batch of every input as dynamic, if that was asked for. A batch of 1 is left, as upstream leaves it.
-
-    Raises: NotAvailable in words if no input has the batch.
+    """Mark the batch of every input as dynamic, if requested and not 1, as upstream does. Raises
+    NotAvailable if no input has it.
     """
     batch_size = bench.batch_size
     if not bench.settings.dynamic_batch_only or batch_size == 1:
         return
     marked = 0
     for tensor in _pytree.tree_leaves(bench.inputs):
-        dimension = batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
+        dimension = (
+            batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
+        )
         if dimension is not None:
             torch._dynamo.maybe_mark_dynamic(tensor, dimension)
             marked += 1
     if not marked:
-        raise NotAvailable(f"--dynamic-batch-only: no input has a dimension of the batch size, {batch_size}")
+        raise NotAvailable(
+            f"--dynamic-batch-only: no input has a dimension of the batch size, {batch_size}"
+        )

@@ -1,4 +1,4 @@
-"""What the classifier made of one guard expression."""
+"""The classification of one guard expression."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GuardClassification:
-    """What the classifier made of one guard expression."""
-
     category: str
     source: str | None = None
     expected: str | None = None
     actual: str | None = None
     dim: int | None = None
-    symbol: str | None = None  # what else tells causes apart: the dimension, the key, the global setting
+    symbol: str | None = (
+        None  # what else tells causes apart: the dimension, the key, the global setting
+    )
     variable: str | None = None  # the closure's variable behind a cell

@@ -1,6 +1,7 @@
-"""Guards that are Python expressions: `k == 1`, `len(xs) == 2`, `___check_type_id(x, 94)`, conditions over sizes.
+"""Guards that are Python expressions: `k == 1`, `len(xs) == 2`, `___check_type_id(x, 94)`,
+conditions over sizes.
 
-They are read as syntax, never run.
+They are parsed, never run.
 """
 
 from __future__ import annotations
@@ -17,23 +18,26 @@ _TYPED = re.compile(r",\s*type=(?P<type><.*>|[\w.]+)\s*$", re.DOTALL)
 _STATE = re.compile(
     r"^(?P<what>___check_global_state|___check_torch_function_mode_stack|___skip_backend_check|utils_device\.CURRENT_DEVICE"
     r"|torch\.autograd\.forward_ad\._current_level|torch\._functorch\.(?:pyfunctorch|aot_autograd)\b"
-    r"|___are_deterministic_algorithms_enabled|___is_grad_enabled|___is_torch_function_enabled|not ___is_grad_enabled)"
+    r"|___are_deterministic_algorithms_enabled|___is_grad_enabled|___is_torch_function_enabled|not "
+    r"___is_grad_enabled)"
 )
-_KEY_AT = re.compile(r"^list\((?:dict\.keys\((?P<holder>.+)\)|(?P<other>.+)\.keys\(\))\)\[(?P<place>\d+)\]$")
+_KEY_AT = re.compile(
+    r"^list\((?:dict\.keys\((?P<holder>.+)\)|(?P<other>.+)\.keys\(\))\)\[(?P<place>\d+)\]$"
+)
 _SHAPES = frozenset(("size", "stride", "storage_offset", "shape", "ndim", "dim", "numel"))
-_SHAPE_CALLS = frozenset(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Mod", "FloorDiv", "CleanDiv", "Max", "Min", "PythonMod"))
+_SHAPE_CALLS = frozenset(
+    ("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Mod", "FloorDiv", "CleanDiv", "Max", "Min", "PythonMod")
+)
 _LENGTHS = frozenset(("len", "___tuple_iterator_len", "tuple_iterator_len"))
 _ITERATORS = frozenset(("___normalize_range_iter", "___normalize_count_iter"))
 _MAXIMUM = 20_000  # characters; a longer guard is not worth the parser's memory
 
 
 def strip_local_scope(text: str) -> str:
-    """Write L['x'] as x, as newer versions of torch do themselves."""
     return _LOCAL.sub(r"\2", text)
 
 
 def classify_expression(text: str) -> GuardClassification | None:
-    """Classify a guard that is a Python expression; None where it is none, or one that nobody knows."""
     state = _STATE.match(text)
     if state:
         return _state(state["what"])
@@ -91,7 +95,6 @@ def _called(node: ast.AST) -> str | None:
 
 
 def _is_source(node: ast.AST) -> bool:
-    """Return True if a node is where a value is found: a name, an attribute or an item, nested at will."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
@@ -109,19 +112,30 @@ def _is_source(node: ast.AST) -> bool:
 def _is_shape(node: ast.AST) -> bool:
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
-            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+            name = (
+                part.func.attr
+                if isinstance(part.func, ast.Attribute)
+                else getattr(part.func, "id", "")
+            )
             if name in _SHAPE_CALLS or (isinstance(part.func, ast.Attribute) and name in _SHAPES):
                 return True
     return False
 
 
 def _sources(node: ast.AST) -> str | None:
-    """Return what a shape condition is about: its sizes, else its names, each once and in order."""
-    sizes = [p for p in ast.walk(node) if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)]
+    sizes = [
+        p
+        for p in ast.walk(node)
+        if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)
+    ]
     sources = [_source(p) for p in sizes]
     if not sources:
         functions = {id(p.func) for p in ast.walk(node) if isinstance(p, ast.Call)}
-        nodes = [p for p in ast.walk(node) if _is_source(p) and id(p) not in functions and not isinstance(p, ast.Call)]
+        nodes = [
+            p
+            for p in ast.walk(node)
+            if _is_source(p) and id(p) not in functions and not isinstance(p, ast.Call)
+        ]
         inner = {id(child) for p in nodes for child in ast.walk(p) if child is not p}
         sources = [_source(p) for p in nodes if id(p) not in inner]
     return ", ".join(dict.fromkeys(sources)) or None
@@ -151,7 +165,9 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
         and isinstance(inner.ops[0], ast.In | ast.NotIn)
         and _is_source(inner.comparators[0])
     ):
-        return GuardClassification("dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left))
+        return GuardClassification(
+            "dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left)
+        )
     if not isinstance(inner, ast.Call) or len(inner.args) < 2:
         return None
     expected = "absent" if absent else "present"
@@ -159,16 +175,23 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
         key, holder = _source(inner.args[0]), _source(inner.args[1])
         if holder.endswith(".__dict__"):
             return GuardClassification(
-                "module_attribute", f"{holder.removesuffix('.__dict__')}.{key.strip(chr(39))}", expected
+                "module_attribute",
+                f"{holder.removesuffix('.__dict__')}.{key.strip(chr(39))}",
+                expected,
             )
         return GuardClassification("dict_keys", holder, f"{key} {expected}", symbol=key)
     if name == "set.__contains__":
         return GuardClassification(
-            "dict_keys", _source(inner.args[0]), f"{_source(inner.args[1])} {expected}", symbol=_source(inner.args[1])
+            "dict_keys",
+            _source(inner.args[0]),
+            f"{_source(inner.args[1])} {expected}",
+            symbol=_source(inner.args[1]),
         )
     if name == "hasattr":
         attribute = _source(inner.args[1]).strip("'\"")
-        return GuardClassification("module_attribute", f"{_source(inner.args[0])}.{attribute}", expected)
+        return GuardClassification(
+            "module_attribute", f"{_source(inner.args[0])}.{attribute}", expected
+        )
     return None
 
 
@@ -182,8 +205,14 @@ def _emptiness(node: ast.expr, typed: str | None) -> GuardClassification | None:
 def _nan(node: ast.expr, typed: str | None) -> GuardClassification | None:
     for part in ast.walk(node):
         name = _called(part)
-        if isinstance(part, ast.Call) and part.args and name in ("__math_isnan", "math.isnan", "__numpy_isnan"):
-            return _value_at(part.args[0], "other_value" if name == "__numpy_isnan" else "float_value", "nan")
+        if (
+            isinstance(part, ast.Call)
+            and part.args
+            and name in ("__math_isnan", "math.isnan", "__numpy_isnan")
+        ):
+            return _value_at(
+                part.args[0], "other_value" if name == "__numpy_isnan" else "float_value", "nan"
+            )
     return None
 
 
@@ -193,7 +222,9 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
     left, operator, right = node.left, node.ops[0], node.comparators[0]
     if isinstance(operator, ast.Is | ast.IsNot):
         if isinstance(right, ast.Constant) and right.value is None:
-            classification = _value_at(left, "other_value", "None" if isinstance(operator, ast.Is) else "not None")
+            classification = _value_at(
+                left, "other_value", "None" if isinstance(operator, ast.Is) else "not None"
+            )
             return classification if _is_source(left) else None
         return (
             GuardClassification("object_identity", _source(left), _source(right))
@@ -211,7 +242,9 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
         return None
     keys = _KEY_AT.match(_source(left))
     if keys:
-        return GuardClassification("dict_keys", keys["holder"] or keys["other"], _source(right), symbol=keys["place"])
+        return GuardClassification(
+            "dict_keys", keys["holder"] or keys["other"], _source(right), symbol=keys["place"]
+        )
     if isinstance(left, ast.Attribute) and left.attr == "__name__":
         return GuardClassification("object_identity", _source(left.value), _source(right))
     return _value_at(left, _category_of(right), _source(right))
@@ -231,12 +264,20 @@ def _compared_call(left: ast.Call, call: str, right: ast.expr) -> GuardClassific
             if isinstance(inner.func, ast.Attribute) and inner.func.attr == "keys":
                 holder = _source(inner.args[0]) if inner.args else _source(inner.func.value)
                 return GuardClassification("dict_keys", holder, _source(right))
-        return GuardClassification("dict_keys", inside, _source(right)) if inside.endswith(".keys()") else None
+        return (
+            GuardClassification("dict_keys", inside, _source(right))
+            if inside.endswith(".keys()")
+            else None
+        )
     if call.endswith((".keys",)):
         return GuardClassification("dict_keys", call.removesuffix(".keys"), _source(right))
     if call == "hasattr" and len(left.args) == 2:
         return _membership(left, None)
-    if call in ("int", "float", "str", "bool", "complex", "bytes") and left.args and _is_source(left.args[0]):
+    if (
+        call in ("int", "float", "str", "bool", "complex", "bytes")
+        and left.args
+        and _is_source(left.args[0])
+    ):
         return _value_at(left.args[0], _category_of(right), _source(right))
     if call.endswith(".data_ptr"):
         return GuardClassification("object_identity", call.removesuffix(".data_ptr"))
@@ -249,12 +290,17 @@ def _shape(node: ast.expr, typed: str | None) -> GuardClassification | None:
     )
     if _is_shape(node):
         return GuardClassification("symbolic_shape", _sources(node))
-    # Conditions on a dynamic integer: 2 <= k, k != 1, k % 2 == 0, n == m. A comparison with a string is none.
+    # Conditions on a dynamic integer: 2 <= k, k != 1, k % 2 == 0, n == m. A comparison with a
+    # string is none.
     if ordered and not any(
         isinstance(p, ast.Constant) and not isinstance(p.value, int | float) for p in ast.walk(node)
     ):
         source = _sources(node)
-        return GuardClassification("symbolic_shape", source) if source and _is_arithmetic(node) else None
+        return (
+            GuardClassification("symbolic_shape", source)
+            if source and _is_arithmetic(node)
+            else None
+        )
     return None
 
 
@@ -265,7 +311,9 @@ def _is_arithmetic(node: ast.AST) -> bool:
         return _is_arithmetic(node.left) and _is_arithmetic(node.right)
     if isinstance(node, ast.UnaryOp):
         return _is_arithmetic(node.operand)
-    return _is_source(node) or (isinstance(node, ast.Constant) and isinstance(node.value, int | float))
+    return _is_source(node) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+    )
 
 
 def _is_constant(node: ast.AST) -> bool:
@@ -297,7 +345,6 @@ def _category_of(node: ast.AST) -> str:
 
 
 def _value_at(node: ast.AST, category: str, expected: str | None) -> GuardClassification:
-    """Choose between a global, an attribute and a plain value by where the value is found."""
     root: ast.AST = node
     has_attribute = False
     while isinstance(root, ast.Attribute | ast.Subscript):
@@ -305,7 +352,9 @@ def _value_at(node: ast.AST, category: str, expected: str | None) -> GuardClassi
         root = root.value
     if isinstance(root, ast.Name) and root.id == "G":
         category = "global_value"
-    elif has_attribute and "__closure__" not in _source(node) and "__defaults__" not in _source(node):
+    elif (
+        has_attribute and "__closure__" not in _source(node) and "__defaults__" not in _source(node)
+    ):
         category = "module_attribute"
     return GuardClassification(category, _source(node), expected)
 

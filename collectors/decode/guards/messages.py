@@ -1,6 +1,7 @@
-"""Guards that C++ reports in words of its own: tensor properties, global state, lost objects.
+"""Guards that C++ reports in prose: tensor properties, global state, lost objects.
 
-Source: torch/csrc/dynamo/guards.cpp of 2.4 to 2.13 (strings of libtorch_python) and torch/_dynamo/guards.py.
+Source: torch/csrc/dynamo/guards.cpp of 2.4 to 2.13 (strings of libtorch_python) and
+torch/_dynamo/guards.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _TENSOR = re.compile(
     re.S,
 )
 _MISMATCH = re.compile(
-    r"^(?:Tensor )?(?P<what>requires_grad|dtype|device(?: index)?|dispatch key set|rank|size|stride) mismatch"
+    r"^(?:Tensor )?(?P<what>requires_grad|dtype|device(?: index)?|dispatch key "
+    r"set|rank|size|stride) mismatch"
     r"(?: at index (?P<dim>\d{1,4}))?\.\s*[Ee]xpected(?: device index to be)?\s+(?P<expected>.*?)"
     r"(?:, actual (?P<actual>.*?))?(?P<parameter>\. Guard failed on a parameter, .*)?$",
     re.S,
@@ -31,20 +33,31 @@ _CATEGORY = {
     "size": "tensor_size",
     "stride": "tensor_stride",
 }
-# torch compares the dispatcher's keys first: another device shows there, not in the device's own message.
-_DEVICES = frozenset(("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"))
+# torch compares the dispatcher's keys first: another device shows there, not in the device's own
+# message.
+_DEVICES = frozenset(
+    ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta")
+)
 _TENSOR_TYPE = re.compile(
     r"^expected type of '(?P<source>.+?)' to be a tensor type,"
     r"\s*(?:but found a different type|(?:' ?)?but found (?P<actual>.*))?",
     re.S,
 )
 _STATE = re.compile(r"^GLOBAL_STATE changed:\s*(?P<what>.*)$", re.S)
-_DUPLICATE = re.compile(r"^Duplicate tensors? found(?: where not expected!)?:?\s*(?P<what>.*)$", re.S)
-_MISSING = re.compile(r"^(?P<what>KeyError|IndexError|getattr failed|null type dict) on (?:source )?(?P<source>.+)$")
+_DUPLICATE = re.compile(
+    r"^Duplicate tensors? found(?: where not expected!)?:?\s*(?P<what>.*)$", re.S
+)
+_MISSING = re.compile(
+    r"^(?P<what>KeyError|IndexError|getattr failed|null type dict) on (?:source )?(?P<source>.+)$"
+)
 _ITEM = re.compile(r"^(?P<holder>.+)\[(?P<key>[^\[\]]+)\]$")
-_NOT_WEAKREF = re.compile(r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref) (?P<source>.+)$")
+_NOT_WEAKREF = re.compile(
+    r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref) (?P<source>.+)$"
+)
 _FREED = re.compile(r"^Cache line invalidated because (?P<source>.+?) got deallocated$")
-_NOT_KIND = re.compile(r"^(?:Not a callable obj (?P<source>.+)|(?P<accessor>\w+): Not a function on (?P<other>.+))$")
+_NOT_KIND = re.compile(
+    r"^(?:Not a callable obj (?P<source>.+)|(?P<accessor>\w+): Not a function on (?P<other>.+))$"
+)
 _LENGTH = re.compile(r"^len\((?P<source>.+)\) != (?P<expected>\d+)$")
 _MARKS = re.compile(
     r"_has_dynamo_dim_marking"
@@ -55,14 +68,17 @@ _MARKS = re.compile(
 _SHAPES = re.compile(r"^\"?Shape guard failed with values\b")
 _GRAD = re.compile(r"^not a tensor - grad field is accessed (?P<source>.+)$")
 _BACKEND = re.compile(
-    r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: (?P<actual>.*?)\. If this|$)", re.S
+    (
+        r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: "
+        r"(?P<actual>.*?)\. If this|$)"
+    ),
+    re.S,
 )
 
 _MAXIMUM = 20_000  # characters
 
 
 def classify_message(text: str) -> GuardClassification | None:
-    """Classify a guard failure written in words; None where it is an expression, or words that nobody knows."""
     for rule in _RULES:
         classification = rule(text)
         if classification is not None:
@@ -84,7 +100,9 @@ def _tensor(text: str) -> GuardClassification | None:
     if match["what"] == "dispatch key set" and actual:
         was, now = _devices(expected), _devices(actual)
         if was and now and was != now:
-            return GuardClassification("tensor_device", tensor["source"], ", ".join(was), ", ".join(now))
+            return GuardClassification(
+                "tensor_device", tensor["source"], ", ".join(was), ", ".join(now)
+            )
     return GuardClassification(
         _CATEGORY[match["what"]],
         tensor["source"],
@@ -101,7 +119,11 @@ def _devices(keys: str) -> list[str]:
 
 def _tensor_type(text: str) -> GuardClassification | None:
     match = _TENSOR_TYPE.match(text)
-    return GuardClassification("type_change", match["source"], "a tensor", match["actual"]) if match else None
+    return (
+        GuardClassification("type_change", match["source"], "a tensor", match["actual"])
+        if match
+        else None
+    )
 
 
 def _global_state(text: str) -> GuardClassification | None:
@@ -140,12 +162,16 @@ def _missing(text: str) -> GuardClassification | None:
     if item and item["holder"] == "G":
         return GuardClassification("global_value", source, actual="missing")
     if item and category != "module_attribute":
-        return GuardClassification(category, item["holder"], actual=f"{item['key']} missing", symbol=item["key"])
+        return GuardClassification(
+            category, item["holder"], actual=f"{item['key']} missing", symbol=item["key"]
+        )
     return GuardClassification(category, source, actual="missing")
 
 
 def _lost(text: str) -> GuardClassification | None:
-    if text.startswith("___guarded_code.valid"):  # up to 2.4: the flag that freeing an object clears
+    if text.startswith(
+        "___guarded_code.valid"
+    ):  # up to 2.4: the flag that freeing an object clears
         return GuardClassification("invalidated")
     match = _FREED.match(text) or _NOT_WEAKREF.match(text)
     return GuardClassification("invalidated", match["source"].strip()) if match else None
@@ -154,33 +180,50 @@ def _lost(text: str) -> GuardClassification | None:
 def _other_kind(text: str) -> GuardClassification | None:
     match = _NOT_KIND.match(text)
     return (
-        GuardClassification("type_change", (match["source"] or match["other"]).strip(), "a function") if match else None
+        GuardClassification(
+            "type_change", (match["source"] or match["other"]).strip(), "a function"
+        )
+        if match
+        else None
     )
 
 
 def _backend(text: str) -> GuardClassification | None:
     match = _BACKEND.match(text)
     return (
-        GuardClassification("backend_mismatch", expected=match["expected"], actual=match["actual"]) if match else None
+        GuardClassification("backend_mismatch", expected=match["expected"], actual=match["actual"])
+        if match
+        else None
     )
 
 
 def _length(text: str) -> GuardClassification | None:
     match = _LENGTH.match(text)
-    return GuardClassification("container_length", match["source"], match["expected"]) if match else None
+    return (
+        GuardClassification("container_length", match["source"], match["expected"])
+        if match
+        else None
+    )
 
 
 def _marks(text: str) -> GuardClassification | None:
-    # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other dimensions.
-    # The search takes quadratic time in a text without spaces: no such message is that long.
+    # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other
+    # dimensions. The search takes quadratic time in a text without spaces: no such message is that
+    # long.
     match = _MARKS.search(text) if "_dynamo_" in text and len(text) < _MAXIMUM else None
     if not match:
         return None
-    return GuardClassification("symbolic_shape", match["source"] or match["holder"], symbol="dimension marks")
+    return GuardClassification(
+        "symbolic_shape", match["source"] or match["holder"], symbol="dimension marks"
+    )
 
 
 def _shapes(text: str) -> GuardClassification | None:
-    return GuardClassification("symbolic_shape", symbol="compiled shape guard") if _SHAPES.match(text) else None
+    return (
+        GuardClassification("symbolic_shape", symbol="compiled shape guard")
+        if _SHAPES.match(text)
+        else None
+    )
 
 
 def _grad(text: str) -> GuardClassification | None:

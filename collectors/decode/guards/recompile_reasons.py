@@ -1,6 +1,7 @@
-"""The reasons of a recompile, to guard failures: category, source, expected and actual value, suggestion.
+"""Parse recompile reasons into guard failures.
 
-Source: torch/_dynamo/guards.py (get_guard_fail_reason_helper, get_verbose_code_part) of 2.4 to 2.13.
+Source: torch/_dynamo/guards.py (get_guard_fail_reason_helper, get_verbose_code_part) of 2.4 to
+2.13.
 """
 
 from __future__ import annotations
@@ -22,25 +23,37 @@ from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 _ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
 _USER_STACK = "\nUser stack trace:\n"
 _HINT = "(HINT: "
-_STRING_OR_MARK = re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|['\"]|  #(?= |$)", re.DOTALL)
-_COMMENT_PLACE = re.compile(
-    r"^(?:(?P<code>.*?)# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in (?P<name>[^\s()]+)\)?\s*$", re.DOTALL
+_STRING_OR_MARK = re.compile(
+    r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|['\"]|  #(?= |$)", re.DOTALL
 )
-# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or why it guarded.
-_AFTERWARDS = re.compile(r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$")
+_COMMENT_PLACE = re.compile(
+    (
+        r"^(?:(?P<code>.*?)# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in "
+        r"(?P<name>[^\s()]+)\)?\s*$"
+    ),
+    re.DOTALL,
+)
+# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or
+# why it guarded.
+_AFTERWARDS = re.compile(
+    r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$"
+)
 _CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
-_INTERNAL = re.compile(r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/")
+_INTERNAL = re.compile(
+    r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/"
+)
 # Names that dynamo makes up for objects carry an id or a counter of this process.
 _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
 
 def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
-    """Read a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such a list as JSON."""
+    """Parse a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such
+    a list as JSON.
+    """
     return [parse_reason(text, namer) for text in reason_texts(payload)]
 
 
 def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
-    """Read the reason why one cache entry could not serve a call."""
     entry = _ENTRY.match(text)
     body = text[entry.end() :] if entry else text
     body, _, stack = body.partition(_USER_STACK)
@@ -66,12 +79,14 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
 
 
 def classify(code: str, hint: str = "") -> GuardClassification:
-    """Classify one failed guard; what is not recognised stays unknown."""
     stripped = strip_local_scope(code.strip())
     guard = classify_message(stripped) or classify_expression(stripped)
     if guard is None:
         return GuardClassification("unknown")
-    if "allow_unspec_int_on_nn_module" in hint and guard.category in ("int_value", "module_attribute"):
+    if "allow_unspec_int_on_nn_module" in hint and guard.category in (
+        "int_value",
+        "module_attribute",
+    ):
         return replace(guard, category="module_attribute")
     closure = _CLOSURE.search(hint)
     if closure and guard.source and "cell_contents" in guard.source:
@@ -80,7 +95,6 @@ def classify(code: str, hint: str = "") -> GuardClassification:
 
 
 def reason_texts(payload: Any) -> list[str]:
-    """List the reasons of a payload, whichever form it has."""
     if isinstance(payload, str):
         if payload.lstrip().startswith("["):
             try:
@@ -95,7 +109,9 @@ def reason_texts(payload: Any) -> list[str]:
 
 
 def split_verbose(text: str) -> tuple[str, str, str | None]:
-    """Split "k == 1      # x = x * k  # f.py:83 in forward (HINT: …)" into code, comment and hint."""
+    """Split "k == 1      # x = x * k  # f.py:83 in forward (HINT: …)" into code, comment and
+    hint.
+    """
     hint, start = None, text.find(_HINT)
     if start >= 0 and (ending := text.rstrip()).endswith(")"):
         text, hint = text[:start], ending[start + len(_HINT) : -1]
@@ -104,7 +120,6 @@ def split_verbose(text: str) -> tuple[str, str, str | None]:
 
 
 def _split_comment(body: str) -> tuple[str, str]:
-    """Split "k == 1      # x = self.l(x) * k  # f.py:83 in forward" at the first "#" that is not inside a string."""
     for token in _STRING_OR_MARK.finditer(body):
         if token[0] == "  #":
             return body[: token.start()].strip(), body[token.end() :].strip()
@@ -116,7 +131,6 @@ def _split_comment(body: str) -> tuple[str, str]:
 
 
 def find_frame(comment: str, stack: str = "") -> Frame | None:
-    """Find the line of the user's that a guard's comment, or the stack below it, names."""
     frames = parse_traceback(stack) if stack else []
     frame = user_frame(frames)
     if frame is not None:
@@ -129,12 +143,17 @@ def find_frame(comment: str, stack: str = "") -> Frame | None:
     path = match["path"].strip().lstrip("(")
     if not match["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
         return None
-    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it is no name.
+    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it
+    # is no name.
     if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
         path = path.rsplit("/", 1)[-1]
     return Frame(path, int(match["line"]), match["name"], (match["code"] or "").strip() or None)
 
 
 def _fingerprint(guard: GuardClassification, code: str) -> str:
-    source = guard.source if guard.source is not None or guard.symbol else (code if guard.category == "unknown" else "")
+    source = (
+        guard.source
+        if guard.source is not None or guard.symbol
+        else (code if guard.category == "unknown" else "")
+    )
     return fingerprint("guard", guard.category, _MADE_UP.sub("N", source or ""), guard.symbol)

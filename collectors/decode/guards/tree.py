@@ -1,6 +1,7 @@
-"""The guards of one compile, as torch prints them: a tree of managers with guards as leaves.
+"""Parse the guards of one compile into a tree: managers with guards as leaves.
 
-Source: GuardManagerWrapper.__str__ in torch/_dynamo/guards.py of 2.5 to 2.13; the flat list is `dynamo_guards` of 2.4.
+Source: GuardManagerWrapper.__str__ in torch/_dynamo/guards.py of 2.5 to 2.13; the flat list is
+`dynamo_guards` of 2.4.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 from compileboard.collectors.decode.guards.recompile_reasons import find_frame, split_verbose
 from compileboard.collectors.decode.stacks import parse_frames, user_frame
 
-MAXIMUM_DEPTH = 200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
+MAXIMUM_DEPTH = (
+    200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
+)
 _HEADING = "TREE_GUARD_MANAGER:"
 _LATENCY = re.compile(r"\nGuard latency = (\d{1,15}(?:\.\d{1,9})?) us\s*\Z")
 _LINE = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*)| .*)?$", re.ASCII | re.MULTILINE)
@@ -29,10 +32,11 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class GuardNode:
-    """One line of torch's tree: a manager (where a value is found), a guard (what is checked) or other text.
+    """One line of torch's tree: a manager (where a value is found), a guard (what is checked) or
+    other text.
 
-    A guard's source is that of its manager; `remark` is what torch says beside a line, or where there is none of a
-    user's. A guard without code is one that is printed elsewhere: it relates several sources.
+    A guard has its manager's source; `remark` is torch's comment. A guard without code is printed
+    elsewhere, because it relates several sources.
     """
 
     kind: str
@@ -52,9 +56,9 @@ class GuardNode:
 
 @dataclass(frozen=True, slots=True)
 class GuardTree:
-    """The guards of one compile; those beside the root are checked last (shapes, aliasing).
+    """The guards of one compile; those beside the root (shapes, aliasing) are checked last.
 
-    Units: latency_us is of the whole set, once measured by torch; single guards are not timed.
+    `latency_us` is torch's measurement of the whole set; single guards are not timed.
     """
 
     nodes: tuple[GuardNode, ...] = field(repr=False)
@@ -62,7 +66,6 @@ class GuardTree:
 
 
 def parse_guards(text: str) -> GuardTree | None:
-    """Read the payload of dynamo_cpp_guards_str, or of the older dynamo_guards; None where it is neither."""
     if text[:100].lstrip().startswith("["):
         return _parse_list(text)
     start = text.find(_HEADING)
@@ -85,7 +88,6 @@ def parse_guards(text: str) -> GuardTree | None:
 
 
 def walk(tree: GuardTree) -> Iterator[tuple[int, GuardNode]]:
-    """Yield every node with its depth, in torch's order."""
     stack = [(0, node) for node in reversed(tree.nodes)]
     while stack:
         depth, node = stack.pop()
@@ -95,17 +97,18 @@ def walk(tree: GuardTree) -> Iterator[tuple[int, GuardNode]]:
 
 
 def is_check(node: GuardNode) -> bool:
-    """Return True if a node is a condition that torch evaluates, not a manager, a text or a reference to one."""
     return node.kind == "guard" and node.code is not None
 
 
 def find_root(node: GuardNode) -> str:
-    """Return the input or global that a guard is about: L['x'], G['scale'], or the global state of torch."""
+    """Return the input or global that a guard checks: L['x'], G['scale'], or torch's global
+    state.
+    """
     return _root_of(node.source or node.code or "")
 
 
 def summarize_guards(tree: GuardTree) -> dict[str, Any]:
-    """Count a tree's guards by type and by root source: what is kept where payloads are not.
+    """Count guards by type and by root source, which is kept if payloads are not stored.
 
     A guard is one condition as torch prints it; a few guards print several.
     """
@@ -122,7 +125,11 @@ def summarize_guards(tree: GuardTree) -> dict[str, Any]:
 
 
 def _summary(
-    kinds: Counter[str], roots: Counter[str], manager_count: int, deepest: int, latency_us: float | None
+    kinds: Counter[str],
+    roots: Counter[str],
+    manager_count: int,
+    deepest: int,
+    latency_us: float | None,
 ) -> dict[str, Any]:
     return {
         "guard_count": kinds.total(),
@@ -130,13 +137,18 @@ def _summary(
         "latency_us": latency_us,
         "depth": deepest,
         "kinds": dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
-        "roots": [list(item) for item in sorted(roots.items(), key=lambda item: (-item[1], item[0]))[:_ROOT_COUNT]],
+        "roots": [
+            list(item)
+            for item in sorted(roots.items(), key=lambda item: (-item[1], item[0]))[:_ROOT_COUNT]
+        ],
         "root_count": len(roots),
     }
 
 
 def count_guards(text: str) -> dict[str, Any] | None:
-    """Sum up a payload as summarize_guards does its tree, several times as fast; None where it is no tree of guards."""
+    """Return the same as summarize_guards from the text, several times faster; None if it is not a
+    tree.
+    """
     start = text.find(_HEADING)
     if start < 0 or text[:100].lstrip().startswith("["):
         tree = parse_guards(text)
@@ -176,7 +188,6 @@ def _root_of(text: str) -> str:
 
 
 def _split_lines(body: str) -> Iterator[tuple[int, str]]:
-    """Split into (depth, entry); what bears no mark of a line belongs to the entry before: a repr of several lines."""
     depth, parts = 0, [""]
     for line in body.split("\n"):
         bare = line.lstrip("| ")
@@ -191,7 +202,9 @@ def _split_lines(body: str) -> Iterator[tuple[int, str]]:
         yield depth, entry
 
 
-def _read_entry(entry: str, source: str | None, comments: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+def _read_entry(
+    entry: str, source: str | None, comments: dict[str, tuple[Any, ...]]
+) -> dict[str, Any]:
     word = _WORD.match(entry)
     if word is None:
         # "KeyValueManager pair at index=0" is the one manager without a source.
@@ -208,7 +221,6 @@ def _read_entry(entry: str, source: str | None, comments: dict[str, tuple[Any, .
 
 
 def _read_manager(rest: str) -> dict[str, Any]:
-    """Read "source=L['k'], accessed_by=…, type=<class 'int'>, tag_safe=(True, False)", from its ends."""
     start = rest.find("source=")
     if start < 0:
         return {"code": rest or None}
@@ -240,7 +252,9 @@ def _read_check(text: str, comments: dict[str, tuple[Any, ...]]) -> dict[str, An
     }
 
 
-def _read_comment(comment: str) -> tuple[str | None, str | None, int | None, str | None, str | None]:
+def _read_comment(
+    comment: str,
+) -> tuple[str | None, str | None, int | None, str | None, str | None]:
     frame = find_frame(comment) if 0 < len(comment) <= _COMMENT_MAXIMUM else None
     if frame is None:
         return None, None, None, None, comment or None
@@ -250,13 +264,14 @@ def _read_comment(comment: str) -> tuple[str | None, str | None, int | None, str
 
 
 def _build(read: list[tuple[int, dict[str, Any]]]) -> tuple[GuardNode, ...]:
-    """Make frozen nodes from the last to the first, so that each finds its children made."""
     waiting: list[list[GuardNode]] = [[]]
     for depth, fields in reversed(read):
         while len(waiting) <= depth + 1:
             waiting.append([])
         children = waiting[depth + 1]
-        waiting[depth].append(GuardNode(**fields, children=tuple(reversed(children)) if children else ()))
+        waiting[depth].append(
+            GuardNode(**fields, children=tuple(reversed(children)) if children else ())
+        )
         del waiting[depth + 1 :]
     return tuple(reversed(waiting[0]))
 
@@ -271,7 +286,9 @@ def _parse_list(text: str) -> GuardTree | None:
         code = entry.get("code") if isinstance(entry, dict) else None
         if not isinstance(code, str):
             continue
-        frame = user_frame(parse_frames(entry.get("user_stack")) or parse_frames(entry.get("stack")))
+        frame = user_frame(
+            parse_frames(entry.get("user_stack")) or parse_frames(entry.get("stack"))
+        )
         file = frame.path if frame and frame.path != "<unknown>" else None
         nodes.append(
             GuardNode(

@@ -1,8 +1,8 @@
-"""Arm CompileBoard's hooks in a Python process started under `collectors run`.
+"""Install CompileBoard's hooks in a Python process started under `collectors run`.
 
-This folder is the first entry of the observed program's PYTHONPATH and holds nothing else. The file imports nothing
-that the interpreter has not already loaded, never imports torch, and gets out of the way: it takes its folder off
-sys.path again and then runs the sitecustomize module that would have run without it.
+This folder is first on PYTHONPATH and holds only this file. It imports nothing that the interpreter
+has not already loaded, never imports torch, removes its folder from sys.path and then runs the
+sitecustomize that it shadows.
 """
 
 import os
@@ -12,8 +12,6 @@ _HERE = os.path.dirname(__file__)  # as it stands on sys.path; the current folde
 
 
 class _Finder:
-    """An import hook that waits for the program's own import of a module, then calls a function."""
-
     def __init__(self, name, after):
         self._name = name
         self.after = after
@@ -33,8 +31,6 @@ class _Finder:
 
 
 class _Loader:
-    """A module's loader while it is executed; calls the finder's function at its end."""
-
     def __init__(self, loader, finder):
         self._loader = loader
         self._finder = finder
@@ -56,7 +52,7 @@ class _Loader:
 
 
 def _load(module):
-    """Load a module of `collectors` by its path, under a name that no program uses."""
+    """Load a module of `collectors` by path, under a name that no program uses."""
     import importlib.util
 
     name = "_compileboard"
@@ -72,7 +68,6 @@ def _load(module):
 
 
 def _install():
-    """Install the hooks."""
     try:
         _load(".observe.hooks").install_from_environment()
     except Exception as error:  # the observed program never notices us
@@ -85,7 +80,6 @@ def _install():
 
 
 def _widen_program():
-    """Start the program with room on its frame stack."""
     try:
         _load(".observe.program_room").widen_program()
     except Exception as error:
@@ -93,7 +87,6 @@ def _widen_program():
 
 
 def _start_trial():
-    """Apply a fix that `try` tries, and record what compiled functions return."""
     try:
         steps = _load(".observe.trial").start_trial()
     except Exception as error:
@@ -123,9 +116,9 @@ def _report_error(problem, error):
 
 
 def _chain():
-    """Run the sitecustomize that this one shadows, as Python would have run it.
+    """Run the sitecustomize that this one shadows.
 
-    Where there is none, this raises what Python expects then: nothing of us is left in sys.modules.
+    If there is none, raise ImportError as Python expects and leave nothing in sys.modules.
     """
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
     sys.path_importer_cache.pop(_HERE, None)
@@ -138,7 +131,9 @@ if os.environ.get("COMPILEBOARD_SPOOL") and sys.version_info >= (3, 10):
         _install()
     else:
         sys.meta_path.insert(0, _Finder("torch._dynamo", _install))
-    if os.environ.get("COMPILEBOARD_TRIAL"):  # after the hooks: settings of a trial may import torch._dynamo
+    if os.environ.get(
+        "COMPILEBOARD_TRIAL"
+    ):  # after the hooks: settings of a trial may import torch._dynamo
         _start_trial()
     if os.environ.get("COMPILEBOARD_STACK_ROOM"):
         _widen_program()

@@ -1,7 +1,9 @@
-"""Compare what a compiled graph returns, and leaves in its inputs, with eager and float64: its first call a shape.
+"""Compare the outputs and mutated inputs of a compiled graph with eager and float64, on its first
+call of each shape.
 
-The program gets the result of one real call. Eager runs on clones made before it, with the random state that it had,
-and nothing of ours raises. The rule is torch's own `same()`: wrong beyond a multiple of eager's error and a tolerance.
+The program gets the result of the one real call. Eager runs on clones made before it, with the same
+random state; errors of the check are not raised. The criterion is torch's own `same()`: wrong if
+beyond a multiple of eager's error plus a tolerance.
 """
 
 from __future__ import annotations
@@ -39,8 +41,6 @@ class NotComparedError(Exception):
 
 @dataclass
 class ValueDifference:
-    """How far one value is from float64, relative to its size."""
-
     name: str  # "output 0", "input primals_1 afterwards"
     error: float
     eager_error: float
@@ -53,25 +53,31 @@ class ValueDifference:
 
 
 class AccuracyCheck:
-    """Check of each graph's answers in one process."""
-
     def __init__(
-        self, capture: ReproCapture, write: Callable[[str, dict[str, Any], Any, Any], None], guard: HookGuard
+        self,
+        capture: ReproCapture,
+        write: Callable[[str, dict[str, Any], Any, Any], None],
+        guard: HookGuard,
     ) -> None:
         self._capture = capture
         self._write = write
         self._guard = guard
         self._local = threading.local()
 
-    def wrap(self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool) -> Any:
-        """Return a function that calls a compiled graph and checks its first call of each shape."""
+    def wrap(
+        self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool
+    ) -> Any:
         seen: set[Any] = set()
         context = torch_compat.context_of()
 
         def checked(*arguments: Any) -> Any:
             given = arguments[0] if is_boxed else arguments
             key = _shapes(given)
-            if key in seen or len(seen) >= MOST_SHAPES or getattr(self._local, "is_checking", False):
+            if (
+                key in seen
+                or len(seen) >= MOST_SHAPES
+                or getattr(self._local, "is_checking", False)
+            ):
                 return call(*arguments)
             seen.add(key)
             values, started_s = list(given), time.perf_counter()
@@ -133,9 +139,15 @@ class AccuracyCheck:
         if not len(mine) == len(reference) == len(precise):
             raise RuntimeError(f"compiled returns {len(mine)} values, eager {len(reference)}")
         for index, name in enumerate(origins.placeholder_names(graph.graph)):
-            if graph.phase != "backward" or _is_written(graph.graph, name):  # a backward may use up what it is given
+            if graph.phase != "backward" or _is_written(
+                graph.graph, name
+            ):  # a backward may use up what it is given
                 names.append(f"input {name} afterwards")
-                for values_of, inputs in ((mine, values), (reference, eager_inputs), (precise, exact_inputs)):
+                for values_of, inputs in (
+                    (mine, values),
+                    (reference, eager_inputs),
+                    (precise, exact_inputs),
+                ):
                     values_of.append(inputs[index])
         with torch.no_grad():
             compared = [compare(*parts) for parts in zip(names, mine, reference, precise)]
@@ -153,7 +165,9 @@ class AccuracyCheck:
     ) -> None:
         wrong = [difference for difference in differences if difference.is_wrong]
         verdict = SKIPPED if reason is not None else WRONG if wrong else SAME
-        worst = max(wrong or differences, key=lambda difference: _order(difference.error), default=None)
+        worst = max(
+            wrong or differences, key=lambda difference: _order(difference.error), default=None
+        )
         fields: dict[str, Any] = {
             "level": graph.level,
             "phase": graph.phase,
@@ -163,7 +177,11 @@ class AccuracyCheck:
         if reason is not None:
             fields["reason"] = reason
         if worst is not None:
-            fields |= {"value": worst.name, "error": _number(worst.error), "eager_error": _number(worst.eager_error)}
+            fields |= {
+                "value": worst.name,
+                "error": _number(worst.error),
+                "eager_error": _number(worst.eager_error),
+            }
             fields |= {"note": worst.note} if worst.note else {}
         is_known = graph.level == "dynamo" and getattr(self._local, "wrong_below", False)
         if graph.level == "aot":
@@ -171,14 +189,17 @@ class AccuracyCheck:
         if worst is not None and wrong and not is_known:
             names = origins.placeholder_names(graph.graph)
             graph.live = dict(zip(names, clones))
-            details = {**fields, "limit": _number(worst.limit), "wrong": [entry.name for entry in wrong][:20]}
+            details = {
+                **fields,
+                "limit": _number(worst.limit),
+                "wrong": [entry.name for entry in wrong][:20],
+            }
             fields["position"] = self._capture.add_wrong(graph, dynamo, context, details)
             graph.live = {}
         self._write(record_names.GRAPH_CHECKED, fields, None, context)
 
 
 def compare(name: str, mine: Any, eager: Any, exact: Any) -> ValueDifference | None:
-    """Compare one value with eager's and float64's; None where there is nothing to compare."""
     torch = sys.modules["torch"]
     if not isinstance(eager, torch.Tensor):
         return None
@@ -188,7 +209,9 @@ def compare(name: str, mine: Any, eager: Any, exact: Any) -> ValueDifference | N
         return None
     if not (eager.is_floating_point() or eager.is_complex()):
         different = float((mine != eager).double().mean())
-        return ValueDifference(name, different, 0.0, 0.0, "share of elements that differ" if different else None)
+        return ValueDifference(
+            name, different, 0.0, 0.0, "share of elements that differ" if different else None
+        )
     wide = torch.complex128 if eager.is_complex() else torch.float64
     small, note = eager.numel() <= 10, None
     is_half = eager.dtype in (torch.float16, torch.bfloat16)
@@ -198,7 +221,9 @@ def compare(name: str, mine: Any, eager: Any, exact: Any) -> ValueDifference | N
         exact, note = own, "float64 is not finite where eager is: compared with eager"
     regular = own.isfinite()
     if bool((mine.isfinite() != regular).any()) or bool((mine.isnan() != own.isnan()).any()):
-        return ValueDifference(name, math.inf, 0.0, 0.0, "NaN or infinite at other places than eager")
+        return ValueDifference(
+            name, math.inf, 0.0, 0.0, "NaN or infinite at other places than eager"
+        )
     error, eager_error = _rms(mine, exact, regular), _rms(own, exact, regular)
     multiplier = 10.0 if small and is_half else 3.0 if is_half or small else 2.0
     limit = multiplier * eager_error + TOLERANCE / 10
@@ -208,7 +233,7 @@ def compare(name: str, mine: Any, eager: Any, exact: Any) -> ValueDifference | N
 
 
 def _rms(value: Any, reference: Any, regular: Any) -> float:
-    """Return the root of the mean square of a difference over that of the reference; equal is 0."""
+    """Return rms(value - reference) / rms(reference); 0 if they are equal."""
     torch = sys.modules["torch"]
     zero = torch.zeros((), dtype=reference.dtype, device=reference.device)
     reference = torch.where(regular, reference, zero)
@@ -218,14 +243,17 @@ def _rms(value: Any, reference: Any, regular: Any) -> float:
 
 
 def clone_inputs(values: Sequence[Any]) -> list[Any]:
-    """Clone tensors so that those that shared memory still do, with their strides and offsets."""
+    """Clone tensors with their strides and offsets; tensors that share memory still share it."""
     torch = sys.modules["torch"]
     storages: dict[int, Any] = {}
     clones = []
     for value in values:
         if not isinstance(value, torch.Tensor):
             clones.append(value)
-        elif type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        elif (
+            type(value) not in (torch.Tensor, torch.nn.Parameter)
+            or value.layout is not torch.strided
+        ):
             clones.append(value.detach().clone())
         else:
             storage = value.untyped_storage()
@@ -247,7 +275,13 @@ def _why_not(graph: FailedGraph, values: Sequence[Any]) -> str | None:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             return DRAWS
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    size = sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors if _is_plain(t)}.values())
+    size = sum(
+        {
+            t.untyped_storage()._cdata: t.untyped_storage().nbytes()
+            for t in tensors
+            if _is_plain(t)
+        }.values()
+    )
     if size > MOST_INPUT_BYTES:
         return f"its inputs of {size} bytes are over the limit of {MOST_INPUT_BYTES}"
     device = next((tensor.device for tensor in tensors if tensor.device.type == "cuda"), None)
@@ -261,7 +295,11 @@ def _why_not(graph: FailedGraph, values: Sequence[Any]) -> str | None:
 
 
 def _share_memory(values: Sequence[Any]) -> bool:
-    tensors = [value for value in values if isinstance(value, sys.modules["torch"].Tensor) and _is_plain(value)]
+    tensors = [
+        value
+        for value in values
+        if isinstance(value, sys.modules["torch"].Tensor) and _is_plain(value)
+    ]
     return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
 
@@ -270,16 +308,17 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_written(graph: Any, name: str) -> bool:
-    """Return whether a graph writes to an input on purpose."""
     written = {
-        str(node.args[0]) for node in graph.graph.nodes if str(node.target).startswith("aten.copy_.") and node.args
+        str(node.args[0])
+        for node in graph.graph.nodes
+        if str(node.target).startswith("aten.copy_.") and node.args
     }
     return name in written
 
 
 @contextmanager
 def _own_precision(graph: FailedGraph) -> Iterator[None]:
-    """Disable autocast for what AOTAutograd has traced: its casts are in the graph."""
+    """Disable autocast for graphs traced by AOTAutograd, whose casts are already in the graph."""
     torch = sys.modules["torch"]
     if graph.level != "aot":
         yield
@@ -299,7 +338,10 @@ def _to_float64(graph: Any, inputs: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(getattr(value, "shape", value if isinstance(value, (int, bool)) else None) for value in values)
+    return tuple(
+        getattr(value, "shape", value if isinstance(value, (int, bool)) else None)
+        for value in values
+    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:

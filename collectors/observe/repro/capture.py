@@ -1,4 +1,6 @@
-"""Capture graphs that failed, as they can be run again: all work is done where an exception is already on its way."""
+"""Capture failed graphs so that they can be run again. Work is done only once an exception was
+raised.
+"""
 
 from __future__ import annotations
 
@@ -43,36 +45,39 @@ _TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's Lower
 
 @dataclass(frozen=True)
 class RunningGraph:
-    """A graph's repro before its first call."""
-
     manifest: ReproManifest
     programs: dict[str, str | None]
     context: Any
 
 
 class ReproCapture:
-    """Captures of one process: one a graph, at most MOST_REPROS."""
-
-    def __init__(self, spool: Spool, guard: HookGuard, redact: Callable[[Any], Any], config: RunConfig) -> None:
+    def __init__(
+        self, spool: Spool, guard: HookGuard, redact: Callable[[Any], Any], config: RunConfig
+    ) -> None:
         self._spool = spool
         self._write = spool.write
         self._guard = guard
         self._redact = redact
         self._config = config
-        self.read_last: Callable[[], list[dict[str, Any]]] = list  # with --repro=crash: what ran last
+        self.read_last: Callable[[], list[dict[str, Any]]] = (
+            list  # with --repro=crash: what ran last
+        )
         self._busy = threading.local()
         self.clear()
 
     def clear(self) -> None:
-        """Begin as a new process."""
         self._digests: set[str] = set()
-        self._functions: dict[tuple[int | None, ...], tuple[CodeType, Any]] = {}  # with their backend, by compile
+        self._functions: dict[
+            tuple[int | None, ...], tuple[CodeType, Any]
+        ] = {}  # with their backend, by compile
         self.count = 0
 
     # -- what fails
 
     def wrap_backend_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function to stand in for OutputGraph.call_user_compiler, through which every backend is called."""
+        """Return a wrapper of OutputGraph.call_user_compiler, through which every backend is
+        called.
+        """
 
         def call_user_compiler(output: Any, gm: Any, *rest: Any) -> Any:  # the inputs since 2.9
             with self._guard:
@@ -81,18 +86,28 @@ class ReproCapture:
                 return original(output, gm, *rest)
             except Exception as error:
                 # Our own frame is the traceback's first; `raise` adds none.
-                BaseException.with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
+                BaseException.with_traceback(
+                    error, error.__traceback__ and error.__traceback__.tb_next
+                )
                 with self._guard, self._alone() as alone:
                     if alone and not _is_control_flow(error) and _find_mark(error) is None:
-                        self._capture_compile(error, output, gm, rest[0] if rest else output.example_inputs())
+                        self._capture_compile(
+                            error, output, gm, rest[0] if rest else output.example_inputs()
+                        )
                 raise
 
         return call_user_compiler
 
     def add_running(
-        self, error: BaseException, context: Any, failure_position: int | None, arguments: tuple[Any, ...] = ()
+        self,
+        error: BaseException,
+        context: Any,
+        failure_position: int | None,
+        arguments: tuple[Any, ...] = (),
     ) -> None:
-        """Capture the graph that raised while it ran, or whose backward could not be compiled; never raises."""
+        """Capture a graph that raised while running or whose backward failed to compile. Never
+        raises.
+        """
         with self._guard, self._alone() as alone:
             if not alone or not isinstance(error, Exception) or _is_control_flow(error):
                 return
@@ -101,10 +116,13 @@ class ReproCapture:
             if self.add_last(error, context, failure_position):
                 return
             failed = origins.find_running(error)
-            compiling = None if failed is not None and failed.live else origins.find_compiling(error)
+            compiling = (
+                None if failed is not None and failed.live else origins.find_compiling(error)
+            )
             failed = compiling or failed
             if failed is not None:
-                # A backward's saved tensors may have hooks of the program's, which run when they are asked for.
+                # A backward's saved tensors may have hooks of the program's, which run when they
+                # are asked for.
                 is_asked = failed.phase != "backward" or self._config.repro_inputs_bytes
                 failed.arguments = arguments if is_asked else ()
                 self._add(failed, error, context, failure_position=failure_position)
@@ -112,13 +130,20 @@ class ReproCapture:
     def add_wrong(
         self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any, accuracy: dict[str, Any]
     ) -> int | None:
-        """Capture a graph whose answers are wrong; return its position, None if it is not kept."""
         before = self.count
-        self._add(graph, None, context, dynamo=dynamo, backend=(dynamo or graph).backend, accuracy=accuracy)
+        self._add(
+            graph,
+            None,
+            context,
+            dynamo=dynamo,
+            backend=(dynamo or graph).backend,
+            accuracy=accuracy,
+        )
         return before if self.count > before else None
 
-    def describe_running(self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any) -> RunningGraph | None:
-        """Return the repro of a graph that is one only if the process dies while it runs."""
+    def describe_running(
+        self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any
+    ) -> RunningGraph | None:
         program, described, symbols = self._write_program(graph)
         if program is None:
             return None
@@ -134,17 +159,19 @@ class ReproCapture:
             symbols=symbols,
             node_count=script.count_calls(program),
         )
-        return RunningGraph(manifest, {"program": program, "dynamo_program": dynamo_program}, context)
+        return RunningGraph(
+            manifest, {"program": program, "dynamo_program": dynamo_program}, context
+        )
 
     def encode_running(self, graph: RunningGraph) -> bytes:
-        """Return its record."""
         fields = {"position": MOST_REPROS, "manifest": dump_manifest(graph.manifest)}
         return self._spool.encode(record_names.REPRO, fields, graph.programs, graph.context)
 
     def encode_values(self, graph: RunningGraph, arguments: Sequence[Any]) -> list[bytes]:
-        """Return its record with what these arguments of a call are, and a record of each storage; nothing of none."""
         cuda = sys.modules["torch"].cuda
-        if cuda.is_initialized() and cuda.is_current_stream_capturing():  # to read a value would end the capture
+        if (
+            cuda.is_initialized() and cuda.is_current_stream_capturing()
+        ):  # to read a value would end the capture
             return []
         bodies: dict[str, str] = {}
         call = FailedGraph(graph.manifest.level, arguments=tuple(arguments))
@@ -156,12 +183,19 @@ class ReproCapture:
             lines.append(self._spool.encode(record_names.REPRO_VALUES, fields, body))
         return lines
 
-    def add_last(self, error: BaseException, context: Any = None, failure_position: int | None = None) -> bool:
-        """Capture the graph that ran last before a device's error: such errors come late. Return whether there is one.
+    def add_last(
+        self, error: BaseException, context: Any = None, failure_position: int | None = None
+    ) -> bool:
+        """Capture the graph that ran last before an asynchronous device error; return whether there
+        is one.
 
-        Nothing can be read from the device any more: its inputs' values are those that were written before.
+        The device cannot be read any more: the inputs' values are those written before.
         """
-        if self.count >= MOST_REPROS or not _is_device_error(error) or _find_mark(error) is not None:
+        if (
+            self.count >= MOST_REPROS
+            or not _is_device_error(error)
+            or _find_mark(error) is not None
+        ):
             return False
         records = self.read_last()
         if not records:
@@ -188,13 +222,18 @@ class ReproCapture:
             fields["failure_position"] = failure_position
         self._write(record_names.REPRO, fields, first["p"], first.get("c") or context)
         for record in records[1:]:
-            self._write(record_names.REPRO_VALUES, {**record["m"], "position": position}, record["p"], None)
+            self._write(
+                record_names.REPRO_VALUES, {**record["m"], "position": position}, record["p"], None
+            )
         return True
 
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)
         if isinstance(code, CodeType) and len(self._functions) < MOST_FUNCTIONS:
-            self._functions[tuple(torch_compat.context_of() or ())] = code, getattr(output, "compiler_fn", None)
+            self._functions[tuple(torch_compat.context_of() or ())] = (
+                code,
+                getattr(output, "compiler_fn", None),
+            )
 
     def _capture_compile(self, error: Exception, output: Any, gm: Any, example_inputs: Any) -> None:
         dynamo = FailedGraph("dynamo", "forward", True, None, gm, origins.placeholder_values(gm))
@@ -204,11 +243,15 @@ class ReproCapture:
         if failed is not None:
             failed.arguments = tuple(example_inputs)
         backend = getattr(output, "compiler_fn", None)
-        self._add(failed or dynamo, error, torch_compat.context_of(), dynamo=dynamo, backend=backend)
+        self._add(
+            failed or dynamo, error, torch_compat.context_of(), dynamo=dynamo, backend=backend
+        )
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Yield False where this thread captures already: torch's own code may compile something."""
+        """Yield False while this thread is already capturing, since torch's code may compile
+        something.
+        """
         alone = not getattr(self._busy, "now", False)
         self._busy.now = True
         try:
@@ -246,7 +289,9 @@ class ReproCapture:
             _mark(error, position)
         dynamo_program: str | None = None
         dynamo_inputs: tuple[ReproInput, ...] = ()
-        bodies: dict[str, str] = {}  # of storages, by digest: the program's graph and dynamo's have most in common
+        bodies: dict[
+            str, str
+        ] = {}  # of storages, by digest: the program's graph and dynamo's have most in common
         if dynamo is not None and dynamo is not failed:
             with self._guard:
                 dynamo_program, dynamo_inputs, more = self._write_program(dynamo)
@@ -255,9 +300,16 @@ class ReproCapture:
         described = self._keep_values(described, failed, bodies)
         manifest = self._describe(failed, error, context, backend)
         if accuracy is not None:
-            message = f"{accuracy['value']}: error {accuracy['error']} beside eager's own {accuracy['eager_error']}"
+            message = (
+                f"{accuracy['value']}: error {accuracy['error']} beside eager's own "
+                f"{accuracy['eager_error']}"
+            )
             manifest = replace(
-                manifest, kind="accuracy", error_type="AccuracyError", message=message, accuracy=accuracy
+                manifest,
+                kind="accuracy",
+                error_type="AccuracyError",
+                message=message,
+                accuracy=accuracy,
             )
         manifest = replace(manifest, inputs=described, dynamo_inputs=dynamo_inputs, symbols=symbols)
         if manifest.node_count is None:
@@ -268,14 +320,18 @@ class ReproCapture:
         payload = {"program": program, "dynamo_program": dynamo_program}
         self._write(record_names.REPRO, fields, payload, context)
         for digest, body in bodies.items():
-            self._write(record_names.REPRO_VALUES, {"position": position, "digest": digest}, body, None)
+            self._write(
+                record_names.REPRO_VALUES, {"position": position, "digest": digest}, body, None
+            )
 
     def _next_position(self) -> int:
         position = self.count
         self.count += 1
         return position
 
-    def _write_program(self, failed: FailedGraph) -> tuple[str | None, tuple[ReproInput, ...], dict[str, int]]:
+    def _write_program(
+        self, failed: FailedGraph
+    ) -> tuple[str | None, tuple[ReproInput, ...], dict[str, int]]:
         text = failed.script or origins.write_script(failed.graph, failed.inputs)
         if text is None or len(text) > MOST_PROGRAM_CHARS:
             return None, (), {}
@@ -287,7 +343,10 @@ class ReproCapture:
         else:
             described = script.read_inputs(text)
         parameters = [_is_parameter(value) for value in origins.match_arguments(described, failed)]
-        described = tuple(replace(e, is_parameter=e.is_parameter or is_one) for e, is_one in zip(described, parameters))
+        described = tuple(
+            replace(e, is_parameter=e.is_parameter or is_one)
+            for e, is_one in zip(described, parameters)
+        )
         keep_source = self._config.keep_source
         return script.trim_script(text, os.environ, keep_source=keep_source), described, symbols
 
@@ -298,11 +357,15 @@ class ReproCapture:
         if not most_bytes:
             return described
         if not self._config.keep_source:
-            return tuple(replace(e, values=WITHHELD) if e.kind == "tensor" else e for e in described)
+            return tuple(
+                replace(e, values=WITHHELD) if e.kind == "tensor" else e for e in described
+            )
         values = origins.match_arguments(described, failed)
         return repro_inputs.keep_values(described, values, most_bytes, bodies.setdefault)
 
-    def _describe(self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any) -> ReproManifest:
+    def _describe(
+        self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any
+    ) -> ReproManifest:
         from ..runtime_failures import write_traceback
 
         root = origins.root_cause(error) if error is not None else None
@@ -321,7 +384,9 @@ class ReproCapture:
             phase=failed.phase,
             error_type=type(root).__name__ if root is not None else None,
             message=message,
-            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS) if error is not None else None,
+            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS)
+            if error is not None
+            else None,
             operation=target[1] if target else None,
             function=getattr(code, "co_qualname", code.co_name) if code else None,
             file=preload.relative_path(code.co_filename) if code else None,
@@ -340,19 +405,26 @@ class ReproCapture:
         with self._guard:
             listed = preload.list_preload(failed.graph, backend)
             if failed.graph is None and failed.script:
-                names = {name.replace(".", "::", 1) for name in re.findall(r"torch\.ops\.(\w+\.\w+)", failed.script)}
+                names = {
+                    name.replace(".", "::", 1)
+                    for name in re.findall(r"torch\.ops\.(\w+\.\w+)", failed.script)
+                }
                 listed = tuple(dict.fromkeys((*listed, *preload.operation_modules(names))))
             return listed
         return ()
 
     def _clean(self, text: str, most: int) -> str:
         if len(text) > most:
-            text = f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+            text = (
+                f"{text[: most // 2]}\n… {len(text) - most} characters left out "
+                f"…\n{text[-most // 2 :]}"
+            )
         return scrub_text(self._redact(text))
 
     def _clean_values(self, settings: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
         return {
-            kind: {name: self._clean(text, 500) for name, text in entry.items()} for kind, entry in settings.items()
+            kind: {name: self._clean(text, 500) for name, text in entry.items()}
+            for kind, entry in settings.items()
         }
 
 
@@ -361,7 +433,10 @@ def _is_control_flow(error: BaseException) -> bool:
 
 
 def _is_device_error(error: BaseException) -> bool:
-    return type(error).__name__ == "AcceleratorError" or _DEVICE_ERROR.match(_text_of(error)) is not None
+    return (
+        type(error).__name__ == "AcceleratorError"
+        or _DEVICE_ERROR.match(_text_of(error)) is not None
+    )
 
 
 def _mark(error: BaseException, position: int) -> None:

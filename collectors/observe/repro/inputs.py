@@ -1,4 +1,4 @@
-"""What a graph's inputs are, symbolic sizes included, and the bytes of their storages where they were asked for."""
+"""Describe a graph's inputs, including symbolic sizes, and read their storages on request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ WriteValues = Callable[[str, str], object]  # a storage's digest and body
 
 
 class InputReader:
-    """Descriptions of inputs, with numbers for the storages that they share."""
-
     def __init__(self) -> None:
         self.symbols: dict[str, int] = {}
         self._storages: dict[int, int] = {}
         self._torch = sys.modules["torch"]
 
     def describe(self, names: Iterable[str], values: Sequence[Any]) -> tuple[ReproInput, ...]:
-        """Describe values in their order; one without a name gets a number."""
         known = list(names)[: len(values)]
         known += [f"input_{index}" for index in range(len(known), len(values))]
         return tuple(self._describe(name, value) for name, value in zip(known, values))
@@ -43,7 +40,9 @@ class InputReader:
             return ReproInput(name=name, kind="none")
         if isinstance(value, (bool, int, float)):
             return ReproInput(name=name, kind=type(value).__name__, value=value)
-        return ReproInput(name=name, kind="other", value=f"{type(value).__module__}.{type(value).__qualname__}")
+        return ReproInput(
+            name=name, kind="other", value=f"{type(value).__module__}.{type(value).__qualname__}"
+        )
 
     def _describe_tensor(self, name: str, tensor: Any) -> ReproInput:
         torch = self._torch
@@ -59,8 +58,14 @@ class InputReader:
             device=str(tensor.device),
             requires_grad=bool(tensor.requires_grad),
             is_parameter=isinstance(tensor, torch.nn.Parameter),
-            storage=self._storages.setdefault(storage._cdata, len(self._storages)) if storage is not None else None,
-            storage_bytes=size if isinstance(size, int) else _hint(storage.nbytes()) if storage is not None else None,
+            storage=self._storages.setdefault(storage._cdata, len(self._storages))
+            if storage is not None
+            else None,
+            storage_bytes=size
+            if isinstance(size, int)
+            else _hint(storage.nbytes())
+            if storage is not None
+            else None,
         )
 
     def _size(self, size: Any) -> Size:
@@ -70,7 +75,11 @@ class InputReader:
         if expression.is_number:
             return int(expression)
         environment = size.node.shape_env
-        hints = getattr(environment, "backed_var_to_val", None) or getattr(environment, "var_to_val", None) or {}
+        hints = (
+            getattr(environment, "backed_var_to_val", None)
+            or getattr(environment, "var_to_val", None)
+            or {}
+        )
         for symbol in expression.free_symbols:
             if symbol in hints:
                 self.symbols[str(symbol)] = int(hints[symbol])
@@ -87,9 +96,9 @@ def _hint(size: Any) -> int | None:
 def keep_values(
     inputs: Sequence[ReproInput], live: Sequence[Any], most_bytes: int, write: WriteValues
 ) -> tuple[ReproInput, ...]:
-    """Write the storages of what is still alive; return the inputs with what became of each one's values.
+    """Write the storages of live inputs; return the inputs with the outcome for each one's values.
 
-    live: the tensor of each input, None for one that is gone.
+    `live` has the tensor of each input, or None if it was freed.
     """
     states: dict[int, tuple[str, str | None]] = {}  # by address of the storage
     left = most_bytes
@@ -119,13 +128,14 @@ def keep_values(
 
 
 def _storage_of(entry: ReproInput, tensor: Any) -> Any:
-    """Return the storage of a live tensor that is what its input was; None of a fake, a subclass, another."""
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         return None
     if tensor.device.type == "meta" or tensor.is_conj() or tensor.is_neg():
         return None
-    fits = str(tensor.dtype).removeprefix("torch.") == entry.dtype and len(tensor.shape) == len(entry.shape or ())
+    fits = str(tensor.dtype).removeprefix("torch.") == entry.dtype and len(tensor.shape) == len(
+        entry.shape or ()
+    )
     sizes = zip((*tensor.shape, *tensor.stride()), (*(entry.shape or ()), *(entry.stride or ())))
     if not fits or any(isinstance(expected, int) and size != expected for size, expected in sizes):
         return None

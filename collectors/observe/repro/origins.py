@@ -1,4 +1,4 @@
-"""Where a failed graph is to be had: from the frames of a traceback that torch leaves, and from objects in them."""
+"""Find a failed graph in the frames of torch's traceback and the objects in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .. import torch_compat
 
 MOST_CAUSES = 10
 GENERATED_CALL = "call"  # the function of inductor's generated module
-# Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and the inputs.
+# Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and
+# the inputs.
 _COMPILING = {
     "debug_wrapper": ("gm", "orig_graph", "example_inputs", "kwargs"),
     "inner_debug_fn": ("gm", "orig_graph", "real_inputs", ""),
@@ -27,21 +28,20 @@ _COMPILING = {
 
 @dataclass
 class FailedGraph:
-    """A graph and what is known of its inputs."""
-
     level: str
     phase: str = "inference"
     is_compiling: bool = False
     script: str | None = None  # torch's, where it has one already
     graph: Any = None  # torch.fx.GraphModule
     inputs: Sequence[Any] = ()  # as the compiler got them: mostly without values
-    live: dict[str, Any] = field(default_factory=dict)  # values that still are there when it ran, by name
+    live: dict[str, Any] = field(
+        default_factory=dict
+    )  # values that still are there when it ran, by name
     backend: Any = None
     arguments: tuple[Any, ...] = ()  # of the call around it, in whose order its inputs mostly are
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that torch made it from."""
     known: list[BaseException] = []
     waiting = [error]
     while waiting and len(known) < MOST_CAUSES:
@@ -58,7 +58,6 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return what torch's own wrappers (BackendCompilerFailed, InductorError) were made from."""
     for _ in range(MOST_CAUSES):
         try:
             inner = object.__getattribute__(error, "inner_exception")
@@ -79,7 +78,6 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 
 def find_compiling(error: BaseException) -> FailedGraph | None:
-    """Return the graph that a compiler below the backend was given when it failed."""
     failed: FailedGraph | None = None
     for frame in _frames(error):
         names = _COMPILING.get(frame.f_code.co_name)
@@ -87,38 +85,59 @@ def find_compiling(error: BaseException) -> FailedGraph | None:
             continue
         local = frame.f_locals
         graph, inputs = local.get(names[0]), local.get(names[2])
-        if graph is None or inputs is None or (failed is not None and failed.graph is not None and not names[1]):
+        if (
+            graph is None
+            or inputs is None
+            or (failed is not None and failed.graph is not None and not names[1])
+        ):
             continue
         copy = local.get(names[1])
         if copy is not None:
             graph = sys.modules["torch"].fx.GraphModule(graph, copy)
-        failed = FailedGraph("aot", phase_of(local.get(names[3]) or {}), True, None, graph, list(inputs))
+        failed = FailedGraph(
+            "aot", phase_of(local.get(names[3]) or {}), True, None, graph, list(inputs)
+        )
     return failed
 
 
 def phase_of(options: Any) -> str:
-    """Return the phase that a compiler's options name."""
     if options.get("is_backward"):
         return "backward"
     return "inference" if options.get("is_inference") else "forward"
 
 
 def find_running(error: BaseException) -> FailedGraph | None:
-    """Return the graph that ran when the exception was raised, with the inputs that its code still holds."""
     torch = sys.modules["torch"]
     failed: FailedGraph | None = None
     level, phase = "dynamo", "forward"
     for frame in _frames(error):
         name = frame.f_code.co_name
-        if str(frame.f_globals.get("__name__")).startswith("torch._functorch._aot_autograd."):  # around its graph
-            phase = name if name in ("forward", "backward") else phase if level == "aot" else "inference"
+        if str(frame.f_globals.get("__name__")).startswith(
+            "torch._functorch._aot_autograd."
+        ):  # around its graph
+            phase = (
+                name
+                if name in ("forward", "backward")
+                else phase
+                if level == "aot"
+                else "inference"
+            )
             level = "aot"
-        if name == "__call__" and (script := torch_compat.graph_script(frame.f_locals.get("self"))) is not None:
+        if (
+            name == "__call__"
+            and (script := torch_compat.graph_script(frame.f_locals.get("self"))) is not None
+        ):
             owner = frame.f_locals["self"]
-            failed = FailedGraph("aot", phase_of(getattr(owner, "fx_kwargs", None) or {}), script=script)
+            failed = FailedGraph(
+                "aot", phase_of(getattr(owner, "fx_kwargs", None) or {}), script=script
+            )
         elif name == GENERATED_CALL and failed is not None and "async_compile" in frame.f_globals:
             failed.live = _tensors(frame)
-        elif failed is None and frame.f_code.co_filename.startswith("<eval_with_key>") and name == "forward":
+        elif (
+            failed is None
+            and frame.f_code.co_filename.startswith("<eval_with_key>")
+            and name == "forward"
+        ):
             graph = frame.f_locals.get("self")
             if isinstance(graph, torch.fx.GraphModule):
                 failed = FailedGraph(level, phase, graph=graph, inputs=placeholder_values(graph))
@@ -128,13 +147,15 @@ def find_running(error: BaseException) -> FailedGraph | None:
 
 def _tensors(frame: FrameType) -> dict[str, Any]:
     torch = sys.modules["torch"]
-    return {name: value for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)}
+    return {
+        name: value for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)
+    }
 
 
 def match_arguments(described: Sequence[ReproInput], failed: FailedGraph) -> list[Any]:
-    """Return the live value of each input, None where there is none: by name, else of the arguments in their order.
+    """Return the live value of each input or None, matched by name, otherwise by position.
 
-    AOTAutograd may leave out and merge inputs; their number says whether it did.
+    AOTAutograd may drop and merge inputs; positions are used only if their number agrees.
     """
     arguments = list(failed.arguments)
     saved = None
@@ -144,7 +165,9 @@ def match_arguments(described: Sequence[ReproInput], failed: FailedGraph) -> lis
         if saved is None:  # the gradients come last
             arguments = [*[None] * (len(described) - len(arguments) + 1), *arguments[1:]]
     if saved is not None:  # of autograd's context; the gradients are its arguments after it
-        tensors = iter([*saved, *(part for part in arguments[1:] if hasattr(part, "untyped_storage"))])
+        tensors = iter(
+            [*saved, *(part for part in arguments[1:] if hasattr(part, "untyped_storage"))]
+        )
         arguments = [next(tensors, None) if entry.kind == "tensor" else None for entry in described]
         if next(tensors, None) is not None:
             arguments = []
@@ -154,7 +177,6 @@ def match_arguments(described: Sequence[ReproInput], failed: FailedGraph) -> lis
 
 
 def placeholder_values(graph: Any) -> list[Any]:
-    """Return what a graph's placeholders stand for, without values and with symbolic sizes, as far as it says."""
     values = []
     for node in graph.graph.nodes:
         if node.op == "placeholder":
@@ -166,27 +188,22 @@ def placeholder_values(graph: Any) -> list[Any]:
 
 
 def placeholder_names(graph: Any) -> list[str]:
-    """Return the names of a graph's placeholders."""
     return [str(node.target) for node in graph.graph.nodes if node.op == "placeholder"]
 
 
 def count_nodes(graph: Any) -> int:
-    """Count the call nodes of a graph."""
     return sum(node.op.startswith("call_") for node in graph.graph.nodes)
 
 
 def backend_name(backend: Any) -> str | None:
-    """Return what a backend is called."""
     backend = getattr(backend, "_torchdynamo_orig_backend", backend)
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
-    return str(name) if name is not None else type(backend).__name__ if backend is not None else None
+    return (
+        str(name) if name is not None else type(backend).__name__ if backend is not None else None
+    )
 
 
 def read_graph(text: str) -> Any:
-    """Return the graph of torch's own script in this process; None where the script has not all of it.
-
-    It is what torch wrote beside the code that it runs here. Constants and kernels of the program's are not in it.
-    """
     start, end = text.find("class Repro("), text.find("def load_args(")
     body = text[start:end]
     if (
@@ -197,14 +214,18 @@ def read_graph(text: str) -> Any:
     ):
         return None
     torch = sys.modules["torch"]
-    names: dict[str, Any] = {"torch": torch, "tensor": torch.tensor, "device": torch.device, "inf": math.inf}
+    names: dict[str, Any] = {
+        "torch": torch,
+        "tensor": torch.tensor,
+        "device": torch.device,
+        "inf": math.inf,
+    }
     names |= {"nan": math.nan, "fx": torch.fx, "math": math}
     exec(compile(body, "<compileboard: torch's repro>", "exec"), names)  # noqa: S102
     return torch.fx.symbolic_trace(names["Repro"]())
 
 
 def write_script(graph: Any, inputs: Sequence[Any]) -> str | None:
-    """Write torch's own script of a graph, None where torch cannot."""
     save = torch_compat.load("repro_script")
     if save is torch_compat.MISSING:
         return None

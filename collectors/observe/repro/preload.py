@@ -1,4 +1,6 @@
-"""Modules of the program that registered what its graphs use: operations, lowerings, decompositions, backends."""
+"""Find the program's modules that registered operations, lowerings, decompositions or backends used
+by its graphs.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,41 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _REGISTERED = re.compile(r"registered at (.+?\.py):\d+")
-_OURS = ("torch", "functorch", "triton", "collectors", "compileboard", "_compileboard", "sympy", "builtins")
-_MAIN = ("__main__", "__mp_main__")  # the second where multiprocessing has prepared for its children
+_OURS = (
+    "torch",
+    "functorch",
+    "triton",
+    "collectors",
+    "compileboard",
+    "_compileboard",
+    "sympy",
+    "builtins",
+)
+_MAIN = (
+    "__main__",
+    "__mp_main__",
+)  # the second where multiprocessing has prepared for its children
 _STANDARD = sys.stdlib_module_names - {"__main__"}
-_BUILT_IN = frozenset(("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "profiler", "debugprims"))
-_TABLES = (("torch._inductor.lowering", "lowerings"), ("torch._inductor.decomposition", "decompositions"))
+_BUILT_IN = frozenset(
+    (
+        "aten",
+        "prims",
+        "prim",
+        "inductor",
+        "inductor_prims",
+        "higher_order",
+        "profiler",
+        "debugprims",
+    )
+)
+_TABLES = (
+    ("torch._inductor.lowering", "lowerings"),
+    ("torch._inductor.decomposition", "decompositions"),
+)
 MOST_MODULES = 20
 
 
 def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
-    """List the modules, or files of scripts, that must be loaded before the graph can be compiled elsewhere."""
     modules: dict[str, None] = {}
     for name in (*_of_operations(graph), *_of_tables(), *_of_function(backend)):
         modules.setdefault(name)
@@ -27,18 +54,20 @@ def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
 
 
 def _of_operations(graph: Any) -> Iterator[str]:
-    targets = {node.target for node in graph.graph.nodes if node.op == "call_function"} if graph is not None else set()
+    targets = (
+        {node.target for node in graph.graph.nodes if node.op == "call_function"}
+        if graph is not None
+        else set()
+    )
     yield from operation_modules(set(map(_schema_name, targets)))
 
 
 def _schema_name(target: Any) -> str:
-    """Return "planted::crash.out" of an operation, "planted::crash" of its packet, as dynamo's graphs have it."""
     name = getattr(target, "_schema", None) or getattr(target, "_qualified_op_name", target)
     return str(name).partition("(")[0]
 
 
 def operation_modules(names: Iterable[str]) -> Iterator[str]:
-    """Yield the modules that registered operations, named as in a schema: "planted::crash" or "planted::crash.out"."""
     torch = sys.modules["torch"]
     custom = getattr(sys.modules.get("torch._library.custom_ops"), "OPDEFS", {})
     for name in sorted(names):
@@ -55,12 +84,20 @@ def operation_modules(names: Iterable[str]) -> Iterator[str]:
 
 def _of_tables() -> Iterator[str]:
     for module, attribute in _TABLES:
-        for function in set(map(_unwrapped, getattr(sys.modules.get(module), attribute, {}).values())):
+        for function in set(
+            map(_unwrapped, getattr(sys.modules.get(module), attribute, {}).values())
+        ):
             yield from _of_function(function)
 
 
 def _unwrapped(function: Any) -> Any:
-    for name in ("compiler_fn", "_torchdynamo_orig_backend", "_torchdynamo_orig_callable", "__wrapped__", "func"):
+    for name in (
+        "compiler_fn",
+        "_torchdynamo_orig_backend",
+        "_torchdynamo_orig_callable",
+        "__wrapped__",
+        "func",
+    ):
         inner = getattr(function, name, None)
         if callable(inner):
             return _unwrapped(inner) if inner is not function else function
@@ -83,7 +120,6 @@ def _of_function(function: Any) -> Iterator[str]:
 
 
 def _name_or_file(name: str) -> str:
-    """Return a module's name, or its file where it was loaded under another name than its file's."""
     file = getattr(sys.modules.get(name), "__file__", None)
     stem = os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else None
     is_named = stem in (None, "__init__", name.rpartition(".")[2])
@@ -105,7 +141,9 @@ def _of_file(path: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=32)
 def relative_path(path: str) -> str:
-    """Return a file's path below its repository, or below the working folder; its name where it is in neither."""
+    """Return a path relative to its repository or the working directory, otherwise the file
+    name.
+    """
     absolute = os.path.abspath(path)
     folder = os.path.dirname(absolute)
     while folder != os.path.dirname(folder):

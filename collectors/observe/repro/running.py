@@ -1,8 +1,9 @@
-"""The graph that runs now, where a process that dies leaves it: each graph's repro in a file, its number beside it.
+"""Record which graph is running in files that survive a crash of the process.
 
-A graph's record is written before its first call, the values of that call's inputs behind it where they are asked for.
-What is written to the mapped file outlives the process however it ends, and costs no system call. The recorder makes a
-repro of the graph that ran; a clean end deletes both files.
+A graph's record is written before its first call, optionally followed by that call's inputs. The
+number of the running graph is in a memory-mapped file, which survives any end of the process and
+costs no system call. The recorder makes a repro of the graph that ran; a clean exit deletes both
+files.
 """
 
 from __future__ import annotations
@@ -22,15 +23,12 @@ RUNNING, LAST = 0, 1
 
 
 class RunningGraphs:
-    """The graphs of one process, and which of them runs."""
-
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._descriptor: int | None = None
         self.clear()
 
     def clear(self) -> None:
-        """Begin as a new process: the parent's files stay the parent's."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
@@ -41,9 +39,8 @@ class RunningGraphs:
         self.values_bytes = 0
 
     def add(self, line: bytes) -> int | None:
-        """Write a graph's record; return its number, None if there are too many.
-
-        Raises: OSError if it cannot be written.
+        """Write a graph's record; return its number, or None if there are too many. Raises
+        OSError.
         """
         if self.count >= MOST_GRAPHS:
             return None
@@ -56,10 +53,6 @@ class RunningGraphs:
         return offset + 1
 
     def add_values(self, lines: Sequence[bytes]) -> int | None:
-        """Write a graph's record again, its inputs' values behind it; return its number, None if they are too many.
-
-        Raises: OSError if they cannot be written.
-        """
         size_bytes = sum(len(line) + 1 for line in lines)
         if self.values_bytes + size_bytes > MOST_VALUES_BYTES or self._descriptor is None:
             return None
@@ -84,11 +77,14 @@ class RunningGraphs:
         self._paths = [stem + GRAPHS_SUFFIX, stem + RUNNING_SUFFIX]
 
     def wrap(
-        self, call: Callable[..., Any], number: int, write_values: Callable[[tuple[Any, ...]], int | None] | None = None
+        self,
+        call: Callable[..., Any],
+        number: int,
+        write_values: Callable[[tuple[Any, ...]], int | None] | None = None,
     ) -> Callable[..., Any]:
-        """Return a function that calls a compiled graph and says meanwhile that it runs.
+        """Return a function that calls a compiled graph and marks it as running meanwhile.
 
-        `write_values` is called once, with the arguments of the first call, and returns another number.
+        `write_values` is called once with the arguments of the first call and returns a new number.
         """
 
         def running(*arguments: Any) -> Any:
@@ -113,9 +109,9 @@ class RunningGraphs:
         return running
 
     def read_last(self) -> list[dict[str, Any]]:
-        """Return the record of the graph that ran last and those of its inputs' values; nothing if none ran.
+        """Return the records of the graph that ran last and of its inputs; empty if none ran.
 
-        Raises: OSError or ValueError if they cannot be read.
+        Raises OSError or ValueError if they cannot be read.
         """
         number = self._slots[LAST] if self._slots is not None else 0
         if number == 0:
@@ -123,7 +119,6 @@ class RunningGraphs:
         return read_running(self._paths[0], number)
 
     def end(self) -> None:
-        """Delete the files: the process ends as it should."""
         for path in self._paths:
             with contextlib.suppress(OSError):
                 os.unlink(path)

@@ -1,7 +1,4 @@
-"""Torch's own repro scripts as text: what of one is kept, and the inputs that it describes.
-
-The standard library alone; nothing of a script is run.
-"""
+"""Trim torch's repro scripts and parse the inputs in them, as text. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +16,9 @@ _MAIN = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 _IMPORT = re.compile(r"^import torch$", re.MULTILINE)
 _SYMBOL = re.compile(r"^([A-Za-z_]\w*) = (-?\d+)$")
 _COMMENT = re.compile(r"[ \t]*# File:? .*")
-_READ = re.compile(r"^(?:(?P<storage>\w+) = )?reader\.(?P<kind>\w+)\((?P<arguments>.*)\)(?:\s+# (?P<name>.+))?$")
+_READ = re.compile(
+    r"^(?:(?P<storage>\w+) = )?reader\.(?P<kind>\w+)\((?P<arguments>.*)\)(?:\s+# (?P<name>.+))?$"
+)
 # Folders, logs and debugging of the process that wrote the script are none of the one that runs it.
 _NOT_ITS_OWN = re.compile(r"DIR|PATH|TRACE|LOGS|DEBUG|REPRO_|CACHE|ELASTIC")
 _OPERATORS: dict[type, Any] = {
@@ -41,13 +40,14 @@ MOST_EXPONENT = 64
 
 
 def trim_script(text: str, environment: Mapping[str, str], *, keep_source: bool = True) -> str:
-    """Return a script without its last part, with the environment's lines that may be stored and no others."""
     main = _MAIN.search(text)
     text = text[: main.start()] if main else text
     imported = _IMPORT.search(text)
     if imported is not None:
         symbols = [line for line in text[: imported.start()].splitlines() if _SYMBOL.match(line)]
-        text = "\n".join([*symbols, "import os", *_variables(environment), text[imported.start() :]])
+        text = "\n".join(
+            [*symbols, "import os", *_variables(environment), text[imported.start() :]]
+        )
     if not keep_source:
         text = _COMMENT.sub("", text)
     return scrub_text(text).rstrip() + "\n"
@@ -63,7 +63,6 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def read_symbols(text: str) -> dict[str, int]:
-    """Return the hints of symbols that a script begins with."""
     symbols: dict[str, int] = {}
     for line in text.splitlines():
         match = _SYMBOL.match(line)
@@ -75,9 +74,9 @@ def read_symbols(text: str) -> dict[str, int]:
 
 
 def read_inputs(text: str) -> tuple[ReproInput, ...]:
-    """Return the inputs that a script's `load_args` describes, in their order.
+    """Return the inputs described by a script's `load_args`, in order.
 
-    Raises: ValueError if it has none, or one that cannot be read.
+    Raises ValueError if it has none or one cannot be parsed.
     """
     start = text.find("def load_args(reader):")
     if start < 0:
@@ -97,7 +96,11 @@ def read_inputs(text: str) -> tuple[ReproInput, ...]:
         positional, named = _arguments(match["arguments"])
         if match["kind"] == "storage":
             size = evaluate(str(positional[1]), symbols) if len(positional) > 1 else None
-            storage = {"storage": len(storages), "storage_bytes": size, "device": named.get("device", "cpu")}
+            storage = {
+                "storage": len(storages),
+                "storage_bytes": size,
+                "device": named.get("device", "cpu"),
+            }
             storages[match["storage"] or ""] = storage
         else:
             name = match["name"] or f"input_{len(inputs)}"
@@ -106,7 +109,11 @@ def read_inputs(text: str) -> tuple[ReproInput, ...]:
 
 
 def _read_input(
-    kind: str, name: str, positional: list[Any], named: dict[str, Any], storages: dict[str, dict[str, Any]]
+    kind: str,
+    name: str,
+    positional: list[Any],
+    named: dict[str, Any],
+    storages: dict[str, dict[str, Any]],
 ) -> ReproInput:
     if kind == "tensor":
         shape = tuple(positional[1])
@@ -124,13 +131,20 @@ def _read_input(
         value = positional[0] if positional else None
         if isinstance(value, int):
             expression = named.get("expr")
-            return ReproInput(name=name, kind="symint" if expression else "int", value=value, expression=expression)
+            return ReproInput(
+                name=name,
+                kind="symint" if expression else "int",
+                value=value,
+                expression=expression,
+            )
         return ReproInput(name=name, kind="symint", expression=str(value))
     if kind == "const":
         return ReproInput(name=name.partition(",")[0], kind="none")
     words = name if kind == "unsupported" else kind
     label = str(positional[0]) if kind == "unsupported" and positional else name
-    return ReproInput(name=label, kind="other", value=words.removeprefix("unsupported type for dumping: "))
+    return ReproInput(
+        name=label, kind="other", value=words.removeprefix("unsupported type for dumping: ")
+    )
 
 
 def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
@@ -139,7 +153,9 @@ def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
     except SyntaxError as error:
         raise ValueError(f"a line of load_args cannot be read: {text[:80]}") from error
     assert isinstance(call, ast.Call)
-    return [_plain(part) for part in call.args], {part.arg or "": _plain(part.value) for part in call.keywords}
+    return [_plain(part) for part in call.args], {
+        part.arg or "": _plain(part.value) for part in call.keywords
+    }
 
 
 def _plain(node: ast.expr) -> Any:
@@ -147,8 +163,16 @@ def _plain(node: ast.expr) -> Any:
         return node.value
     if isinstance(node, (ast.Tuple, ast.List)):
         return tuple(_plain(part) for part in node.elts)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        return -node.operand.value if isinstance(node.operand.value, (int, float)) else ast.unparse(node)
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        return (
+            -node.operand.value
+            if isinstance(node.operand.value, (int, float))
+            else ast.unparse(node)
+        )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "device":
         parts = {part.arg: _plain(part.value) for part in node.keywords}
         parts["type"] = parts.get("type") or (_plain(node.args[0]) if node.args else "cpu")
@@ -157,20 +181,20 @@ def _plain(node: ast.expr) -> Any:
 
 
 def contiguous_stride(shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Return the strides of a contiguous tensor whose sizes may be expressions."""
     return tuple(_product(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _product(sizes: tuple[Size, ...]) -> Size:
     number = prod(max(size, 1) for size in sizes if isinstance(size, int))
-    expressions = [size if size.isidentifier() else f"({size})" for size in sizes if isinstance(size, str)]
+    expressions = [
+        size if size.isidentifier() else f"({size})" for size in sizes if isinstance(size, str)
+    ]
     if not expressions:
         return number
     return "*".join([*([str(number)] if number != 1 else []), *expressions])
 
 
 def evaluate(expression: str, symbols: Mapping[str, int]) -> int | None:
-    """Return what an expression of symbols comes to, None if it cannot be told."""
     try:
         return _value(ast.parse(expression, mode="eval").body, symbols)
     except (SyntaxError, ValueError, KeyError, ArithmeticError, RecursionError):
@@ -189,19 +213,28 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
         if isinstance(node.op, ast.Pow) and not 0 <= right <= MOST_EXPONENT:
             raise ValueError(ast.unparse(node))
         return int(_OPERATORS[type(node.op)](left, right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _FUNCTIONS
+    ):
         return int(_FUNCTIONS[node.func.id](*(_value(part, symbols) for part in node.args)))
     raise ValueError(ast.unparse(node))
 
 
 def count_calls(text: str) -> int | None:
-    """Count the call nodes of a script's graph."""
     match = re.search(r"^    def forward\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     try:
         body = ast.parse(_dedent(match[0])).body[0].body if match else []  # type: ignore[attr-defined]
     except (SyntaxError, IndexError, RecursionError):
         return None
-    return sum(isinstance(part, (ast.Assign, ast.Expr)) and isinstance(part.value, ast.Call) for part in body) or None
+    return (
+        sum(
+            isinstance(part, (ast.Assign, ast.Expr)) and isinstance(part.value, ast.Call)
+            for part in body
+        )
+        or None
+    )
 
 
 def _dedent(text: str) -> str:

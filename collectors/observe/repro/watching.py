@@ -1,4 +1,4 @@
-"""Stand around each compiled graph, where `--repro=crash` or `--repro=accuracy` asks for it."""
+"""Wrap each compiled graph for `--repro=crash` and `--repro=accuracy`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ WATCHED = "__compileboard_watched__"
 
 
 class GraphWatch:
-    """Watch of the graphs of one process: which one runs, and whether its answers are right."""
-
     def __init__(
         self,
         capture: ReproCapture,
@@ -38,19 +36,21 @@ class GraphWatch:
         self._with_values = config.repro_inputs_bytes > 0
         self._check = check if "accuracy" in config.repro else None
         self._guard = guard
-        self._prepare = prepare  # called before each compile, with whether inductor is loaded for it
+        self._prepare = (
+            prepare  # called before each compile, with whether inductor is loaded for it
+        )
         self._local = threading.local()
 
     # -- dynamo's graphs: any backend
 
     def wrap_backend_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function to stand in for OutputGraph.call_user_compiler."""
-
         def call_user_compiler(output: Any, gm: Any, *rest: Any) -> Any:
             dynamo = None
             with self._guard:
                 graph = _copy(gm) if self._check is not None else gm
-                dynamo = FailedGraph("dynamo", "forward", graph=graph, inputs=origins.placeholder_values(gm))
+                dynamo = FailedGraph(
+                    "dynamo", "forward", graph=graph, inputs=origins.placeholder_values(gm)
+                )
                 dynamo.backend = getattr(output, "compiler_fn", None)
                 self._prepare(origins.backend_name(dynamo.backend) == "inductor")
             outer = getattr(self._local, "dynamo", None), getattr(self._local, "graph_count", 0)
@@ -80,8 +80,6 @@ class GraphWatch:
     # -- what AOTAutograd gives to inductor
 
     def wrap_compiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function to stand in for wrap_compiler_debug: it notes the graph that is compiled."""
-
         def wrap_compiler_debug(*arguments: Any, **options: Any) -> Any:
             compiler = original(*arguments, **options)
 
@@ -103,7 +101,7 @@ class GraphWatch:
         return wrap_compiler_debug
 
     def wrap_post_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function to stand in for CompiledFxGraph.post_compile: cached graphs go through it too."""
+        """Return a wrapper of CompiledFxGraph.post_compile, which cached graphs also go through."""
 
         def post_compile(graph: Any, *arguments: Any, **options: Any) -> Any:
             result = original(graph, *arguments, **options)
@@ -123,21 +121,31 @@ class GraphWatch:
         phase = origins.phase_of(getattr(graph, "fx_kwargs", None) or {})
         if compiled is None:  # from AOTAutograd's cache
             text = torch_compat.graph_script(graph)
-            module = origins.read_graph(text) if text is not None and self._check is not None else None
+            module = (
+                origins.read_graph(text) if text is not None and self._check is not None else None
+            )
             compiled = FailedGraph("aot", phase, script=text, graph=module)
         around = call
         if self._running is not None:
             around = self._watch_running(around, compiled, dynamo, is_boxed=True)
         if self._check is not None:
-            around = self._check.wrap(around, compiled, dynamo if phase != "backward" else None, is_boxed=True)
+            around = self._check.wrap(
+                around, compiled, dynamo if phase != "backward" else None, is_boxed=True
+            )
         if around is not call:
             setattr(around, WATCHED, True)
             graph.current_callable = around
 
-    def _watch_running(self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool) -> Any:
+    def _watch_running(
+        self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool
+    ) -> Any:
         assert self._running is not None
         running = self._capture.describe_running(graph, dynamo, torch_compat.context_of())
-        number = self._running.add(self._capture.encode_running(running)) if running is not None else None
+        number = (
+            self._running.add(self._capture.encode_running(running))
+            if running is not None
+            else None
+        )
         if running is None or number is None:
             return call
         if not self._with_values:
@@ -146,7 +154,9 @@ class GraphWatch:
 
         def write_values(arguments: tuple[Any, ...]) -> int | None:
             with self._guard:
-                lines = self._capture.encode_values(described, arguments[0] if is_boxed else arguments)
+                lines = self._capture.encode_values(
+                    described, arguments[0] if is_boxed else arguments
+                )
                 return graphs.add_values(lines) if lines else None
             return None
 
@@ -154,5 +164,5 @@ class GraphWatch:
 
 
 def _copy(graph: Any) -> Any:
-    """Return a graph module with a graph of its own: compilers rewrite what they are given."""
+    """Copy a graph module, because compilers rewrite the graph they get."""
     return sys.modules["torch"].fx.GraphModule(graph, copy.deepcopy(graph.graph))

@@ -1,5 +1,3 @@
-"""One log of an imported run as a source."""
-
 from __future__ import annotations
 
 import io
@@ -26,26 +24,24 @@ STARTED_WITH = ("python_version", "torch_version", "torch_git", "cuda_version", 
 
 @dataclass
 class DecodedBatch:
-    """A batch that another process made, and what of the log it could not read."""
-
     batch: EventBatch
     rejects: Rejects  # without those of the files beside
     part: int  # of its log: several processes take its parts in turn
 
     def add_before(self, earlier: DecodedBatch) -> None:
-        """Add what came before, of which nothing is stored yet."""
         (begin,), (end,) = earlier.batch.checkpoints, self.batch.checkpoints
         self.batch.checkpoints = [replace(end, begin_bytes=begin.begin_bytes)]
         self.batch.record_count += earlier.batch.record_count
-        for mine, others in ((self.batch.rejects, earlier.batch.rejects), (self.rejects, earlier.rejects)):
+        for mine, others in (
+            (self.batch.rejects, earlier.batch.rejects),
+            (self.rejects, earlier.rejects),
+        ):
             own = mine.copy()
             mine.by_kind = others.copy().by_kind
             mine.add_all(own)
 
 
 class ImportedTrace(TraceSource):
-    """One log of an imported run: its processes begin in it, and what it tells late completes them."""
-
     def __init__(
         self,
         source_path: Path | None,
@@ -59,7 +55,6 @@ class ImportedTrace(TraceSource):
         decoded: Iterable[DecodedBatch] | None = None,
         share: tuple[int, int] = (0, 1),
     ) -> None:
-        """`decoded` is what another process, which has the file, makes of it."""
         self.path = source_path
         self.learnt_bytes = 0  # of the beginning that was looked at
         self._head = head
@@ -69,7 +64,9 @@ class ImportedTrace(TraceSource):
         self._packer: TextPacker | None = None
         super().__init__(file or io.BytesIO(), imported, head.clock, decoder, row, share)
         self._started: set[str] = set()
-        self._facts: dict[str, Any] = {name: getattr(head, name) for name in LEARNT_LATE if name != "rank"}
+        self._facts: dict[str, Any] = {
+            name: getattr(head, name) for name in LEARNT_LATE if name != "rank"
+        }
         self._missing = {name for name, fact in self._facts.items() if fact is None}
         self._learnt: dict[str, Any] = {}  # what its beginning does not tell, since the last batch
 
@@ -85,24 +82,26 @@ class ImportedTrace(TraceSource):
             if batch.last_us is not None:
                 self.last_us = batch.last_us
             for late in batch.late.values():
-                self._facts |= {name: fact for name, fact in late.facts.items() if self._facts.get(name) is None}
+                self._facts |= {
+                    name: fact for name, fact in late.facts.items() if self._facts.get(name) is None
+                }
             batch.events = [event for event in map(self._begin_once, batch.events) if event]
             before = None if self._started else decoded  # no process is there yet whose log it is
             if before is None:
                 yield batch
 
     def _begin_once(self, event: Event) -> Event | None:
-        """Return a process's start where it is the first that came; each share of a log has one of its own."""
         if not isinstance(event, ProcessStarted):
             return event
         if event.process_id in self._started:
             return None
         self._started.add(event.process_id)
-        unknown = [name for name in STARTED_WITH if getattr(event, name) is None and self._facts.get(name)]
+        unknown = [
+            name for name in STARTED_WITH if getattr(event, name) is None and self._facts.get(name)
+        ]
         return replace(event, **{name: self._facts[name] for name in unknown}) if unknown else event
 
     def decode_ahead(self, packer: TextPacker) -> Iterator[DecodedBatch]:
-        """Yield the batches for another process, which stores them, as if each were stored already."""
         self._packer = packer
         for batch in super().read():
             rejects = self._batch_rejects.copy()
@@ -111,23 +110,23 @@ class ImportedTrace(TraceSource):
             yield DecodedBatch(batch, rejects, self._log.part)
 
     def close(self) -> None:
-        """Close the log."""
         if self._file is not None:
             self._file.close()
 
     def set_clock(self, clock: LogClock) -> None:
-        """Set a clock that knows year and zone, where the first records told neither."""
         if clock.is_set and not self._head.clock.is_set:
             self._log.set_clock(clock)
 
     def is_replaced(self) -> bool:
-        """Return whether the file was replaced or truncated since it was opened."""
         assert self._file is not None
         try:
             now, held = os.stat(self.path or ""), os.fstat(self._file.fileno())
         except (OSError, ValueError):
             return True
-        return (now.st_dev, now.st_ino) != (held.st_dev, held.st_ino) or now.st_size < self.offset_bytes
+        return (now.st_dev, now.st_ino) != (
+            held.st_dev,
+            held.st_ino,
+        ) or now.st_size < self.offset_bytes
 
     def decode(self, captured: Captured) -> list[Event]:
         begun = [] if captured.process_id in self._started else [self._start(captured)]
@@ -147,7 +146,6 @@ class ImportedTrace(TraceSource):
         return {process_id: LateFacts(facts) for process_id in self._started} if facts else {}
 
     def _learn(self, events: list[Event]) -> None:
-        """Store what a record tells of torch, Python and the GPU, where the log's beginning did not."""
         for event in events:
             facts = facts_of(event, self._missing)
             for name in [name for name in self._missing if facts.get(name)]:
@@ -174,4 +172,6 @@ class ImportedTrace(TraceSource):
 
 def _pack_text(event: Event, packer: TextPacker) -> None:
     if isinstance(event, ArtifactSeen | SpanSeen) and event.text is not None:
-        vars(event)["text"] = packer.pack(event.text)  # nobody else has it yet, and a copy costs as much as decoding
+        vars(event)["text"] = packer.pack(
+            event.text
+        )  # nobody else has it yet, and a copy costs as much as decoding

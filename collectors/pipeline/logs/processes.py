@@ -1,4 +1,4 @@
-"""Do numbered tasks in processes of their own, each task's items in order, and never far ahead of who takes them."""
+"""Run numbered tasks in worker processes, items in order, with a bounded lead over the reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
-AHEAD_COUNT = 16  # items that a process is ahead of who takes them: its memory and its disk are bounded so
+AHEAD_COUNT = (
+    16  # items that a process is ahead of who takes them: its memory and its disk are bounded so
+)
 INLINE_BYTES = 16 << 10  # a larger item goes through a file: a pipe would stop who made it
 _GO_ON = -1
 _END = -2
@@ -21,16 +23,17 @@ _NO_ITEM = object()
 
 
 def can_fork() -> bool:
-    """Return whether processes can begin as copies of this one, with what it has opened."""
     return "fork" in multiprocessing.get_all_start_methods()
 
 
 class Processes:
-    """Copies of this process that do tasks 0, 1, 2 …; `work` yields a task's items, which must be picklable."""
-
-    def __init__(self, work: Callable[[int], Iterator[Any]], task_count: int, process_count: int) -> None:
+    def __init__(
+        self, work: Callable[[int], Iterator[Any]], task_count: int, process_count: int
+    ) -> None:
         self._unassigned = deque(range(task_count))
-        self._came: dict[int, deque[tuple[str, Any]]] = {number: deque() for number in range(task_count)}
+        self._came: dict[int, deque[tuple[str, Any]]] = {
+            number: deque() for number in range(task_count)
+        }
         self._opened = ExitStack()
         self._files: dict[Connection, list[IO[bytes]]] = {}
         self._processes: dict[Connection, Any] = {}
@@ -40,18 +43,23 @@ class Processes:
             files = map(tempfile.TemporaryFile, ["w+b"] * AHEAD_COUNT)
             self._files[ours] = [self._opened.enter_context(file) for file in files]
             others = [end for pair in pipes for end in pair if end is not theirs]
-            process = context.Process(target=_serve, args=(theirs, others, self._files[ours], work), daemon=True)
+            process = context.Process(
+                target=_serve, args=(theirs, others, self._files[ours], work), daemon=True
+            )
             process.start()
             self._processes[ours] = process
         for _ours, theirs in pipes:
             theirs.close()
-        for connection in [*self._processes, *self._processes]:  # the second to go on with while nobody listens here
+        for connection in [
+            *self._processes,
+            *self._processes,
+        ]:  # the second to go on with while nobody listens here
             self._assign(connection)
 
     def read(self, number: int) -> Iterator[Any]:
-        """Yield a task's items; tasks are read in their order.
+        """Yield a task's items; tasks must be read in order.
 
-        Raises: what the task raised; ChildProcessError if its process died.
+        Raises the task's exception, or ChildProcessError if its process died.
         """
         while True:
             while not self._came[number]:
@@ -64,7 +72,6 @@ class Processes:
             yield value if kind == "item" else self._fetch(*value)
 
     def close(self) -> None:
-        """End the processes."""
         for connection, process in self._processes.items():
             process.terminate()
             process.join()
@@ -81,7 +88,8 @@ class Processes:
                 process = self._processes[connection]
                 process.join()
                 raise ChildProcessError(
-                    f"A process that read logs ended with exit code {process.exitcode}. What it read before is kept; "
+                    f"A process that read logs ended with exit code {process.exitcode}. What "
+                    "it read before is kept; "
                     "import again with --jobs 1."
                 ) from error
             self._came[number].append((kind, (connection, *value) if kind == "filed" else value))
@@ -99,8 +107,6 @@ class Processes:
 
 
 class _Sender:
-    """The end of a process that does tasks."""
-
     def __init__(self, connection: Connection, files: list[IO[bytes]]) -> None:
         self._connection = connection
         self._files = files
@@ -141,7 +147,10 @@ class _Sender:
 
 
 def _serve(
-    connection: Connection, others: list[Connection], files: list[IO[bytes]], work: Callable[[int], Iterator[Any]]
+    connection: Connection,
+    others: list[Connection],
+    files: list[IO[bytes]],
+    work: Callable[[int], Iterator[Any]],
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits for the items ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

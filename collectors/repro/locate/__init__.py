@@ -1,1 +1,1 @@
-"""Which operation, pass or setting makes a repro fail: every node judged, compiles bisected."""
+"""Find the operation, pass or setting that makes a repro fail, by judging nodes and bisection."""

@@ -1,8 +1,8 @@
-"""Name the operation that a compiled graph computes wrongly. Imports torch: in workers only.
+"""Find the operation that a compiled graph computes wrongly. Imports torch: in workers only.
 
-The graph is compiled once with every intermediate value as an output, and each node is judged on the compiled values of
-its own inputs. Where intermediates would take too much memory, a part of the nodes at a time. A node that is wrong
-explains the failure if the outputs pass once eager computes it.
+The graph is compiled with every intermediate as an output, in parts if memory requires it, and each
+node is judged on the compiled values of its inputs. A wrong node explains the failure if the
+outputs pass once eager computes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ Trial = Callable[[Any, Sequence[Any], Judge], Failure]
 
 
 def judge_here(module: Any, inputs: Sequence[Any], how: Judge) -> Failure:
-    """Try a graph in this process."""
     try:
         return Failure(**judge(copy_module(module), inputs, how)["failure"])
     except Exception as error:
@@ -56,8 +55,6 @@ def judge_here(module: Any, inputs: Sequence[Any], how: Judge) -> Failure:
 
 @dataclass
 class Analyzer:
-    """One graph with its inputs, and how it is compiled."""
-
     module: Any
     inputs: Sequence[Any]
     how: Judge
@@ -75,28 +72,30 @@ class Analyzer:
         self.originals = dict(zip(names, self.inputs))
 
     def judge_nodes(self, backend: str | None = None) -> list[JudgedNode]:
-        """Compile the graph with its intermediate values as outputs, and judge each of its nodes."""
         how = self.how if backend is None else replace(self.how, backend=backend)
         return [row for names in self._split() for row in self._judge_part(names, how)]
 
     def _judge_part(self, names: Sequence[str], how: Judge) -> list[JudgedNode]:
-        """Judge some nodes; where their values cannot be returned together, in halves."""
         exposed = expose(self.module, self._add_inputs(names), self.survey)
         try:
             first, second = self._run_twice(exposed, how)
         except Exception as error:
             if len(names) > 1:
                 middle = len(names) // 2
-                return [*self._judge_part(names[:middle], how), *self._judge_part(names[middle:], how)]
+                return [
+                    *self._judge_part(names[:middle], how),
+                    *self._judge_part(names[middle:], how),
+                ]
             node = self._nodes[names[0]]
             operation = name_operation(self.module, node)
             reason = f"it cannot be returned: {type(error).__name__}"
-            return [JudgedNode(node.name, operation, self.how.level, findings.NOT_JUDGED, reason=reason)]
+            return [
+                JudgedNode(node.name, operation, self.how.level, findings.NOT_JUDGED, reason=reason)
+            ]
         rows = [self._judge_node(self._nodes[name], first, second) for name in names]
         return [row for row in rows if row is not None]
 
     def _split(self) -> Iterator[list[str]]:
-        """Yield the nodes that are judged, as many at a time as fit into memory with their inputs and a second run."""
         names: list[str] = []
         byte_count = 0
         for node in list_calls(self.module):
@@ -114,15 +113,14 @@ class Analyzer:
             yield names
 
     def _add_inputs(self, names: Sequence[str]) -> list[str]:
-        """Return nodes and those that they take, each once."""
         nodes = [self._nodes[name] for name in names]
         parts = [part.name for node in nodes for part in (*list_inputs(node, self.survey), node)]
         return [name for name in dict.fromkeys(parts) if self.survey.nodes[name].is_tensor]
 
     def _run_twice(self, exposed: Exposed, how: Judge) -> tuple[dict[Key, Any], dict[Key, Any]]:
-        """Compile a graph and run it twice on the same inputs; return the values of its keys."""
         self.compile_count += 1
-        # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first returned
+        # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first
+        # returned
         settings = {**how.settings, "fallback_random": True, "triton.cudagraphs": False}
         with torch._inductor.config.patch(settings), torch.no_grad():
             values = clone_together([_detach(value) for value in self.inputs])
@@ -135,7 +133,9 @@ class Analyzer:
                 runs.append(dict(zip(exposed.keys, list(outputs)[-count:] if count else [])))
         return runs[0], runs[1]
 
-    def _judge_node(self, node: Any, first: dict[Key, Any], second: dict[Key, Any]) -> JudgedNode | None:
+    def _judge_node(
+        self, node: Any, first: dict[Key, Any], second: dict[Key, Any]
+    ) -> JudgedNode | None:
         name, call = node.name, find_call(node, self.survey)
         try:
             operation = _find_part(find_operation(self.module, call), node, call)
@@ -149,7 +149,9 @@ class Analyzer:
             args, kwargs = self._read_inputs(call, first)
             others = self._read_inputs(call, second)
         except KeyError as error:
-            return replace(row, verdict=findings.NOT_JUDGED, reason=f"its input {error} is no value")
+            return replace(
+                row, verdict=findings.NOT_JUDGED, reason=f"its input {error} is no value"
+            )
         judged = judge_node(row, operation, args, kwargs, compiled)
         if _are_equal((args, kwargs), others):
             is_equal = _are_equal(compiled, second[name, None])
@@ -161,8 +163,6 @@ class Analyzer:
         return judged
 
     def _read_inputs(self, call: Any, values: dict[Key, Any]) -> tuple[Any, Any]:
-        """Return the compiled values of what a node takes."""
-
         def read(argument: Any) -> Any:
             if not isinstance(argument, torch.fx.Node):
                 return argument
@@ -186,19 +186,20 @@ class Analyzer:
         )
 
     def _read_tuple(self, argument: Any, values: dict[Key, Any]) -> Any:
-        """Put a tuple that a node takes as a whole together from its parts; None is a value that is None.
-
-        Raises: KeyError if a part of it was not returned.
-        """
-        parts = {user.args[1]: values.get((user.name, None)) for user in argument.users if len(user.args) == 2}
+        parts = {
+            user.args[1]: values.get((user.name, None))
+            for user in argument.users
+            if len(user.args) == 2
+        }
         if not parts:
             return None
-        if any(value is None for value in parts.values()) or sorted(parts) != list(range(len(parts))):
+        if any(value is None for value in parts.values()) or sorted(parts) != list(
+            range(len(parts))
+        ):
             raise KeyError(argument.name)
         return [parts[index] for index in sorted(parts)]
 
     def explains(self, rows: Sequence[JudgedNode]) -> bool:
-        """Return True if the outputs pass once eager computes these nodes."""
         names = [row.node for row in rows]
         survey = survey_graph(self.module, clone_together(self.inputs), names)
         values = [survey.values[name] for name in names]
@@ -215,10 +216,13 @@ def analyze_graph(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     attempt: Trial = judge_here,
 ) -> Analysis:
-    """Name the operation that inductor computes wrongly in a graph; of dynamo's also a decomposition that is wrong."""
     failure = attempt(module, inputs, how)
-    if failure.fails and failure.status not in WRONG_ANSWERS:  # it has no answer that could be judged
-        return Analysis(findings.NOT_REPRODUCED, level=how.level, failure=failure.describe(), compile_count=1)
+    if (
+        failure.fails and failure.status not in WRONG_ANSWERS
+    ):  # it has no answer that could be judged
+        return Analysis(
+            findings.NOT_REPRODUCED, level=how.level, failure=failure.describe(), compile_count=1
+        )
     analyzer = Analyzer(module, inputs, how, memory_bytes, attempt, compile_count=1)
     if how.level == "dynamo":
         rows = analyzer.judge_nodes(WITH_DECOMPOSITIONS)
@@ -233,8 +237,13 @@ def analyze_graph(
     notes: tuple[str, ...] = ()
     if failure.fails and len(wrong) > 1 and not any(row.explains for row in explained):
         together = analyzer.explains(wrong[:MOST_EXPLAINED])
-        notes = ("No operation alone explains the outputs" + ("; all of them together do" if together else ""),)
-    rows = findings.sort_rows([*explained, *wrong[MOST_EXPLAINED:], *(row for row in rows if row not in wrong)])
+        notes = (
+            "No operation alone explains the outputs"
+            + ("; all of them together do" if together else ""),
+        )
+    rows = findings.sort_rows(
+        [*explained, *wrong[MOST_EXPLAINED:], *(row for row in rows if row not in wrong)]
+    )
     return _answer(analyzer, findings.NAMED, rows, failure, rows[0], findings.COMPILER, notes)
 
 
@@ -245,7 +254,6 @@ def _explain(analyzer: Analyzer, row: JudgedNode, failure: Failure) -> JudgedNod
 def _name_decomposition(
     analyzer: Analyzer, rows: list[JudgedNode], wrong: list[JudgedNode], failure: Failure
 ) -> Analysis:
-    """Name an operation that is right as AOTAutograd runs it, and wrong once it is decomposed."""
     names = {row.node for row in _list_wrong(analyzer.judge_nodes(WITHOUT_DECOMPOSITIONS))}
     decomposed = [row for row in wrong if row.node not in names]
     chosen = decomposed or wrong
@@ -279,7 +287,9 @@ def _answer(
         is_deterministic=first.is_deterministic if first else None,
         failure=failure.describe(),
         rows=tuple(rows),
-        judged_count=len(rows) - verdicts.count(findings.RANDOM) - verdicts.count(findings.NOT_JUDGED),
+        judged_count=len(rows)
+        - verdicts.count(findings.RANDOM)
+        - verdicts.count(findings.NOT_JUDGED),
         random_count=verdicts.count(findings.RANDOM),
         not_judged_count=verdicts.count(findings.NOT_JUDGED),
         compile_count=analyzer.compile_count,
@@ -292,7 +302,6 @@ def _list_wrong(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
 
 
 def _find_part(operation: NodeOperation, node: Any, call: Any) -> NodeOperation:
-    """Return the operation with the part of its tuple that a node is."""
     if node is call:
         return operation
     path = []
@@ -316,7 +325,6 @@ def _read_attribute(module: Any, target: str) -> Any:
 
 
 def _are_equal(value: Any, other: Any) -> bool:
-    """Return True if two values are equal to the bit, NaN equal to NaN."""
     pairs = list(zip(tree_leaves(value), tree_leaves(other)))
     return all(_is_equal(*pair) for pair in pairs)
 

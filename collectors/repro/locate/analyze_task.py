@@ -1,8 +1,9 @@
-"""`repro analyze` in the driver: which operation of a repro's graph is wrong, or fails.
+"""`repro analyze` in the driver: find the operation that is wrong or fails.
 
-A wrong answer is taken apart node by node, at each level that the repro has. Where every node is right as soon as its
-value is returned, the failure lives in a fusion: the shortest first part of the graph that fails is searched, then the
-nodes of it that must stay hidden. An error or a crash comes from the last operation of that shortest first part.
+A wrong result is judged node by node, at each level. If every node is right once its value is
+returned, the failure is in a fusion: find the shortest failing prefix of the graph, then the nodes
+whose values must not be returned. For errors and crashes, name the last operation of the shortest
+failing prefix.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, dump_analysis, load_analysis
-from compileboard.collectors.repro.locate.narrowing import GraphEdit, find_hidden, find_shortest_failing
+from compileboard.collectors.repro.locate.narrowing import (
+    GraphEdit,
+    find_hidden,
+    find_shortest_failing,
+)
 from compileboard.collectors.repro.locate.trial import (
     RepeatedTry,
     list_levels,
@@ -29,10 +34,6 @@ MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
 def analyze(task: ReproTask) -> dict[str, Any]:
-    """Name the operation of a repro that is wrong or fails; in the driver.
-
-    Raises: NotRunnable, in a sentence.
-    """
     analysis: Analysis | None = None
     levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
     for level in levels:
@@ -51,7 +52,6 @@ def analyze(task: ReproTask) -> dict[str, Any]:
 
 
 def _choose(first: Analysis | None, second: Analysis) -> Analysis:
-    """Return the analysis that says more: a dynamo graph that passes takes nothing from an AOT graph that fails."""
     if first is None or second.status in (findings.NAMED, findings.ONLY_FUSED):
         return second
     order = (findings.UNEXPLAINED, findings.NOT_REPRODUCED)
@@ -61,45 +61,61 @@ def _choose(first: Analysis | None, second: Analysis) -> Analysis:
 def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
     task.progress({"text": f"judging the operations of the {how.level} graph"})
     task.load_compiler(how.level)
-    outcome = task.trials.run(analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes"))
+    outcome = task.trials.run(
+        analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes")
+    )
     return load_analysis(read_value(outcome))
 
 
-def analyze_loaded(repro: Repro, device: str | None, how: Judge, memory_bytes: int | None) -> dict[str, Any]:
-    """Load a repro's graph and judge its operations; in a trial."""
+def analyze_loaded(
+    repro: Repro, device: str | None, how: Judge, memory_bytes: int | None
+) -> dict[str, Any]:
     from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
     from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
     module, inputs = load_graph(repro, how.level, device=device)
     analysis = analyze_graph(module, inputs, how, (memory_bytes or DEFAULT_MEMORY_BYTES * 2) // 2)
     if names := list_random_inputs(repro, how.level):
-        text = f"Values of {len(names)} of {len(inputs)} inputs are not recorded: seeded random ones were taken"
+        text = (
+            f"Values of {len(names)} of {len(inputs)} inputs are not recorded: seeded random "
+            "ones were taken"
+        )
         analysis = replace(analysis, notes=(*analysis.notes, text))
     return dump_analysis(analysis)
 
 
 def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:
-    """Name the last operation of the shortest first part of a graph that fails in the same way."""
     tries = RepeatedTry(task, how)
     first = tries.attempt()
-    analysis = Analysis(findings.NOT_REPRODUCED, level=how.level, failure=first.describe(), compile_count=tries.count)
+    analysis = Analysis(
+        findings.NOT_REPRODUCED,
+        level=how.level,
+        failure=first.describe(),
+        compile_count=tries.count,
+    )
     if not tries.is_reproduced:
         return analysis
     calls = read_value(tries.run(list_operations))["calls"]
     count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
     analysis = replace(analysis, cause=findings.BACKEND, compile_count=tries.count)
     if count is None:
-        text = "The graph fails only with its own outputs, not with every value returned that nothing takes"
+        text = (
+            "The graph fails only with its own outputs, not with every value returned that "
+            "nothing takes"
+        )
         return replace(analysis, status=findings.UNEXPLAINED, notes=(text,))
     node, operation = calls[count - 1]
     text = f"The first {count} of {len(calls)} operations fail, the first {count - 1} pass"
     return replace(
-        analysis, status=findings.NAMED, operation=operation, node=node, notes=(text, *tries.describe_others())
+        analysis,
+        status=findings.NAMED,
+        operation=operation,
+        node=node,
+        notes=(text, *tries.describe_others()),
     )
 
 
 def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
-    """Name the operations that are wrong together, where each of them is right once its value is returned."""
     tries = RepeatedTry(task, how)
     tries.attempt()
     if not tries.is_reproduced:
@@ -109,7 +125,9 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
     considered = calls[: count or len(calls)]
     names = [name for name, _ in considered[: -1 if count else None]]
     if len(names) > MOST_FUSED_NODES:
-        text = f"It fails only fused; the first {len(names)} operations are too many to be taken apart"
+        text = (
+            f"It fails only fused; the first {len(names)} operations are too many to be taken apart"
+        )
         return replace(analysis, notes=(*analysis.notes, text))
     cut = GraphEdit(cut=count)
     hidden = find_hidden(names, lambda exposed: tries.fails(replace(cut, exposed=exposed)))

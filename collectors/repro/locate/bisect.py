@@ -1,8 +1,8 @@
-"""`repro bisect` in the driver: which backend, pass, lowering, decomposition or setting makes a repro fail.
+"""`repro bisect` in the driver: find the backend, pass, lowering, decomposition or setting that
+makes a repro fail.
 
-torch's own bisector asks, and each of its questions is a trial of its own. It keeps its state in files: here in a
-folder of the task. (Its command line empties the user's cache folder, and is not used.) What it does not cover is tried
-afterwards: single settings of inductor.
+Uses torch's bisector with one trial per question and its state in a folder of the task; its command
+line is not used because it empties the user's cache. Then single inductor settings are tried.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ SETTINGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("post_grad_custom_post_pass=None", {"post_grad_custom_post_pass": None}),
     ("joint_custom_pre_pass=None", {"joint_custom_pre_pass": None}),
     ("joint_custom_post_pass=None", {"joint_custom_post_pass": None}),
-    ("max_autotune=False", {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False}),
+    (
+        "max_autotune=False",
+        {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False},
+    ),
     ("coordinate_descent_tuning=False", {"coordinate_descent_tuning": False}),
     ("freezing=False", {"freezing": False}),
     ("cpp_wrapper=False", {"cpp_wrapper": False}),
@@ -67,15 +70,14 @@ SETTINGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("cpp.weight_prepack=False", {"cpp.weight_prepack": False}),
     ("cpp.enable_loop_tail_vec=False", {"cpp.enable_loop_tail_vec": False}),
     ("cpp.enable_unsafe_math_opt_flag=False", {"cpp.enable_unsafe_math_opt_flag": False}),
-    ("cpp.enable_floating_point_contract_flag=off", {"cpp.enable_floating_point_contract_flag": "off"}),
+    (
+        "cpp.enable_floating_point_contract_flag=off",
+        {"cpp.enable_floating_point_contract_flag": "off"},
+    ),
 )
 
 
 def bisect(task: ReproTask) -> dict[str, Any]:
-    """Find what makes the difference for a repro; in the driver.
-
-    Raises: NotRunnable, in a sentence.
-    """
     bisection: Bisection | None = None
     levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
     for level in levels:
@@ -93,21 +95,26 @@ def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
     if not tries.is_reproduced:
         return replace(bisection, status=findings.NOT_REPRODUCED, trial_count=tries.count)
     if tries.how.level == "dynamo" and tries.how.backend != INDUCTOR:
-        text = f"torch's bisector knows the steps of inductor, not of the backend {tries.how.backend}"
+        text = (
+            f"torch's bisector knows the steps of inductor, not of the backend {tries.how.backend}"
+        )
         bisection = replace(bisection, backend=tries.how.backend, notes=(text,))
     else:
         bisection = _ask_torch(tries, bisection)
         if (bisection.subsystem is None and bisection.backend in (INDUCTOR, None)) or with_settings:
             bisection = _try_settings(tries, bisection)
-    return replace(bisection, trial_count=tries.count, notes=(*bisection.notes, *tries.describe_others()))
+    return replace(
+        bisection, trial_count=tries.count, notes=(*bisection.notes, *tries.describe_others())
+    )
 
 
 def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
-    """Have torch's bisector ask: for each question it changes files, and a trial reads them."""
     try:
         bisector = importlib.import_module(BISECTOR).CompilerBisector
     except ModuleNotFoundError:
-        return replace(bisection, notes=("this torch has no bisector: single settings were tried alone",))
+        return replace(
+            bisection, notes=("this torch has no bisector: single settings were tried alone",)
+        )
     folder = tries.task.folder / "bisect"
     folder.mkdir()
     bisector.in_process_cache = str(folder)
@@ -117,7 +124,9 @@ def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
         if tries.how.level == "aot" and backend != INDUCTOR:
             return True  # AOTAutograd's work is done: what comes before inductor has nothing to do
         subsystem = bisector.get_subsystem()
-        tries.task.progress({"text": f"{tries.count} tries, {backend}{f' {subsystem}' if subsystem else ''}"})
+        tries.task.progress(
+            {"text": f"{tries.count} tries, {backend}{f' {subsystem}' if subsystem else ''}"}
+        )
         outcome = tries.run(try_bisected, str(folder), backend)
         return not tries.is_same(tries.read(outcome))
 
@@ -126,7 +135,9 @@ def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
     except RuntimeError as error:  # the same question was answered in two ways
         return replace(bisection, notes=(f"torch's bisector stopped: {error}",))
     if answer is None:
-        return replace(bisection, notes=("the graph passes in each step that torch's bisector tries",))
+        return replace(
+            bisection, notes=("the graph passes in each step that torch's bisector tries",)
+        )
     return _name_application(tries, bisection, answer)
 
 
@@ -147,12 +158,13 @@ def _name_application(tries: RepeatedTry, bisection: Bisection, answer: Any) -> 
         return replace(bisection, node=node, operation=operation or calls.get(node))
     if answer.subsystem == "decomposition":
         match = re.search(r"op='([\w.]+)', overload='(\w+)'", answer.debug_info)
-        return replace(bisection, operation=f"{match[1]}.{match[2]}" if match else answer.debug_info)
+        return replace(
+            bisection, operation=f"{match[1]}.{match[2]}" if match else answer.debug_info
+        )
     return bisection
 
 
 def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
-    """Try inductor's settings one after the other; those that this torch lacks or that change nothing are left out."""
     rows = []
     for name, settings in SETTINGS:
         changed = _find_changes(settings)
@@ -164,7 +176,9 @@ def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
         setting, _, value = name.partition("=")
         is_open = is_other or outcome.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         passes = None if is_open else not outcome.fails
-        rows.append(TriedSetting(setting, value or "off", passes, None if passes else outcome.describe()))
+        rows.append(
+            TriedSetting(setting, value or "off", passes, None if passes else outcome.describe())
+        )
     passing = [row for row in rows if row.passes]
     bisection = replace(bisection, settings=tuple(rows))
     if not passing or bisection.status == findings.NAMED:
@@ -172,12 +186,16 @@ def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
     first = min(passing, key=lambda row: row.setting == "no fusion")
     application = first.setting if first.value == "off" else f"{first.setting}={first.value}"
     return replace(
-        bisection, status=findings.NAMED, backend=INDUCTOR, subsystem="setting", application=application, number=None
+        bisection,
+        status=findings.NAMED,
+        backend=INDUCTOR,
+        subsystem="setting",
+        application=application,
+        number=None,
     )
 
 
 def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that this torch has and that are another value now."""
     config = importlib.import_module("torch._inductor.config")
     changed = {}
     for name, value in settings.items():
@@ -192,23 +210,24 @@ def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
 # --- in a trial
 
 
-def try_bisected(repro: Repro, device: str | None, how: Judge, folder: str, backend: str) -> dict[str, Any]:
-    """Try a graph as the bisector's files in a folder say.
-
-    Raises: whatever the compiler, or the graph, raises.
-    """
+def try_bisected(
+    repro: Repro, device: str | None, how: Judge, folder: str, backend: str
+) -> dict[str, Any]:
     from compileboard.collectors.repro.judging import judge
 
     bisector = importlib.import_module(BISECTOR).CompilerBisector
     bisector.in_process_cache, bisector.bisection_enabled = folder, True
     _name_lowered_operations(bisector)
-    changes = (bisector.get_config_change(INDUCTOR) or {}) if backend == INDUCTOR else {}  # aot_eager reads its own
+    changes = (
+        (bisector.get_config_change(INDUCTOR) or {}) if backend == INDUCTOR else {}
+    )  # aot_eager reads its own
     module, inputs = load_edited(repro, device, how.level, None)
-    return judge(module, inputs, replace(how, backend=backend, settings={**how.settings, **changes}))
+    return judge(
+        module, inputs, replace(how, backend=backend, settings={**how.settings, **changes})
+    )
 
 
 def _name_lowered_operations(bisector: Any) -> None:
-    """Have the bisector note a lowered node's operation beside its name."""
     disable = bisector.disable_subsystem
 
     def disable_named(backend: str, subsystem: str, debug_info: Any = None) -> bool:

@@ -1,4 +1,4 @@
-"""What `repro analyze` and `repro bisect` answer, as the detail of a row of `repro_results`. Imports no torch."""
+"""The answers of `repro analyze` and `repro bisect` as stored in `repro_results`. No torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 # The statuses of an answer.
 NAMED = "named"  # an operation, a pass or a setting is named
-ONLY_FUSED = "only_fused"  # `operations` are wrong together, and right as soon as their values are returned
+ONLY_FUSED = (
+    "only_fused"  # `operations` are wrong together, and right as soon as their values are returned
+)
 UNEXPLAINED = "unexplained"  # it fails, and nothing that was tried tells where
 NOT_REPRODUCED = "not_reproduced"
 STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)
@@ -29,9 +31,10 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class JudgedNode:
-    """An operation of the graph, judged on the compiled values of its own inputs.
+    """An operation of the graph, judged on the compiled values of its inputs.
 
-    Units: errors are rms(value − float64) / rms(float64); of integers and booleans the share that differs.
+    Errors are rms(value − float64) / rms(float64); for integers and booleans, the share that
+    differs.
     """
 
     node: str  # its name in the graph
@@ -53,8 +56,6 @@ class JudgedNode:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Which operation of a graph is wrong."""
-
     status: str  # one of STATUSES
     operation: str | None = None
     node: str | None = None
@@ -75,8 +76,6 @@ class Analysis:
 
 @dataclass(frozen=True)
 class TriedSetting:
-    """A setting of inductor, and whether the graph passes with it."""
-
     setting: str  # "epilogue_fusion"
     value: str  # as Python writes it
     passes: bool | None  # None: it could not be tried
@@ -86,8 +85,6 @@ class TriedSetting:
 
 @dataclass(frozen=True)
 class Bisection:
-    """Which pass, lowering, decomposition or setting makes the difference."""
-
     status: str  # one of STATUSES
     backend: str | None = None  # the first of torch's backends that fails: "inductor"
     subsystem: str | None = None  # "lowerings"
@@ -102,7 +99,6 @@ class Bisection:
 
 
 def dump_analysis(analysis: Analysis) -> dict[str, Any]:
-    """Return an analysis as JSON: the wrong rows first, then those with the largest error beside their limit."""
     rows = sort_rows(analysis.rows)
     body = _sparse(analysis)
     body["rows"] = [_sparse(row) for row in rows[:MOST_ROWS]]
@@ -112,29 +108,34 @@ def dump_analysis(analysis: Analysis) -> dict[str, Any]:
 
 
 def dump_bisection(bisection: Bisection) -> dict[str, Any]:
-    """Return a bisection as JSON."""
     body = _sparse(bisection)
     body["settings"] = [_sparse(entry) for entry in bisection.settings]
     return body
 
 
 def load_analysis(body: Mapping[str, Any]) -> Analysis:
-    """Read an analysis; a field that this version does not know is passed over."""
     values = _known(Analysis, body)
     values["rows"] = tuple(JudgedNode(**_known(JudgedNode, row)) for row in body.get("rows", ()))
     return Analysis(**values)
 
 
 def load_bisection(body: Mapping[str, Any]) -> Bisection:
-    """Read a bisection; a field that this version does not know is passed over."""
     values = _known(Bisection, body)
-    values["settings"] = tuple(TriedSetting(**_known(TriedSetting, entry)) for entry in body.get("settings", ()))
+    values["settings"] = tuple(
+        TriedSetting(**_known(TriedSetting, entry)) for entry in body.get("settings", ())
+    )
     return Bisection(**values)
 
 
 def sort_rows(rows: Iterable[JudgedNode]) -> list[JudgedNode]:
-    """Return the wrong rows first, of those the one that explains the output, then by error beside its limit."""
-    return sorted(rows, key=lambda row: (row.verdict not in WRONG_VERDICTS, row.explains is not True, -_excess(row)))
+    return sorted(
+        rows,
+        key=lambda row: (
+            row.verdict not in WRONG_VERDICTS,
+            row.explains is not True,
+            -_excess(row),
+        ),
+    )
 
 
 def _excess(row: JudgedNode) -> float:
@@ -145,15 +146,19 @@ def _excess(row: JudgedNode) -> float:
 
 def _known(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
     values = {entry.name: body[entry.name] for entry in fields(kind) if entry.name in body}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
 
 
 def _sparse(value: Any) -> dict[str, Any]:
-    """Return what is not at its default; a number that JSON has not is left out."""
-    defaults = {entry.name: None if entry.default is MISSING else entry.default for entry in fields(value)}
+    defaults = {
+        entry.name: None if entry.default is MISSING else entry.default for entry in fields(value)
+    }
     required = {entry.name for entry in fields(value) if entry.default is MISSING}
     return {
         name: list(part) if isinstance(part, tuple) else part
         for name, part in asdict(value).items()
-        if (name in required or part != defaults[name]) and not (isinstance(part, float) and not math.isfinite(part))
+        if (name in required or part != defaults[name])
+        and not (isinstance(part, float) and not math.isfinite(part))
     }

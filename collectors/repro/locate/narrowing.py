@@ -1,4 +1,4 @@
-"""Searches over a graph that ask whether a changed one still fails. Imports no torch."""
+"""Searches that ask whether a changed graph still fails. No torch."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GraphEdit:
-    """What is changed of a graph before it is tried: its first calls alone, and values that it returns besides."""
-
     cut: int | None = None  # number of calls
     exposed: tuple[str, ...] = ()  # nodes
 
 
 def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | None:
-    """Return the number of first calls that fail where one fewer passes; None if not even all of them fail."""
+    """Return the shortest failing number of first calls, or None if the whole graph passes."""
     if not fails(count):
         return None
     passing, failing = 0, count
@@ -31,7 +29,7 @@ def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | Non
 def find_hidden(names: Sequence[str], fails: Callable[[tuple[str, ...]], bool]) -> list[str]:
     """Return the nodes whose values must not be returned for the graph to fail, in order.
 
-    `fails` is asked with the nodes whose values are returned besides. Returning none of them fails.
+    `fails` gets the additional outputs. With none of them the graph fails.
     """
     exposed: set[str] = set()
     size = len(names)

@@ -1,9 +1,9 @@
-"""How wrong one operation's compiled value is, on the compiled values of its own inputs. In workers only.
+"""Judge one operation's compiled value on the compiled values of its inputs. In workers only.
 
-The operation is run again on those inputs in float64 and as it is. A compiled value is wrong if it is further from
-float64 than three times eager is, than a few units in the last place, and than what one rounding of the inputs changes:
-a fused kernel may have used an input before it was rounded. An error of another operation is in the inputs, so it is
-not counted here.
+The operation is repeated on those inputs in float64 and as it is. A value is wrong if its error
+exceeds three times eager's, a few units in the last place, and the effect of rounding the inputs
+once, since a fused kernel may use unrounded inputs. Errors of other operations are in the inputs
+and not counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from compileboard.collectors.repro.locate.findings import NOT_FINITE, NOT_JUDGED, RANDOM, RIGHT, WRONG, JudgedNode
+from compileboard.collectors.repro.locate.findings import (
+    NOT_FINITE,
+    NOT_JUDGED,
+    RANDOM,
+    RIGHT,
+    WRONG,
+    JudgedNode,
+)
 
 EAGER_FACTOR = 3.0
 ROUNDINGS = 8.0  # units in the last place of the dtype
@@ -28,21 +35,50 @@ ENVELOPE = 2.0  # times what a rounding of the inputs changes
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 _EXACT_DTYPES = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 # Their values are whatever was in memory.
-UNINITIALISED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+UNINITIALISED = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty",
+    "new_empty_strided",
+)
 # Their integers are positions: positions of equal values are equally right.
-_POSITIONS = ("argmax", "argmin", "max", "min", "sort", "topk", "argsort", "mode", "median", "nanmedian", "kthvalue")
+_POSITIONS = (
+    "argmax",
+    "argmin",
+    "max",
+    "min",
+    "sort",
+    "topk",
+    "argsort",
+    "mode",
+    "median",
+    "nanmedian",
+    "kthvalue",
+)
 # Whether they draw is tried out before an operation is taken for random.
 _RANDOM = re.compile(
     "rand|dropout|bernoulli|multinomial|normal|uniform|exponential_|cauchy_|geometric_|poisson|gumbel|rng"
 )
-_MATRIX = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "addmv", "mv", "dot", "_scaled_mm", "_addmm_activation")
+_MATRIX = (
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "matmul",
+    "linear",
+    "addmv",
+    "mv",
+    "dot",
+    "_scaled_mm",
+    "_addmm_activation",
+)
 _CONVOLUTIONS = ("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d")
 
 
 @dataclass(frozen=True)
 class NodeOperation:
-    """A node as it can be called: `key` is the part of a tuple that is judged."""
-
     name: str  # "aten.max.dim"
     function: Callable[..., Any]
     key: int | None = None
@@ -50,17 +86,22 @@ class NodeOperation:
 
     @property
     def short_name(self) -> str:
-        """Return the name without its namespace and overload."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else parts[0]
 
 
-def judge_node(row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any, compiled: Any) -> JudgedNode:
-    """Judge a compiled value; `args` are the compiled values of the node's inputs.
-
-    The values are not written to.
+def judge_node(
+    row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any, compiled: Any
+) -> JudgedNode:
+    """Judge a compiled value without modifying any; `args` are compiled values of the node's
+    inputs.
     """
-    row = replace(row, element_count=compiled.numel(), dtype=name_dtype(compiled.dtype), shape=tuple(compiled.shape))
+    row = replace(
+        row,
+        element_count=compiled.numel(),
+        dtype=name_dtype(compiled.dtype),
+        shape=tuple(compiled.shape),
+    )
     if operation.short_name in UNINITIALISED:
         return replace(row, verdict=NOT_JUDGED, reason="its memory is not set")
     if compiled.layout != torch.strided or compiled.is_quantized:
@@ -82,12 +123,11 @@ def judge_node(row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any
 
 
 def describe(tensor: Any) -> str:
-    """Return a tensor's dtype and shape: float32[16, 32]."""
+    """Return dtype and shape: float32[16, 32]."""
     return f"{name_dtype(tensor.dtype)}{list(tensor.shape)}"
 
 
 def name_dtype(dtype: Any) -> str:
-    """Return a dtype without its module."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -106,7 +146,9 @@ def _judge_value(
     scale = size if size > 0 else 1.0
     terms = _count_terms(operation, args, kwargs, compiled)
     # sums are carried in float32 at least
-    rounding = _epsilon(row.dtype) * ROUNDINGS + min(_epsilon(row.dtype), _epsilon("float32")) * math.sqrt(terms)
+    rounding = _epsilon(row.dtype) * ROUNDINGS + min(
+        _epsilon(row.dtype), _epsilon("float32")
+    ) * math.sqrt(terms)
     limit = max(EAGER_FACTOR * eager_error, rounding * size, _tiny(row.dtype))
     excess = error
     if error > limit:
@@ -133,7 +175,6 @@ def _judge_integers(
     reference: Any,
     envelope: _LazyEnvelope,
 ) -> JudgedNode:
-    """Judge integers, booleans and positions: none may differ that a rounding of the inputs does not change."""
     if reference.dtype != compiled.dtype or reference.shape != compiled.shape:
         reference = eager
     differs, eager_differs = compiled != reference, eager != reference
@@ -146,20 +187,30 @@ def _judge_integers(
     # where eager is as far from float64, neither is wrong
     differs = differs & (compiled != eager)
     count = int(differs.sum())
-    share, eager_share = float((compiled != reference).double().mean()), float(eager_differs.double().mean())
+    share, eager_share = (
+        float((compiled != reference).double().mean()),
+        float(eager_differs.double().mean()),
+    )
     verdict = WRONG if count > EAGER_FACTOR * int(eager_differs.sum()) else RIGHT
-    return replace(row, verdict=verdict, error=share, eager_error=eager_share, limit=0.0 if verdict == WRONG else share)
+    return replace(
+        row,
+        verdict=verdict,
+        error=share,
+        eager_error=eager_share,
+        limit=0.0 if verdict == WRONG else share,
+    )
 
 
 def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
-    """Return where two positions of the input hold the same value."""
     same, source = torch.zeros_like(compiled, dtype=torch.bool), args[0]
     numbers = [value for value in (*args[1:], *kwargs.values()) if isinstance(value, int)]
     for dim in [None, *(value for value in numbers if not isinstance(value, bool))]:
         try:
             flat = source.reshape(-1)
             if dim is None and compiled.dim() == 0:
-                return torch.isclose(flat[compiled], flat[eager], rtol=_epsilon(name_dtype(source.dtype)), atol=0.0)
+                return torch.isclose(
+                    flat[compiled], flat[eager], rtol=_epsilon(name_dtype(source.dtype)), atol=0.0
+                )
             dim = -1 if dim is None else dim
             first, second = compiled, eager
             if compiled.dim() == source.dim() - 1:
@@ -174,8 +225,6 @@ def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
 
 
 class _LazyEnvelope:
-    """What one rounding of the inputs changes in the exact result, element by element; computed when it is needed."""
-
     def __init__(self, operation: NodeOperation, args: Any, kwargs: Any, reference: Any) -> None:
         self._parts = operation, args, kwargs
         self._reference = reference
@@ -183,12 +232,10 @@ class _LazyEnvelope:
         self._is_finite: Any = None
 
     def largest_change(self) -> Any:
-        """Return the largest change of each element over several roundings, infinite where it is not finite."""
         self._compute()
         return self._change
 
     def is_always_finite(self) -> Any:
-        """Return where no rounding of the inputs gives NaN or infinity."""
         self._compute()
         return self._is_finite
 
@@ -205,12 +252,13 @@ class _LazyEnvelope:
                 continue
             moved = _widen(moved)
             finite &= moved.isfinite()
-            change = torch.maximum(change, (moved - reference).abs().nan_to_num(nan=0.0, posinf=0.0))
+            change = torch.maximum(
+                change, (moved - reference).abs().nan_to_num(nan=0.0, posinf=0.0)
+            )
         self._change, self._is_finite = change * ENVELOPE, finite
 
 
 def _make_rounding(draw: int) -> Callable[[Any], Any]:
-    """Return what moves tensors by a unit in the last place: all alike, every other one against it, or at random."""
     generator = torch.Generator().manual_seed(draw)
     ordinals = itertools.count()
 
@@ -219,14 +267,15 @@ def _make_rounding(draw: int) -> Callable[[Any], Any]:
         if draw < _SYSTEMATIC_DRAWS:
             signs: Any = -1.0 if (draw & 1) ^ (draw >> 1 & ordinal & 1) else 1.0
         else:
-            signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
+            signs = (
+                torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
+            )
         return _widen(tensor) * (1.0 + _epsilon(name_dtype(tensor.dtype)) * signs)
 
     return move
 
 
 def _call(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
-    """Call an operation on copies of its inputs, which share no memory with them."""
     arguments, keywords = tree_map(_copy, (args, kwargs))
     with torch.no_grad():
         value = operation.function(*arguments, **keywords)
@@ -234,17 +283,19 @@ def _call(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
 
 
 def _repeats(operation: NodeOperation, args: Any, kwargs: Any, eager: Any) -> bool:
-    """Return True if another seed gives the same: attention without dropout draws nothing."""
+    """Return whether another seed gives the same result, as for attention without dropout."""
     with torch.random.fork_rng(devices=[eager.device] if eager.is_cuda else []):
         torch.manual_seed(int(torch.randint(1 << 30, ())) + 1)
         return bool(torch.equal(eager.nan_to_num(), _call(operation, args, kwargs).nan_to_num()))
 
 
 def _call_exactly(
-    operation: NodeOperation, args: Any, kwargs: Any, compiled: Any, move: Callable[[Any], Any] | None = None
+    operation: NodeOperation,
+    args: Any,
+    kwargs: Any,
+    compiled: Any,
+    move: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Call an operation in float64; None where float64 has no such operation or the result is another one."""
-
     def convert(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if not (value.is_floating_point() or value.is_complex()):
@@ -267,7 +318,6 @@ def _call_exactly(
 
 
 def _copy(value: Any) -> Any:
-    """Copy a tensor with its strides; one that is expanded gets memory of its own."""
     if not isinstance(value, torch.Tensor):
         return value
     if value.layout != torch.strided or any(value.stride(dim) == 0 for dim in range(value.dim())):
@@ -283,12 +333,18 @@ def _widen(tensor: Any) -> Any:
 def _count_not_finite(
     compiled: Any, eager: Any, reference: Any, envelope: _LazyEnvelope, row: JudgedNode, args: Any
 ) -> int:
-    """Count elements that are NaN or infinite in one and not in the other, and should not be."""
     appeared = ~compiled.isfinite() & eager.isfinite() & reference.isfinite()
     if bool(appeared.any()):
         largest = torch.finfo(getattr(torch, str(row.dtype))).max
-        appeared &= (reference.abs() < largest * (1 - 16 * _epsilon(row.dtype))) & envelope.is_always_finite()
-    other = ~compiled.isfinite() & ~eager.isfinite() & ~reference.isfinite() & (compiled.isnan() != eager.isnan())
+        appeared &= (
+            reference.abs() < largest * (1 - 16 * _epsilon(row.dtype))
+        ) & envelope.is_always_finite()
+    other = (
+        ~compiled.isfinite()
+        & ~eager.isfinite()
+        & ~reference.isfinite()
+        & (compiled.isnan() != eager.isnan())
+    )
     vanished = compiled.isfinite() & ~eager.isfinite() & ~reference.isfinite()
     inputs = [value for value in tree_leaves(args) if isinstance(value, torch.Tensor)]
     is_wider = any(value.dtype in LOW_PRECISION or not bool(_is_finite(value)) for value in inputs)
@@ -302,22 +358,28 @@ def _is_finite(tensor: Any) -> Any:
 
 
 def _rms(value: Any, right: Any = None) -> float:
-    """Return the root mean square of a tensor, or of its difference from another, where both are finite."""
     finite = value.isfinite() if right is None else value.isfinite() & right.isfinite()
     difference = (value if right is None else value - right)[finite]
     return float(difference.abs().square().mean().sqrt()) if difference.numel() else 0.0
 
 
 def _rms_beyond(value: Any, right: Any, allowed: Any) -> float:
-    """Return the root mean square of what a difference is beyond what is allowed at each element."""
     finite = value.isfinite() & right.isfinite()
     beyond = ((value - right).abs() - allowed).clamp(min=0.0)[finite]
     return float(beyond.square().mean().sqrt()) if beyond.numel() else 0.0
 
 
-def _count_terms(operation: NodeOperation, args: Sequence[Any], kwargs: Any, compiled: Any) -> float:
-    """Return of how many terms an element is the sum, at most: roundings add up as their root."""
-    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor) and value.numel()]
+def _count_terms(
+    operation: NodeOperation, args: Sequence[Any], kwargs: Any, compiled: Any
+) -> float:
+    """Return the maximum number of summands per element; rounding errors grow as its square
+    root.
+    """
+    tensors = [
+        value
+        for value in tree_leaves((args, kwargs))
+        if isinstance(value, torch.Tensor) and value.numel()
+    ]
     if not tensors:
         return 1.0
     most = max(int(tensor.numel()) for tensor in tensors)
@@ -338,7 +400,6 @@ def _tiny(dtype: str | None) -> float:
 
 
 def is_random(target: Any) -> bool:
-    """Return True if an operation draws random numbers."""
     if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
         return True
     return _RANDOM.search(getattr(target, "__name__", str(target))) is not None

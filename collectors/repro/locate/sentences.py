@@ -1,4 +1,4 @@
-"""What `repro analyze` and `repro bisect` answer, in a sentence. Imports no torch."""
+"""Summarise the answers of `repro analyze` and `repro bisect`. No torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ PASSES = Failure(PASSED).describe()
 
 
 def summarize_analysis(analysis: Analysis) -> str:
-    """Return what an analysis answers, in a sentence."""
     if analysis.status == findings.NOT_REPRODUCED:
         if analysis.failure in (None, PASSES):
             return "Not reproduced: the graph passes here, and every operation is right"
@@ -24,15 +23,24 @@ def summarize_analysis(analysis: Analysis) -> str:
     row = next((row for row in analysis.rows if row.node == analysis.node), None)
     if row is None:
         return f"{analysis.operation} fails: {analysis.failure}"
-    repeated = Counter(entry.operation for entry in analysis.rows if entry.verdict in findings.WRONG_VERDICTS)
+    repeated = Counter(
+        entry.operation for entry in analysis.rows if entry.verdict in findings.WRONG_VERDICTS
+    )
     times = f" ({repeated[row.operation]} of them)" if repeated[row.operation] > 1 else ""
-    cause = "its decomposition is wrong" if analysis.cause == findings.DECOMPOSITION else _describe_row(row)
+    cause = (
+        "its decomposition is wrong"
+        if analysis.cause == findings.DECOMPOSITION
+        else _describe_row(row)
+    )
     return f"{row.operation}{times}: {cause}"
 
 
 def _describe_row(row: JudgedNode) -> str:
     if row.verdict == findings.NOT_FINITE:
-        return f"NaN or infinity in {row.not_finite_count:,} of {row.element_count:,} elements where eager has none"
+        return (
+            f"NaN or infinity in {row.not_finite_count:,} of {row.element_count:,} elements "
+            "where eager has none"
+        )
     if row.error is None:
         return row.reason or "wrong"
     beside = f", eager {row.eager_error:.2g}" if row.eager_error is not None else ""
@@ -40,7 +48,6 @@ def _describe_row(row: JudgedNode) -> str:
 
 
 def summarize_bisection(bisection: Bisection) -> str:
-    """Return what a bisection answers, in a sentence."""
     if bisection.status == findings.NOT_REPRODUCED:
         if bisection.failure in (None, PASSES):
             return "Not reproduced: the graph passes here"

@@ -1,4 +1,4 @@
-"""Change a graph: return its intermediate values, cut it short, put a value in a node's stead. In workers only."""
+"""Edit a graph: return intermediates, truncate it, replace nodes by values. In workers only."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ Key = tuple[str, str | None]  # a node and, for its value just before another no
 
 @dataclass
 class Exposed:
-    """A graph that returns its own outputs and then the values of `keys`."""
-
     module: Any
     keys: tuple[Key, ...]
 
 
 def copy_module(module: Any) -> Any:
-    """Copy a graph; its parameters are shared."""
     graph = torch.fx.Graph()
     nodes: dict[Any, Any] = {}
     outputs = graph.graph_copy(module.graph, nodes)
@@ -38,15 +35,10 @@ def copy_module(module: Any) -> Any:
 
 
 def list_calls(module: Any) -> list[Any]:
-    """List the nodes of a graph that call something."""
     return [node for node in module.graph.nodes if node.op in CALLS]
 
 
 def find_node(module: Any, name: str) -> Any:
-    """Return the node of a name.
-
-    Raises: KeyError.
-    """
     for node in module.graph.nodes:
         if node.name == name:
             return node
@@ -54,7 +46,7 @@ def find_node(module: Any, name: str) -> Any:
 
 
 def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
-    """Return a graph that also returns the values of nodes; of memory that is written to later, a copy of that time."""
+    """Return a graph that also returns nodes' values, copied where memory is written to later."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
     keys: dict[Key, None] = {}
@@ -79,18 +71,18 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
 
 
 def find_key(node: Any, argument: Any, survey: Survey) -> Key:
-    """Return which exposed value a node's input is."""
     source = find_call(node, survey)
-    return (argument.name, source.name if _needs_copy(survey, argument, survey.nodes[node.name].position) else None)
+    return (
+        argument.name,
+        source.name if _needs_copy(survey, argument, survey.nodes[node.name].position) else None,
+    )
 
 
 def list_inputs(node: Any, survey: Survey) -> list[Any]:
-    """List the nodes that a node's operation takes; of a tuple's part those of the tuple."""
     return list(find_call(node, survey).all_input_nodes)
 
 
 def find_call(node: Any, survey: Survey) -> Any:
-    """Return the node that computes a value: of a part of a tuple the one that returns the tuple."""
     while node.op == "call_function" and node.target is operator.getitem:
         parent = node.args[0]
         if not isinstance(parent, torch.fx.Node) or survey.nodes[parent.name].is_tensor:
@@ -117,7 +109,9 @@ def _copy_before(module: Any, node: Any, user: Any) -> Any:
 
 def _call_clone(module: Any, node: Any) -> Any:
     clone = module.graph.call_function(torch.ops.aten.clone.default, (node,))
-    clone.meta = {name: value for name, value in node.meta.items() if name in ("val", "example_value")}
+    clone.meta = {
+        name: value for name, value in node.meta.items() if name in ("val", "example_value")
+    }
     return clone
 
 
@@ -133,9 +127,9 @@ def _return_values(module: Any, values: Sequence[Any]) -> None:
 
 
 def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
-    """Return the graph of the first calls alone, which returns every value of them that no other one takes.
+    """Return the graph of the first calls, which returns all values that no other call uses.
 
-    It is run once in eager, to know which values are tensors, and writes to its inputs.
+    It runs once in eager to find tensors, and writes to its inputs.
     """
     changed = copy_module(module)
     calls = list_calls(changed)
@@ -154,15 +148,21 @@ def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
 
 
 def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
-    """Return the graph with nodes replaced by further inputs, in this order; what they wrote is not written."""
+    """Replace nodes by additional inputs in this order; their writes are dropped."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
     last = [node for node in changed.graph.nodes if node.op == "placeholder"][-1:]
     for name in names:
         node = by_name[name]
-        with changed.graph.inserting_after(last[0]) if last else changed.graph.inserting_before(_first(changed)):
+        with (
+            changed.graph.inserting_after(last[0])
+            if last
+            else changed.graph.inserting_before(_first(changed))
+        ):
             placeholder = changed.graph.placeholder(f"eager_{name}")
-        placeholder.meta = {key: value for key, value in node.meta.items() if key in ("val", "example_value")}
+        placeholder.meta = {
+            key: value for key, value in node.meta.items() if key in ("val", "example_value")
+        }
         last = [placeholder]
         parent = node.args[0] if node.target is operator.getitem else None
         node.replace_all_uses_with(placeholder)

@@ -1,4 +1,4 @@
-"""Run a graph once in eager and note of each node what it is and which memory is written to. In workers only."""
+"""Run a graph in eager and record each node's properties and memory writes. In workers only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 
 @dataclass
 class NodeFacts:
-    """What a node was in the eager run; `position` is its place in the graph."""
-
     position: int
     storage: int | None = None  # address of a tensor's memory
     byte_count: int = 0
@@ -30,25 +28,26 @@ class NodeFacts:
 
 @dataclass
 class Survey:
-    """The facts of each node, by name, and where in the graph each memory is written to."""
-
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     writes: dict[int, list[int]] = field(default_factory=dict)  # positions, by address
-    values: dict[str, Any] = field(default_factory=dict)  # eager's, of the nodes that were asked for
+    values: dict[str, Any] = field(
+        default_factory=dict
+    )  # eager's, of the nodes that were asked for
 
     def is_written_after(self, name: str) -> bool:
-        """Return True if the memory of a node is written to after the node."""
         facts = self.nodes[name]
-        return any(position > facts.position for position in self.writes.get(facts.storage or 0, ()))
+        return any(
+            position > facts.position for position in self.writes.get(facts.storage or 0, ())
+        )
 
     def is_written_between(self, name: str, position: int) -> bool:
-        """Return True if the memory of a node is written to after it and before a position."""
         facts = self.nodes[name]
-        return any(facts.position < write < position for write in self.writes.get(facts.storage or 0, ()))
+        return any(
+            facts.position < write < position for write in self.writes.get(facts.storage or 0, ())
+        )
 
 
 def survey_graph(module: Any, inputs: Sequence[Any], kept_names: Collection[str] = ()) -> Survey:
-    """Run a graph in eager, which writes to its inputs; values are kept of the nodes that are named."""
     survey = Survey()
     interpreter = _Surveyor(module, survey, kept_names)
     with torch.no_grad():
@@ -67,7 +66,9 @@ class _Surveyor(torch.fx.Interpreter):  # type: ignore[misc]
         arguments = []
         if node.op not in ("placeholder", "output"):
             args, kwargs = self.fetch_args_kwargs_from_env(node)
-            arguments = [(value, value._version) for value in tree_leaves((args, kwargs)) if _is_plain(value)]
+            arguments = [
+                (value, value._version) for value in tree_leaves((args, kwargs)) if _is_plain(value)
+            ]
         value = super().run_node(node)
         facts = NodeFacts(self._position)
         for argument, version in arguments:
@@ -96,12 +97,10 @@ def _find_storage(tensor: Any) -> int:
 
 
 def find_operation(module: Any, node: Any) -> NodeOperation:
-    """Return how a node's operation is called and what it is called on; of a tuple's part the operation of the tuple.
-
-    Raises: KeyError if it is none.
-    """
     if node.op == "call_method":
-        return NodeOperation(f"Tensor.{node.target}", _call_method(node.target), is_random=is_random(node.target))
+        return NodeOperation(
+            f"Tensor.{node.target}", _call_method(node.target), is_random=is_random(node.target)
+        )
     if node.op == "call_module":
         submodule = module.get_submodule(node.target)
         is_noisy = "dropout" in type(submodule).__name__.lower()
@@ -112,10 +111,16 @@ def find_operation(module: Any, node: Any) -> NodeOperation:
 
 
 def name_operation(module: Any, node: Any) -> str:
-    """Return the name of a node's operation; of a part of a tuple the name of what returns the tuple."""
-    while node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+    while (
+        node.op == "call_function"
+        and node.target is operator.getitem
+        and isinstance(node.args[0], torch.fx.Node)
+    ):
         parent = node.args[0]
-        if not isinstance(parent.target, torch._ops.OpOverload) or len(parent.target._schema.returns) < 2:
+        if (
+            not isinstance(parent.target, torch._ops.OpOverload)
+            or len(parent.target._schema.returns) < 2
+        ):
             break
         node = parent
     return find_operation(module, node).name
@@ -126,7 +131,6 @@ def _call_method(name: str) -> Callable[..., Any]:
 
 
 def name_target(target: Any) -> str:
-    """Return the name of what a node calls: aten.atan.default, torch.softplus, operator.add."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -137,6 +141,7 @@ def name_target(target: Any) -> str:
 
 
 def find_source(node: Any) -> str | None:
-    """Return the line of the program that a node comes from, where it is noted: model.py:12."""
-    places = _SOURCE.findall(node.meta.get("stack_trace") or "") if isinstance(node.meta, dict) else []
+    places = (
+        _SOURCE.findall(node.meta.get("stack_trace") or "") if isinstance(node.meta, dict) else []
+    )
     return f"{places[-1][0]}:{places[-1][1]}" if places else None

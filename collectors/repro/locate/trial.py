@@ -1,6 +1,6 @@
-"""One try of a repro's graph, changed or with other settings, in a process of its own.
+"""Try a repro's graph, optionally edited or with other settings, in a trial process.
 
-What runs in the trial loads the graph itself: on a GPU the driver must not touch it.
+The trial loads the graph itself, because the driver must not touch a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compileboard.collectors.repro.trials import OK, Outcome
 
 @dataclass
 class RepeatedTry:
-    """Tries of one repro at one level; the first, of the graph as it is, tells what failing in the same way is."""
+    """Tries of one repro at one level; the first one, unedited, defines the failure to look for."""
 
     task: ReproTask
     how: Judge
@@ -32,19 +32,20 @@ class RepeatedTry:
     other_count: int = 0  # that failed in another way
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
-        """Run a function of the repro in a trial of its own."""
         self.count += 1
         self.task.load_compiler(self.how.level)
-        outcome = self.task.trials.run(function, self.task.repro, self.task.device, self.how, *arguments)
+        outcome = self.task.trials.run(
+            function, self.task.repro, self.task.device, self.how, *arguments
+        )
         self.task.progress({"text": f"{self.count} tries"})
         return outcome
 
-    def attempt(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> Failure:
-        """Try the graph, changed, with settings of inductor; return how it fails."""
+    def attempt(
+        self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None
+    ) -> Failure:
         return self.read(self.run(try_edited, edit, settings or {}))
 
     def read(self, outcome: Outcome) -> Failure:
-        """Return how a try failed."""
         result = read_failure(outcome, self.first or captured_failure(self.task.repro.manifest))
         self.limited_count += result.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         if self.first is None:
@@ -54,23 +55,26 @@ class RepeatedTry:
         return result
 
     def describe_others(self) -> tuple[str, ...]:
-        """Return what is to be known of tries that neither passed nor failed in the same way."""
-        counts = ((self.limited_count, "reached a limit"), (self.other_count, "failed in another way"))
-        return tuple(f"{count} of {self.count} tries {text} and count as passing" for count, text in counts if count)
+        counts = (
+            (self.limited_count, "reached a limit"),
+            (self.other_count, "failed in another way"),
+        )
+        return tuple(
+            f"{count} of {self.count} tries {text} and count as passing"
+            for count, text in counts
+            if count
+        )
 
     def fails(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> bool:
-        """Return True if the changed graph fails as the unchanged one does."""
         return self.is_same(self.attempt(edit, settings))
 
     @property
     def is_reproduced(self) -> bool:
-        """Return True if the unchanged graph failed; of a wrong answer an exception is none."""
         if self.first is None or not self.first.fails:
             return False
         return self.how.kind != "accuracy" or self.first.status in failure.WRONG_ANSWERS
 
     def is_same(self, result: Failure) -> bool:
-        """Return True if a failure is that of the unchanged graph: a wrong answer may be wrong in another way."""
         if self.first is None or not self.first.fails:
             return False
         if self.first.status in failure.WRONG_ANSWERS:
@@ -79,41 +83,37 @@ class RepeatedTry:
 
 
 def make_judge(repro: Repro, level: str, is_strict: bool = False) -> Judge:
-    """Return how a repro's graph of a level is tried."""
     kind = "accuracy" if repro.manifest.kind == "accuracy" else "runtime"
     return Judge(kind, level, repro.manifest.backend or "inductor", is_strict=is_strict)
 
 
 def list_levels(repro: Repro) -> list[str]:
-    """List the levels of a repro's graphs, the manifest's first."""
     has_both = repro.manifest.level == "aot" and repro.dynamo_program is not None
     return [repro.manifest.level, *(["dynamo"] if has_both else [])]
 
 
 def read_value(outcome: Outcome) -> dict[str, Any]:
-    """Return what a trial returned.
-
-    Raises: NotRunnable, in a sentence.
-    """
     if outcome.status == OK:
         value: dict[str, Any] = outcome.value
         return value
-    line = next((part.strip() for part in outcome.message.splitlines() if part.strip()), outcome.status)
+    line = next(
+        (part.strip() for part in outcome.message.splitlines() if part.strip()), outcome.status
+    )
     if outcome.error_type == "NotRunnable":
         raise NotRunnable(outcome.errors[0][1])
     raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
 
 
 def torch_version() -> str:
-    """Return the version of torch in this process."""
     return str(importlib.import_module("torch").__version__)
 
 
 # --- in a trial
 
 
-def load_edited(repro: Repro, device: str | None, level: str, edit: GraphEdit | None) -> tuple[Any, list[Any]]:
-    """Load a repro's graph and inputs, and change the graph."""
+def load_edited(
+    repro: Repro, device: str | None, level: str, edit: GraphEdit | None
+) -> tuple[Any, list[Any]]:
     from compileboard.collectors.repro.accuracy import clone_together
     from compileboard.collectors.repro.locate.surgery import cut_after, expose
     from compileboard.collectors.repro.locate.survey import survey_graph
@@ -130,16 +130,11 @@ def load_edited(repro: Repro, device: str | None, level: str, edit: GraphEdit | 
 def try_edited(
     repro: Repro, device: str | None, how: Judge, edit: GraphEdit | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Try a changed graph once.
-
-    Raises: whatever the compiler, or the graph, raises.
-    """
     module, inputs = load_edited(repro, device, how.level, edit)
     return judge(module, inputs, replace(how, settings={**how.settings, **settings}))
 
 
 def list_operations(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
-    """List the calls of a graph: name and operation of each; of a tuple's part the operation of the tuple."""
     from compileboard.collectors.repro.locate.surgery import list_calls
     from compileboard.collectors.repro.locate.survey import name_operation
     from compileboard.collectors.repro.program import load_graph

@@ -1,1 +1,1 @@
-"""Make a failing graph as small as it gets: torch's minifier, each question asked once, in a process of its own."""
+"""Minify a failing graph with torch's minifier, each question once and in its own process."""

@@ -1,4 +1,4 @@
-"""What `repro minify` answers, as the detail of a row of `repro_results`. Imports no torch."""
+"""The answer of `repro minify` as stored in `repro_results`. No torch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ STATUSES = (MINIFIED, NOT_FINISHED, NOT_REPRODUCED, OTHER_FAILURE)
 
 @dataclass(frozen=True)
 class Reduction:
-    """A smaller graph that failed in the same way: the search's history has one entry for each."""
-
     seconds: float  # since the start of this search
     node_count: int
     query: int
@@ -24,8 +22,6 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Minification:
-    """The smallest graph that still fails in the same way, and what was asked to find it."""
-
     status: str  # one of STATUSES
     nodes_before: int = 0  # call nodes
     nodes_after: int = 0
@@ -37,20 +33,22 @@ class Minification:
     is_together: bool = False  # none of its operations fails alone
     is_fusion: bool = False  # and together they pass where nothing is fused
     is_confirmed: bool = False  # the smallest graph failed once more when it was tried again
-    fails_with_random_inputs: bool | None = None  # its values do not matter: the program alone shows the failure
+    fails_with_random_inputs: bool | None = (
+        None  # its values do not matter: the program alone shows the failure
+    )
     tried_count: int = 0  # trials in a process of their own
-    remembered_count: int = 0  # questions that had been answered before, in this search or an earlier one
+    remembered_count: int = (
+        0  # questions that had been answered before, in this search or an earlier one
+    )
     limited_count: int = 0  # trials that reached a limit of time or memory: taken as passing
     seconds: float = 0.0
     history: tuple[Reduction, ...] = ()
 
     @property
     def answers(self) -> bool:
-        """Return whether it reproduced."""
         return self.status in (MINIFIED, NOT_FINISHED)
 
     def sentence(self) -> str:
-        """Return the answer in a sentence or two."""
         if not self.answers:
             return f"{self.why}."
         names = ", ".join(self.operations[:5]) + (", …" if len(self.operations) > 5 else "")
@@ -65,14 +63,14 @@ class Minification:
 
 
 def dump_minification(answer: Minification) -> dict[str, Any]:
-    """Return it as JSON."""
     return asdict(answer)
 
 
 def load_minification(body: Mapping[str, Any]) -> Minification:
-    """Read it back; a field that this version does not know is passed over."""
     known = {entry.name: body[entry.name] for entry in fields(Minification) if entry.name in body}
     known["operations"] = tuple(known.get("operations", ()))
     names = [entry.name for entry in fields(Reduction)]
-    known["history"] = tuple(Reduction(**{name: part[name] for name in names}) for part in known.get("history", ()))
+    known["history"] = tuple(
+        Reduction(**{name: part[name] for name in names}) for part in known.get("history", ())
+    )
     return Minification(**known)

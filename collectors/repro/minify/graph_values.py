@@ -1,4 +1,4 @@
-"""A graph's nodes, the values that they have in eager, and the name of a question about it. Imports torch."""
+"""A graph's nodes, their eager values, and the key of a question about it. Imports torch."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from torch._functorch.fx_minifier import is_tuple
 from compileboard.collectors.repro import accuracy
 from compileboard.collectors.repro.judging import Judge, is_symbolic, wait_for_devices
 
-# What torch's minifier puts where a node returns several values: it then looks at those that take one of them.
+# What torch's minifier puts where a node returns several values: it then looks at those that take
+# one of them.
 _MANY: Any = is_tuple
 
 
 def call_nodes(graph: Any) -> list[Any]:
-    """List a graph's call nodes."""
-    return [node for node in graph.nodes if node.op in ("call_function", "call_method", "call_module")]
+    return [
+        node for node in graph.nodes if node.op in ("call_function", "call_method", "call_module")
+    ]
 
 
 def operation_name(node: Any) -> str:
-    """Name a call node as torch's own programs do: "aten.atan.default"."""
     target = node.target
     if isinstance(target, str):
         return target
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return str(target)
-    return f"{getattr(target, '__module__', None) or 'builtins'}.{getattr(target, '__name__', target)}"
+    return (
+        f"{getattr(target, '__module__', None) or 'builtins'}.{getattr(target, '__name__', target)}"
+    )
 
 
 def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
-    """Name a question by its content: graph, inputs' properties and sharing, sizes that are symbols, way of trying."""
+    """Hash a question: graph, inputs' properties and sharing, symbolic sizes, and judge."""
     storages: dict[int, int] = {}
     specs: list[Any] = []
     for value in inputs:
@@ -45,7 +48,14 @@ def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
             position = (storage, value.storage_offset()) if value.layout == torch.strided else ()
             stride = tuple(value.stride()) if value.layout == torch.strided else ()
             specs.append(
-                (str(value.dtype), tuple(value.shape), stride, str(value.device), position, value.requires_grad)
+                (
+                    str(value.dtype),
+                    tuple(value.shape),
+                    stride,
+                    str(value.device),
+                    position,
+                    value.requires_grad,
+                )
             )
         else:
             specs.append((type(value).__name__, str(value)))
@@ -56,7 +66,6 @@ def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
 
 
 def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, list[Any]] | None:
-    """Return a graph of one node, whose inputs are the values that it had; None where one is not known."""
     graph, arguments = torch.fx.Graph(), []
     given = dict(zip(placeholders(module.graph), inputs))
     environment: dict[Any, Any] = {}
@@ -67,7 +76,11 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
         value = given.get(source, source.meta.get("concrete_value"))
         if not isinstance(value, (torch.Tensor, int, float, bool)):
             return None
-        environment[source] = graph.node_copy(source) if source.op == "placeholder" else graph.placeholder(source.name)
+        environment[source] = (
+            graph.node_copy(source)
+            if source.op == "placeholder"
+            else graph.placeholder(source.name)
+        )
         environment[source].meta = copy.copy(source.meta)
         arguments.append(value)
     copied = graph.node_copy(node, lambda entry: environment[entry])
@@ -76,21 +89,18 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
 
 
 def placeholders(graph: Any) -> list[Any]:
-    """List a graph's inputs."""
     return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None = None) -> None:
-    """Write at each node what it returns in eager, on copies of the inputs; at most `limit` nodes are run.
+    """Store at each node its eager value, on copies of the inputs; runs at most `limit` nodes.
 
-    A node whose value is not known keeps none, and is not replaced by an input.
+    Nodes with unknown values get none and are not replaced by inputs.
     """
     graph = module.graph
     is_writing = any(writes(node) for node in graph.nodes)
 
     class Values(torch.fx.Interpreter):  # type: ignore[misc]
-        """Runs a graph and keeps what each node returned, as it was then."""
-
         left = len(graph.nodes) if limit is None else limit
 
         def run_node(self, node: Any) -> Any:
@@ -111,12 +121,12 @@ def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None =
 
 
 def count_nodes(module: Any, inputs: Sequence[Any], path: str) -> None:
-    """Run a graph in eager and write into a file, which outlives this process, how many nodes it has behind it."""
+    """Run a graph in eager, writing the number of finished nodes to a file that survives a
+    crash.
+    """
     descriptor = os.open(path, os.O_WRONLY)
 
     class Counting(torch.fx.Interpreter):  # type: ignore[misc]
-        """Runs a graph and counts."""
-
         count = 0
 
         def run_node(self, node: Any) -> Any:
@@ -132,14 +142,15 @@ def count_nodes(module: Any, inputs: Sequence[Any], path: str) -> None:
 
 
 class _NodeLimit(Exception):
-    """The node that would kill the process is next."""
+    pass
 
 
 def writes(node: Any) -> bool:
-    """Return whether a node writes to one of its inputs."""
     if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
         return bool(node.target._schema.is_mutable)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return node.op in ("call_method", "call_function") and (
-        (name.endswith("_") and not name.endswith("__")) or name in ("setitem", "__setitem__") or "out" in node.kwargs
+        (name.endswith("_") and not name.endswith("__"))
+        or name in ("setitem", "__setitem__")
+        or "out" in node.kwargs
     )

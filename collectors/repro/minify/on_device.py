@@ -1,4 +1,4 @@
-"""Trials of a graph whose inputs are on a GPU: they are pickled to a process that was forked before CUDA was loaded."""
+"""Trials of GPU graphs, pickled to a process that was forked before CUDA was initialised."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from compileboard.collectors.repro.trials import Outcome, TrialLimits
 
 
 class DeviceTrials:
-    """Trials that put what they are given on the devices that it was on. Sizes that are symbols are numbers there."""
-
     def __init__(self, trials: TrialRunner) -> None:
         self._trials = trials
         self.limits = trials.limits
 
-    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
-        """Call `function(module, inputs, …)` in a trial."""
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+    ) -> Outcome:
         module, inputs, *rest = arguments
-        devices = [str(value.device) if isinstance(value, torch.Tensor) else None for value in inputs]
-        return self._trials.run(call_on_devices, function, module, list(inputs), devices, rest, limits=limits)
+        devices = [
+            str(value.device) if isinstance(value, torch.Tensor) else None for value in inputs
+        ]
+        return self._trials.run(
+            call_on_devices, function, module, list(inputs), devices, rest, limits=limits
+        )
 
 
 def call_on_devices(
-    function: Callable[..., Any], module: Any, inputs: Sequence[Any], devices: Sequence[str | None], rest: Sequence[Any]
+    function: Callable[..., Any],
+    module: Any,
+    inputs: Sequence[Any],
+    devices: Sequence[str | None],
+    rest: Sequence[Any],
 ) -> Any:
-    """Put a module and its inputs on their devices and call a function with them; in a trial."""
     accelerator = next((device for device in devices if device not in (None, "cpu")), None)
     if accelerator is not None:
         module = module.to(accelerator)
@@ -36,7 +42,6 @@ def call_on_devices(
 
 
 def move_together(values: Sequence[Any], devices: Sequence[str | None]) -> list[Any]:
-    """Put each value on its device; what shares a storage still does."""
     storages: dict[Any, Any] = {}
     moved = []
     for value, device in zip(values, devices):
@@ -49,7 +54,9 @@ def move_together(values: Sequence[Any], devices: Sequence[str | None]) -> list[
         storage = value.untyped_storage()
         key = (storage.data_ptr(), value.dtype, device)
         if key not in storages:
-            whole = torch.as_strided(value.detach(), (storage.nbytes() // value.element_size(),), (1,), 0)
+            whole = torch.as_strided(
+                value.detach(), (storage.nbytes() // value.element_size(),), (1,), 0
+            )
             storages[key] = whole.to(device)
         view = torch.as_strided(storages[key], value.shape, value.stride(), value.storage_offset())
         moved.append(view.requires_grad_(value.requires_grad))

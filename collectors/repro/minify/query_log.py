@@ -1,4 +1,4 @@
-"""What a minifier asked and what it was answered: kept on disk, so that a search that was ended goes on from there."""
+"""Store a minifier's answers on disk so that an interrupted search can continue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from compileboard.collectors.repro.failure import OUT_OF_MEMORY, TIMED_OUT, Fail
 
 @dataclass(frozen=True)
 class Question:
-    """One question that was asked, or answered from memory."""
-
     query: int
     node_count: int  # call nodes of the graph that was tried
     fewest: int  # of the smallest graph known to fail
@@ -23,8 +21,6 @@ class Question:
 
 
 class QueryLog:
-    """The answers so far, a line each: a search that was ended, by whatever, goes on from them."""
-
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._answers: dict[str, Failure] = {}
@@ -38,25 +34,31 @@ class QueryLog:
             answer = Failure(**body["failure"])
             if answer.status not in (TIMED_OUT, OUT_OF_MEMORY):  # another limit may be set now
                 self._answers[body["key"]] = answer
-        except (ValueError, TypeError, KeyError):  # the line that was being written when the power went
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+        ):  # the line that was being written when the power went
             return
 
     def find(self, key: str) -> Failure | None:
-        """Return the answer to a question that was asked before."""
         return self._answers.get(key)
 
     def forget(self) -> None:
-        """Drop every answer: they were given by another compiler, or by other code that is preloaded."""
         self._answers.clear()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
     def add(self, key: str, answer: Failure, node_count: int, seconds: float) -> None:
-        """Store an answer, in memory and on disk."""
         self._answers[key] = answer
         if self._path is None:
             return
-        body = {"key": key, "failure": answer.to_json(), "nodes": node_count, "seconds": round(seconds, 3)}
+        body = {
+            "key": key,
+            "failure": answer.to_json(),
+            "nodes": node_count,
+            "seconds": round(seconds, 3),
+        }
         with self._path.open("a", encoding="utf-8") as file:
             # a first newline ends a line that a lost process left open
             file.write(("" if self._ends_with_newline() else "\n") + json.dumps(body) + "\n")

@@ -1,9 +1,9 @@
-"""Minify a graph that fails: torch's minifier, asked once a question and each time in a process of its own.
+"""Minify a failing graph with torch's minifier, each question in its own process.
 
-torch's minifier cuts the graph's end off and replaces what it can by inputs, as long as the graph still fails. What is
-added here: "fails" is the same failure, an answer is kept on disk (half of all questions come twice, and an interrupted
-search goes on from them), the values of intermediates are taken up to the operation that dies, and inputs stay as
-they were where the graph writes to them. Runs in the worker, which has loaded torch and what the repro preloads.
+torch's minifier truncates the graph and replaces nodes by inputs while it still fails. Added here:
+the same failure is required, answers are kept on disk (half of all questions repeat, and an
+interrupted search continues), intermediates are taken up to the operation that crashes, and inputs
+that the graph writes to are preserved. Runs in the driver.
 """
 
 from __future__ import annotations
@@ -57,17 +57,15 @@ WITHOUT_FUSION = {
 
 
 class TrialRunner(Protocol):
-    """What runs a function in a process of its own, within limits."""
-
     limits: TrialLimits
 
-    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome: ...
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+    ) -> Outcome: ...
 
 
 @dataclass(frozen=True)
 class SmallestGraph:
-    """What a search ends with."""
-
     module: Any
     inputs: list[Any]
     failure: Failure
@@ -78,7 +76,7 @@ _NO_TIME_LEFT = "the time that was given is spent"
 
 
 class _Stopped(BaseException):
-    """Raised out of torch's minifier to end the search with what is known."""
+    pass
 
 
 _OF_KIND = {
@@ -90,8 +88,9 @@ _OF_KIND = {
 
 
 def _matches(expected: Failure, first: Failure) -> bool:
-    """Return whether it fails here as it did when it was captured; what the capture did not record is passed over."""
-    if first.status in failure.WRONG_ANSWERS:  # where values were not kept, NaN may come as a wrong number
+    if (
+        first.status in failure.WRONG_ANSWERS
+    ):  # where values were not kept, NaN may come as a wrong number
         return expected.status in failure.WRONG_ANSWERS
     if first.status == failure.SIGNAL and expected.signal is None:
         return expected.status == failure.SIGNAL
@@ -115,8 +114,8 @@ def minify(
 ) -> SmallestGraph:
     """Reduce a graph to the fewest nodes that fail in the same way.
 
-    `expected` is the failure that was captured, `operation` the one that it names, `suspect` names nodes that may be
-    at fault, `keep` is given each smaller graph, and `load_compiler` is called before a trial that compiles.
+    `expected` is the captured failure and `operation` the one it names, `suspect` returns nodes to
+    try first, `keep` gets each smaller graph, `load_compiler` runs before a trial that compiles.
     """
     search = _Search(module, list(inputs), how, trials, log or QueryLog(None), report, max_seconds)
     search.suspect, search.keep, search.load_compiler = suspect, keep, load_compiler
@@ -124,7 +123,6 @@ def minify(
 
 
 def failure_of(outcome: Outcome, expected: Failure) -> Failure:
-    """Return how a trial of `judge` failed; of a chain of errors the expected one, if it is in it."""
     if outcome.status == OK:
         return Failure(**outcome.value["failure"])
     chain = [failure.raised(*entry) for entry in outcome.errors]
@@ -137,8 +135,6 @@ def failure_of(outcome: Outcome, expected: Failure) -> Failure:
 
 
 class _Search:
-    """One search: torch's minifier with our question, and the smallest failing graph so far."""
-
     def __init__(
         self,
         module: Any,
@@ -172,9 +168,15 @@ class _Search:
             first = self._ask_first(module, inputs, expected)
             if not first.fails:
                 return self._finish(NOT_REPRODUCED, first, f"here the graph {first.describe()}")
-            if first.status not in _OF_KIND[self._how.kind] or (expected is not None and not _matches(expected, first)):
+            if first.status not in _OF_KIND[self._how.kind] or (
+                expected is not None and not _matches(expected, first)
+            ):
                 expected = expected or Failure(_OF_KIND[self._how.kind][0])
-                return self._finish(OTHER_FAILURE, first, f"captured: {expected.describe()}; here: {first.describe()}")
+                return self._finish(
+                    OTHER_FAILURE,
+                    first,
+                    f"captured: {expected.describe()}; here: {first.describe()}",
+                )
             self._target = first
             self._search(module, inputs, operation or find_operation(first.message))
         except (_Stopped, KeyboardInterrupt) as error:
@@ -182,17 +184,17 @@ class _Search:
         return self._finish(status, self._target, why)
 
     def _ask_first(self, module: Any, inputs: list[Any], expected: Failure | None) -> Failure:
-        """Try the whole graph; without a compiler where it fails in the same way without it: that takes no compile."""
         if self._how.kind in ("runtime", "crash"):
             eager = self._how.in_eager()
             first = self._ask_anew(module, inputs, eager)
-            if first.status in _OF_KIND[self._how.kind] and (expected is None or _matches(expected, first)):
+            if first.status in _OF_KIND[self._how.kind] and (
+                expected is None or _matches(expected, first)
+            ):
                 self._how = eager
                 return first
         return self._ask_anew(module, inputs, self._how)
 
     def _ask_anew(self, module: Any, inputs: list[Any], how: Judge) -> Failure:
-        """Ask whatever was answered before: if the answer is another one now, the others are worth nothing either."""
         before = self._log.find(graph_key(module, inputs, how))
         answer = self._ask(module, inputs, how, is_new=True)
         if before is not None and before.identity != answer.identity:
@@ -213,16 +215,20 @@ class _Search:
             )
 
     def _count_harmless(self, module: Any, inputs: list[Any]) -> int | None:
-        """Count the nodes that run in eager before a process or its device dies of them, or a limit; None if all do."""
         with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
             outcome = self._trials.run(count_nodes, module, inputs, file.name)
-            is_dead = any(failure.raised(*entry).error_type == failure.DEVICE_ERROR for entry in outcome.errors)
+            is_dead = any(
+                failure.raised(*entry).error_type == failure.DEVICE_ERROR
+                for entry in outcome.errors
+            )
             if outcome.status in (OK, RAISED) and not is_dead:  # an error ends `annotate` by itself
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 
-    def _guess(self, module: Any, inputs: list[Any], operation: str | None) -> tuple[Any, list[Any]] | None:
-        """Try the operation that seems to be at fault, alone: a hit saves most of the search."""
+    def _guess(
+        self, module: Any, inputs: list[Any], operation: str | None
+    ) -> tuple[Any, list[Any]] | None:
+        """Try the suspected operation alone, which saves most of the search if it fails."""
         for node in self._list_suspects(module, inputs, operation)[:MOST_GUESSES]:
             alone = isolate_node(module, inputs, node)
             if alone is not None and self._fails(*alone):
@@ -232,7 +238,11 @@ class _Search:
     def _list_suspects(self, module: Any, inputs: list[Any], operation: str | None) -> list[Any]:
         nodes = call_nodes(module.graph)
         if operation is not None:
-            return [node for node in nodes if operation_name(node) in (operation, operation.removeprefix("torch.ops."))]
+            return [
+                node
+                for node in nodes
+                if operation_name(node) in (operation, operation.removeprefix("torch.ops."))
+            ]
         names = self.suspect(module, inputs) if self.suspect is not None else ()
         return [node for name in names for node in nodes if node.name == name]
 
@@ -247,12 +257,16 @@ class _Search:
         if count <= fewest:
             self._best = (torch.fx.GraphModule(module, copy.deepcopy(module.graph)), values)
         if count < fewest:
-            self._history.append(Reduction(round(time.monotonic() - self._start, 3), count, self._query))
+            self._history.append(
+                Reduction(round(time.monotonic() - self._start, 3), count, self._query)
+            )
             self.keep(*self._best)
         return True
 
     def _rename_inputs(self, module: Any) -> None:
-        """Name an input that was an operation after its value: a compiler may go by names."""
+        """Name an input that replaced an operation after its value, since a compiler may use
+        names.
+        """
         for node in placeholders(module.graph):
             if node.target in self._call_names:
                 node.target = f"{node.target}_value"
@@ -277,7 +291,13 @@ class _Search:
             self._counts["limited"] += answer.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         else:
             self._counts["remembered"] += 1
-        self._tell(module, answer, is_remembered and key in self._asked, is_remembered, time.monotonic() - start)
+        self._tell(
+            module,
+            answer,
+            is_remembered and key in self._asked,
+            is_remembered,
+            time.monotonic() - start,
+        )
         self._asked.add(key)
         return answer
 
@@ -285,20 +305,27 @@ class _Search:
         return self._deadline is not None and time.monotonic() > self._deadline
 
     def _limits(self) -> TrialLimits:
-        """Return what this trial may take: no more than is left of the whole time."""
         limits = self._trials.limits
         if self._deadline is None:
             return limits
-        return replace(limits, seconds=max(1.0, min(limits.seconds, self._deadline - time.monotonic())))
+        return replace(
+            limits, seconds=max(1.0, min(limits.seconds, self._deadline - time.monotonic()))
+        )
 
-    def _tell(self, module: Any, answer: Failure, is_repeat: bool, is_remembered: bool, seconds: float) -> None:
+    def _tell(
+        self, module: Any, answer: Failure, is_repeat: bool, is_remembered: bool, seconds: float
+    ) -> None:
         if self._report is None or is_repeat:
             return
         self._query += 1
-        fails = self._target.is_same(answer) or (self._target.status == failure.PASSED and answer.fails)
+        fails = self._target.is_same(answer) or (
+            self._target.status == failure.PASSED and answer.fails
+        )
         count = len(call_nodes(module.graph))
         fewest = min(len(call_nodes(self._best[0].graph)), count if fails else self._nodes_before)
-        self._report(Question(self._query, count, fewest, fails, answer.describe(), seconds, is_remembered))
+        self._report(
+            Question(self._query, count, fewest, fails, answer.describe(), seconds, is_remembered)
+        )
 
     def _finish(self, status: str, answer: Failure, why: str | None) -> SmallestGraph:
         module, inputs = self._best
@@ -330,13 +357,19 @@ class _Search:
     def _passes_without_fusion(self, module: Any, inputs: list[Any]) -> bool:
         if self._how.mode != COMPILED or self._how.backend != "inductor":
             return False
-        known = {name: value for name, value in WITHOUT_FUSION.items() if hasattr(torch._inductor.config, name)}
-        return self._ask(module, inputs, replace(self._how, settings=known)).status == failure.PASSED
+        known = {
+            name: value
+            for name, value in WITHOUT_FUSION.items()
+            if hasattr(torch._inductor.config, name)
+        }
+        return (
+            self._ask(module, inputs, replace(self._how, settings=known)).status == failure.PASSED
+        )
 
 
 @contextlib.contextmanager
 def _annotated_already() -> Iterator[None]:
-    """Stop torch's minifier from running the graph itself, in this process and on the inputs that it writes to."""
+    """Keep torch's minifier from running the graph in this process, on inputs that it writes to."""
 
     class Nothing:
         def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -353,6 +386,5 @@ def _annotated_already() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Stop torch's minifier from writing its own progress to the terminal."""
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         yield

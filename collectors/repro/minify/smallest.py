@@ -1,4 +1,4 @@
-"""The smallest graph as a repro of its own: its program, what its inputs are, and their values. Imports torch."""
+"""Convert the smallest graph to a repro: program, input descriptions and values. Imports torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from compileboard.collectors.repro.minify.graph_values import call_nodes, placeh
 from compileboard.collectors.repro.repro import Repro
 
 _MODULE = re.compile(r"^from torch\.nn import \*\s*\nclass Repro\b|^class Repro\b", re.MULTILINE)
-_HEADER = "import torch\nfrom torch import device, tensor\nfrom math import inf, nan\nimport torch.fx as fx\n"
+_HEADER = (
+    "import torch\nfrom torch import device, tensor\nfrom math import inf, nan\nimport "
+    "torch.fx as fx\n"
+)
 
 
-def describe_inputs(module: Any, inputs: Sequence[Any]) -> tuple[tuple[ReproInput, ...], dict[str, int]]:
-    """Return what a graph's inputs are, symbols as such, and the hint of each symbol."""
+def describe_inputs(
+    module: Any, inputs: Sequence[Any]
+) -> tuple[tuple[ReproInput, ...], dict[str, int]]:
     names = [str(node.target) for node in placeholders(module.graph)]
     reader = InputReader()
     described = reader.describe(names, symbolic_inputs(module, inputs))
@@ -41,8 +45,9 @@ def describe_inputs(module: Any, inputs: Sequence[Any]) -> tuple[tuple[ReproInpu
     return merged, reader.symbols
 
 
-def to_repro(repro: Repro, level: str, module: Any, inputs: Sequence[Any], operation: str | None) -> Repro:
-    """Return a smaller graph as a repro, with its values."""
+def to_repro(
+    repro: Repro, level: str, module: Any, inputs: Sequence[Any], operation: str | None
+) -> Repro:
     specs, symbols = describe_inputs(module, inputs)
     values: dict[str, bytes] = {}
 
@@ -58,11 +63,12 @@ def to_repro(repro: Repro, level: str, module: Any, inputs: Sequence[Any], opera
         node_count=len(call_nodes(module.graph)),
         dynamo_inputs=(),
     )
-    return Repro(manifest, _write_program(repro, level, module), None, values, name=f"{repro.name}, minified")
+    return Repro(
+        manifest, _write_program(repro, level, module), None, values, name=f"{repro.name}, minified"
+    )
 
 
 def without_values(repro: Repro) -> Repro:
-    """Return a repro whose inputs are drawn."""
     inputs = tuple(
         replace(entry, values=ABSENT, digest=None) if entry.kind == "tensor" else entry
         for entry in repro.manifest.inputs
@@ -71,7 +77,6 @@ def without_values(repro: Repro) -> Repro:
 
 
 def _write_program(repro: Repro, level: str, module: Any) -> str:
-    """Return the graph as torch's scripts have it, after what the original sets and registers before its own graph."""
     original = repro.text(level)
     start = _MODULE.search(original)
     header = original[: start.start()].rstrip() if start is not None else _HEADER.rstrip()

@@ -1,4 +1,4 @@
-"""What of `repro minify` runs in the driver: the search, then its result tried again as the repro that is kept."""
+"""`repro minify` in the driver: search, then verify the result as the repro that is stored."""
 
 from __future__ import annotations
 
@@ -12,15 +12,30 @@ import torch
 
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.formats.repro_script import write_script
-from compileboard.collectors.repro.failure import OUT_OF_MEMORY, TIMED_OUT, Failure, captured_failure
+from compileboard.collectors.repro.failure import (
+    OUT_OF_MEMORY,
+    TIMED_OUT,
+    Failure,
+    captured_failure,
+)
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
 from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS, JudgedNode, sort_rows
-from compileboard.collectors.repro.minify.findings import MINIFIED, NOT_REPRODUCED, Minification, dump_minification
+from compileboard.collectors.repro.minify.findings import (
+    MINIFIED,
+    NOT_REPRODUCED,
+    Minification,
+    dump_minification,
+)
 from compileboard.collectors.repro.minify.on_device import DeviceTrials
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
-from compileboard.collectors.repro.minify.search import SmallestGraph, TrialRunner, failure_of, minify
+from compileboard.collectors.repro.minify.search import (
+    SmallestGraph,
+    TrialRunner,
+    failure_of,
+    minify,
+)
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.program import apply_settings, load_graph
 from compileboard.collectors.repro.repro import NotRunnable, Repro
@@ -29,10 +44,14 @@ from compileboard.collectors.repro.trials import OK
 
 
 def run(task: ReproTask) -> dict[str, Any]:
-    """Minify a repro; dynamo's graph where the other one, made of it, passes."""
+    """Minify a repro; Dynamo's graph if AOTAutograd's passes."""
     require_names("minifier", "minifier_program")
     levels = [task.options.get("level") or task.repro.manifest.level]
-    if levels == ["aot"] and task.repro.dynamo_program is not None and task.repro.manifest.kind == "accuracy":
+    if (
+        levels == ["aot"]
+        and task.repro.dynamo_program is not None
+        and task.repro.manifest.kind == "accuracy"
+    ):
         levels.append("dynamo")
     for level in levels:
         smallest = _minify_level(task, level)
@@ -40,7 +59,9 @@ def run(task: ReproTask) -> dict[str, Any]:
             break
     if smallest.failure.status in (TIMED_OUT, OUT_OF_MEMORY):
         allowed = "--timeout" if smallest.failure.status == TIMED_OUT else "--memory"
-        raise NotRunnable(f"the whole graph {smallest.failure.describe()} of a trial; {allowed} allows more")
+        raise NotRunnable(
+            f"the whole graph {smallest.failure.describe()} of a trial; {allowed} allows more"
+        )
     return _describe(task, level, smallest)
 
 
@@ -56,7 +77,9 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
         module, inputs = load_graph(task.repro, level, device=task.device)
     start = time.monotonic()
     folder = Path(options["folder"]) if options.get("folder") else None
-    how = Judge(manifest.kind, level, manifest.backend or "inductor", is_strict=bool(options.get("strict")))
+    how = Judge(
+        manifest.kind, level, manifest.backend or "inductor", is_strict=bool(options.get("strict"))
+    )
     # another torch may answer otherwise
     log = folder / f"queries-{torch.__version__}.jsonl" if folder is not None else None
     return minify(
@@ -76,7 +99,6 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
 
 
 def _suspect(trials: TrialRunner, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
-    """Name the nodes whose compiled values are wrong, found by one compile: a search by halves takes many."""
     if how.kind != "accuracy":
         return []
     outcome = trials.run(list_wrong_nodes, module, inputs, how)
@@ -84,9 +106,10 @@ def _suspect(trials: TrialRunner, module: Any, inputs: Sequence[Any], how: Judge
 
 
 def list_wrong_nodes(module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
-    """Judge every node of a graph; return the names of those that are wrong, the worst first. In a trial."""
     analyzer = Analyzer(module, inputs, how)
-    rows: list[JudgedNode] = analyzer.judge_nodes(WITH_DECOMPOSITIONS) if how.level == "dynamo" else []
+    rows: list[JudgedNode] = (
+        analyzer.judge_nodes(WITH_DECOMPOSITIONS) if how.level == "dynamo" else []
+    )
     if not any(row.verdict in WRONG_VERDICTS for row in rows):
         rows = analyzer.judge_nodes()
     return [row.node for row in sort_rows(rows) if row.verdict in WRONG_VERDICTS]
@@ -97,8 +120,9 @@ def _progress(question: Question, seconds: float) -> dict[str, Any]:
     return {"question": asdict(question), "text": f"{question.fewest} operations left, {tried}"}
 
 
-def _keep(repro: Repro, level: str, folder: Path | None, module: Any, inputs: Sequence[Any]) -> None:
-    """Write a smaller graph into the work folder, as a program: what is left of a search that is killed."""
+def _keep(
+    repro: Repro, level: str, folder: Path | None, module: Any, inputs: Sequence[Any]
+) -> None:
     if folder is None:
         return
     smaller = to_repro(repro, level, module, inputs, None)
@@ -109,7 +133,6 @@ def _keep(repro: Repro, level: str, folder: Path | None, module: Any, inputs: Se
 
 
 def _expected(repro: Repro) -> Failure | None:
-    """Return the failure that was captured; None where a script of torch's does not name it."""
     manifest = repro.manifest
     if manifest.kind != "accuracy" and not (manifest.error_type or manifest.signal):
         return None
@@ -117,11 +140,18 @@ def _expected(repro: Repro) -> Failure | None:
 
 
 def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str, Any]:
-    """Return the answer as JSON, with the smallest graph as a program that was tried as it stands there."""
     answer = smallest.answer
-    body: dict[str, Any] = {"torch_version": str(torch.__version__), "program": None, "operation": None}
+    body: dict[str, Any] = {
+        "torch_version": str(torch.__version__),
+        "program": None,
+        "operation": None,
+    }
     if answer.answers:
-        operation = answer.operations[0] if answer.status == MINIFIED and len(answer.operations) == 1 else None
+        operation = (
+            answer.operations[0]
+            if answer.status == MINIFIED and len(answer.operations) == 1
+            else None
+        )
         repro = to_repro(task.repro, level, smallest.module, smallest.inputs, operation)
         if answer.status == MINIFIED:
             answer, repro = _confirm(task, smallest, answer, repro)
@@ -139,14 +169,20 @@ def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str,
 def _confirm(
     task: ReproTask, smallest: SmallestGraph, answer: Minification, repro: Repro
 ) -> tuple[Minification, Repro]:
-    """Try the program that is kept: with drawn inputs, and with its values if it fails only with those."""
     drawn = without_values(repro)
     task.load_compiler(repro.manifest.level)
     for is_random, candidate in ((True, drawn), (False, repro)):
         outcome = task.trials.run(
-            attempt, candidate, repro.manifest.level, repro.manifest.kind, task.device, bool(task.options.get("strict"))
+            attempt,
+            candidate,
+            repro.manifest.level,
+            repro.manifest.kind,
+            task.device,
+            bool(task.options.get("strict")),
         )
-        answer = replace(answer, tried_count=answer.tried_count + 1, seconds=answer.seconds + outcome.seconds)
+        answer = replace(
+            answer, tried_count=answer.tried_count + 1, seconds=answer.seconds + outcome.seconds
+        )
         if failure_of(outcome, smallest.failure).is_same(smallest.failure):
             return replace(answer, is_confirmed=True, fails_with_random_inputs=is_random), candidate
     return replace(answer, fails_with_random_inputs=False), repro

@@ -1,4 +1,4 @@
-"""Runs of a bundle that are here already: whether the bundle has more of one, and its rows in place of these."""
+"""Replace runs by a bundle's copy if that has more of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from compileboard.collectors.store.sealed.reopening import delete_at_once, unpac
 from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
 
 _RUN = "run_id = :run_id"
-_OF_PROCESS = "process_id in (select id from processes where run_id = :run_id)"  # not what its import adds: its end
-# What a run's recording consists of, in the order of its keys. The last column grows: a log that is read further, a
-# text that was left out at first, a model that is measured again.
+# Not what its import adds: its end
+_OF_PROCESS = "process_id in (select id from processes where run_id = :run_id)"
+# What a run's recording consists of, in the order of its keys. The last column grows: a log that is
+# read further, a text that was left out at first, a model that is measured again.
 RECORDED = tuple(
     f"select {keys}, {state} from {table} where {where} order by {keys}"  # noqa: S608 - our own names
     for table, keys, state, where in (
@@ -32,22 +33,31 @@ RECORDED = tuple(
         ("repros", "id", "0", _RUN),
     )
 )
-_REPLACED = ("processes", "run_rejects", "result_files", "run_source_excerpts", "run_totals", "repros")
+_REPLACED = (
+    "processes",
+    "run_rejects",
+    "result_files",
+    "run_source_excerpts",
+    "run_totals",
+    "repros",
+)
 _WITH_THEM = ("process_configs", "logs", "log_rejects", "repro_storages", "repro_results")
-_ENDS = ("state", "ended_us", "heartbeat_us", "exit_code", "signal")  # of the run, as the longer recording has them
+_ENDS = (
+    "state",
+    "ended_us",
+    "heartbeat_us",
+    "exit_code",
+    "signal",
+)  # of the run, as the longer recording has them
 
 
 class RunGrowth(NamedTuple):
-    """What a bundle has of a run that is here, and the events that are here."""
-
     state: str  # known | grown | apart
     event_count: int
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """How much of a run's recording a database has; what is added makes some of it larger."""
-
     process_count: int
     event_count: int
     kept_text_count: int
@@ -76,16 +86,18 @@ where id = :run_id
 
 
 def count_contents(reader: sqlite3.Connection, run_id: str) -> RunContents | None:
-    """Return how much a database has of a run's recording; None if there is no such run."""
     row = reader.execute(_CONTENTS, {"run_id": run_id}).fetchone()
     return RunContents(**dict(row)) if row else None
 
 
-def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> RunGrowth:
-    """Return `known` if a bundle has no more of a run than there is here, `grown` if it has all of that and more.
+def find_growth(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str
+) -> RunGrowth:
+    """Return `known` if a bundle has no more of a run than the database, `grown` if it has all and
+    more.
 
-    `apart` if each lacks something of the other, or the run may not be changed: it is pruned, or being recorded.
-    Raises: StoreError if the run's own file is damaged or not there.
+    `apart` if each lacks something, or the run is pruned or being recorded. Raises StoreError if a
+    sealed run's file is damaged or missing.
     """
     key = {"run_id": run_id}
     with _open_detail(connection, run_id) as detail:
@@ -93,8 +105,8 @@ def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_
         for statement in RECORDED:
             here, there = _compare(detail.execute(statement, key), bundle.execute(statement, key))
             has_more_here, has_more_there = has_more_here or here, has_more_there or there
-        (event_count,) = detail.execute(f"select count(*) from events where {_RUN}", key).fetchone()  # noqa: S608
-    trials = {row[0] for row in bundle.execute(f"select id from trials where {_RUN}", key)}  # noqa: S608
+        (event_count,) = detail.execute(f"select count(*) from events where {_RUN}", key).fetchone()  # noqa: S608 - our own names
+    trials = {row[0] for row in bundle.execute(f"select id from trials where {_RUN}", key)}  # noqa: S608 - our own names
     has_more_there |= not trials <= {row[0] for row in connection.execute("select id from trials")}
     if not has_more_there:
         return RunGrowth("known", event_count)
@@ -112,7 +124,6 @@ def find_growth(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_
 
 @contextmanager
 def _open_detail(connection: sqlite3.Connection, run_id: str) -> Iterator[sqlite3.Connection]:
-    """Yield what has all rows of a run: the database, or a sealed run's own file."""
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
         yield connection
@@ -120,12 +131,13 @@ def _open_detail(connection: sqlite3.Connection, run_id: str) -> Iterator[sqlite
     database = database_path(connection)
     with open_workplace(database) as folder:
         unpack_current(database, sealed.file, folder / "run.db")
-        with closing(sqlite3.connect(f"{(folder / 'run.db').as_uri()}?mode=ro&immutable=1", uri=True)) as file:
+        with closing(
+            sqlite3.connect(f"{(folder / 'run.db').as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as file:
             yield file
 
 
 def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> tuple[bool, bool]:
-    """Return which side has a row, or a later state of one, that the other lacks; rows are in the order of keys."""
     ours, theirs = map(tuple, here), map(tuple, there)
     our_row, their_row = next(ours, None), next(theirs, None)
     has_more_here = has_more_there = False
@@ -143,22 +155,35 @@ def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> t
     return has_more_here, has_more_there
 
 
-def grow_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, present: Collection[str]) -> None:
-    """Put a bundle's rows of a run in the place of those here, in the caller's transaction.
+def grow_run(
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    run_id: str,
+    present: Collection[str],
+) -> None:
+    """Replace a run's rows by the bundle's, in the caller's transaction.
 
-    Its trials name those other runs that are `present`.
-    What people wrote, answers about its repros and its name stay. Its words have to be indexed again.
+    Links to runs that are not `present` are dropped. User notes, the name and answers about repros
+    are kept. The run must be indexed again for search.
     """
     key = {"run_id": run_id}
-    connection.execute("delete from sealed_runs where run_id = :run_id", key)  # the bundle has all that its file has
+    connection.execute(
+        "delete from sealed_runs where run_id = :run_id", key
+    )  # the bundle has all that its file has
     connection.execute("pragma defer_foreign_keys = on")
     answers = connection.execute(
-        "select * from repro_results where repro_id in (select id from repros where run_id = :run_id)", key
+        (
+            "select * from repro_results where repro_id in (select id from repros where run_id = "
+            ":run_id)"
+        ),
+        key,
     ).fetchall()
     delete_at_once(connection, run_id)
     for table in _REPLACED:
         connection.execute(f"delete from {table} where {_RUN}", key)  # noqa: S608 - our own names
-    put_back_rows(bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM}, is_own=False)
+    put_back_rows(
+        bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM}, is_own=False
+    )
     for answer in answers:
         _put_back_answer(connection, dict(answer))
     _update_run(connection, bundle, key, present)
@@ -182,12 +207,17 @@ def _put_back_answer(connection: sqlite3.Connection, answer: dict[str, Any]) -> 
 
 
 def _update_run(
-    connection: sqlite3.Connection, bundle: sqlite3.Connection, key: dict[str, str], present: Collection[str]
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    key: dict[str, str],
+    present: Collection[str],
 ) -> None:
-    """Take a run's end from the bundle, and what was not known of it; add tags and trials."""
     run = dict(bundle.execute("select * from runs where id = :run_id", key).fetchone())
     columns = [name for name in run if name not in ("id", "pub")]
-    changes = [f"{name} = :{name}" if name in _ENDS else f"{name} = coalesce({name}, :{name})" for name in columns]
+    changes = [
+        f"{name} = :{name}" if name in _ENDS else f"{name} = coalesce({name}, :{name})"
+        for name in columns
+    ]
     connection.execute(f"update runs set {', '.join(changes)} where id = :id", run)  # noqa: S608 - our own names
     for statement, table in (
         ("select * from run_tags where run_id = :run_id", "run_tags"),
@@ -198,4 +228,7 @@ def _update_run(
             for name in {"base_run_id", "new_run_id"} & values.keys():
                 values[name] = values[name] if values[name] in present else None
             marks = ", ".join(f":{name}" for name in values)
-            connection.execute(f"insert or ignore into {table} ({', '.join(values)}) values ({marks})", values)  # noqa: S608
+            connection.execute(
+                f"insert or ignore into {table} ({', '.join(values)}) values ({marks})",  # noqa: S608 - our own names
+                values,
+            )

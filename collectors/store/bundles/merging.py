@@ -1,7 +1,7 @@
-"""Bundles: runs as one portable database, with the texts, results and source that belong to them.
+"""Bundles: runs as one portable database with their texts, results and source.
 
-A bundle is a database like any other, without side files: the dashboard serves it, another database takes it in.
-Whoever sent one is not trusted: what it may hold is exactly our own schema, and texts of a bounded size.
+A bundle is an ordinary database without side files: it can be served or merged. Its sender is not
+trusted: only exactly our schema and texts of bounded size are accepted.
 """
 
 from __future__ import annotations
@@ -30,12 +30,29 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.dashboard.trash import copy_run, database_path, list_own_rows, read_tables
-from compileboard.collectors.store.errors import NotAStore, StoreError, StoreNotReadable, StoreTooNew, explain
+from compileboard.collectors.store.dashboard.trash import (
+    copy_run,
+    database_path,
+    list_own_rows,
+    read_tables,
+)
+from compileboard.collectors.store.errors import (
+    NotAStore,
+    StoreError,
+    StoreNotReadable,
+    StoreTooNew,
+    explain,
+)
 from compileboard.collectors.store.ingest.results import SERIES
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.publications import publish_run
-from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender, claim_run, is_of_other_run, may_add
+from compileboard.collectors.store.run_owners import (
+    THIS_MACHINE,
+    RunSender,
+    claim_run,
+    is_of_other_run,
+    may_add,
+)
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.sealed.rows import has_sealed_runs
 from compileboard.collectors.store.search_index import index_run
@@ -51,15 +68,20 @@ _IDENTITIES = {
     "cause": "fingerprint from recompile_causes",
     "source": "file, first_line, text from source_excerpts",
 }
-_OF_CONTENT = ("functions", "distinct_breaks", "series", "recompile_causes", "source_excerpts", "repros")
+_OF_CONTENT = (
+    "functions",
+    "distinct_breaks",
+    "series",
+    "recompile_causes",
+    "source_excerpts",
+    "repros",
+)
 # Where a table has compressed texts.
 PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
 
 
 @dataclass(frozen=True)
 class MergedRun:
-    """What became of one run of a bundle."""
-
     run_id: str
     name: str
     state: str  # new | grown | known | apart | foreign | deleted
@@ -69,9 +91,9 @@ class MergedRun:
 def write_bundle(
     reader: sqlite3.Connection, run_ids: Sequence[str], path: str, *, page_bytes: int | None = None
 ) -> None:
-    """Write a new file with these runs, sealed ones too; it appears whole or not at all.
+    """Write runs, including sealed ones, into a new file, atomically.
 
-    Raises: StoreError, OSError if it cannot be written, or a run's own file cannot be read.
+    Raises StoreError, or OSError if it cannot be written.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
@@ -98,10 +120,6 @@ def write_bundle(
 
 @cache
 def _make_empty() -> bytes:
-    """Return an empty database; it takes longer to make than a small run to copy.
-
-    The same runs make the same content, but for when they were indexed.
-    """
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         path = Path(folder, "empty.db")
         with closing(open_writer(path)) as writer:
@@ -113,16 +131,17 @@ def _make_empty() -> bytes:
 
 
 def _copy_commits(reader: sqlite3.Connection, writer: sqlite3.Connection) -> None:
-    """Copy the commits of the runs; a repository's history is not a run's."""
-    for (commit,) in writer.execute("select distinct git_commit from runs where git_commit is not null").fetchall():
+    for (commit,) in writer.execute(
+        "select distinct git_commit from runs where git_commit is not null"
+    ).fetchall():
         rows = reader.execute(
-            "select hash, parent_hash, time_us, author, subject from commits where hash = ?", (commit,)
+            "select hash, parent_hash, time_us, author, subject from commits where hash = ?",
+            (commit,),
         )
         writer.executemany("insert or ignore into commits values (?, ?, ?, ?, ?)", map(tuple, rows))
 
 
 def is_bundle(path: str) -> bool:
-    """Return True if a file is an SQLite database."""
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -139,13 +158,12 @@ def merge_bundle(
     most_bytes: int | None = None,
     sender: RunSender = THIS_MACHINE,
 ) -> Iterator[MergedRun]:
-    """Add a bundle's runs under their own ids, each in one transaction.
+    """Add a bundle's runs under their ids, each in one transaction.
 
-    A run that is here gets what the bundle has more of it, if that has all that is here; else it stays as it is. One
-    that was deleted here is left out, unless it is to come `again`. `most_bytes` bounds all texts, unpacked.
-    `label` is what the file is called where that is not its name. A run of another sender, or with a process of another
-    run, is `foreign` and stays as it is.
-    Raises: NotAStore, StoreTooNew, StoreError.
+    An existing run is replaced only if the bundle has more of it. A run deleted here is skipped
+    unless `again`. `most_bytes` bounds all texts, unpacked; `label` is the file's display name. A
+    run of another sender, or sharing a process with another run, is reported as `foreign`. Raises
+    NotAStore, StoreTooNew or StoreError.
     """
     count_events = "select count(*) from events where run_id = ?"
     name = label or os.path.basename(path)
@@ -155,12 +173,21 @@ def merge_bundle(
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
         for run_id, run_name in runs:
             with write_transaction(connection):
-                state, known_count = _find_state(connection, bundle, run_id, again=again, sender=sender)
+                state, known_count = _find_state(
+                    connection, bundle, run_id, again=again, sender=sender
+                )
                 count = 0
                 if state in ("new", "grown"):
                     claim_run(connection, run_id, sender)
                     present = [row[0] for row in connection.execute("select id from runs")]
-                    present = [run_id, *(other_id for other_id in present if may_add(connection, other_id, sender))]
+                    present = [
+                        run_id,
+                        *(
+                            other_id
+                            for other_id in present
+                            if may_add(connection, other_id, sender)
+                        ),
+                    ]
                     if state == "new":
                         copy_run(bundle, connection, run_id, present)
                     else:
@@ -174,18 +201,28 @@ def merge_bundle(
 
 
 def _find_state(
-    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str, *, again: bool, sender: RunSender
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    run_id: str,
+    *,
+    again: bool,
+    sender: RunSender,
 ) -> RunGrowth:
-    if not may_add(connection, run_id, sender) or _has_process_of_other_run(connection, bundle, run_id):
+    if not may_add(connection, run_id, sender) or _has_process_of_other_run(
+        connection, bundle, run_id
+    ):
         return RunGrowth("foreign", 0)
     if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
         return find_growth(connection, bundle, run_id)
-    is_deleted = connection.execute("select 1 from removed_runs where run_id = ?", (run_id,)).fetchone()
+    is_deleted = connection.execute(
+        "select 1 from removed_runs where run_id = ?", (run_id,)
+    ).fetchone()
     return RunGrowth("deleted" if is_deleted and not again else "new", 0)
 
 
-def _has_process_of_other_run(connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str) -> bool:
-    """Return whether a row of a bundle's run names a process that another run here has."""
+def _has_process_of_other_run(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str
+) -> bool:
     tables = read_tables(bundle)
     columns = {"processes": "id"} | {
         name: "process_id" for name, table in tables.items() if "process_id" in table.columns
@@ -202,8 +239,8 @@ def _has_process_of_other_run(connection: sqlite3.Connection, bundle: sqlite3.Co
 def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
     """Open a bundle for reading, once nothing in it can do harm.
 
-    One of an older version is migrated in a copy, and odd numbers are left out in one. What fails later is the other
-    database's, but for a text that is too large to be read.
+    One of an older version is migrated in a copy, and odd numbers are left out in one. What fails
+    later is the other database's, but for a text that is too large to be read.
     """
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         try:
@@ -235,14 +272,15 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
 
 @contextmanager
 def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a copy for writing; it is left without a write-ahead log, as what is read next has none."""
+    """Open a copy for writing; it is left without a write-ahead log, as what is read next has
+    none.
+    """
     with closing(open_writer(path)) as writer:
         yield writer
         writer.execute("pragma journal_mode = delete")
 
 
 def _explain(error: sqlite3.Error | UnicodeDecodeError, name: str) -> StoreError:
-    """Turn an error about somebody's file into words for who was sent it: there is no backup here to restore."""
     if isinstance(error, sqlite3.DataError):
         return NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
     refusal = explain(error, name)
@@ -254,7 +292,6 @@ def _damaged(name: str) -> str:
 
 
 def _open_foreign(path: str) -> sqlite3.Connection:
-    """Open somebody's file: nothing is written beside it, and its schema can call nothing."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
     bundle = sqlite3.connect(uri, uri=True, isolation_level=None)
     bundle.row_factory = sqlite3.Row
@@ -266,30 +303,27 @@ def _open_foreign(path: str) -> sqlite3.Connection:
 
 
 def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
-    """Return a bundle's version.
-
-    Raises: NotAStore if it is another program's, or has what no database of ours has; StoreTooNew.
-    """
     application_id = bundle.execute("pragma application_id").fetchone()[0]
     if application_id != APPLICATION_ID:
         raise NotAStore(describe_foreign(name, application_id))
     version = int(bundle.execute("pragma user_version").fetchone()[0])
     if version > DATABASE_VERSION:
         raise StoreTooNew(
-            f"{name} has database version {version}; this CompileBoard knows versions up to {DATABASE_VERSION}. "
+            f"{name} has database version {version}; this CompileBoard knows versions up to "
+            f"{DATABASE_VERSION}. "
             "Upgrade CompileBoard."
         )
-    odd = bundle.execute("select type, name from sqlite_schema where type in ('trigger', 'view') limit 1").fetchone()
+    odd = bundle.execute(
+        "select type, name from sqlite_schema where type in ('trigger', 'view') limit 1"
+    ).fetchone()
     if odd is not None:
-        raise NotAStore(f"{name} has a {odd['type']}, which no bundle of CompileBoard has; it is refused.")
+        raise NotAStore(
+            f"{name} has a {odd['type']}, which no bundle of CompileBoard has; it is refused."
+        )
     return version
 
 
 def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None) -> None:
-    """Compare a bundle's schema with ours, and read it once.
-
-    Raises: NotAStore if it is not ours to the letter, damaged, or has texts that are too large.
-    """
     _check_kind(bundle, name)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.row_factory = sqlite3.Row
@@ -297,9 +331,14 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
         ours = _read_schema(fresh)
     other = sorted(set(_read_schema(bundle)).symmetric_difference(ours))
     if other:
-        raise NotAStore(f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused.")
+        raise NotAStore(
+            f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused."
+        )
     if has_sealed_runs(bundle):
-        raise NotAStore(f"{name} has runs whose detail is in other files; it is refused. Export a bundle of them.")
+        raise NotAStore(
+            f"{name} has runs whose detail is in other files; it is refused. Export a bundle "
+            "of them."
+        )
     state = bundle.execute("pragma quick_check(1)").fetchone()[0]
     if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
         raise NotAStore(_damaged(name))
@@ -310,10 +349,18 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
             size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
             total_bytes += size_bytes
             if size_bytes >= MOST_TEXT_BYTES:
-                raise NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
+                raise NotAStore(
+                    f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused."
+                )
             if most_bytes is not None and total_bytes > most_bytes:
-                raise NotAStore(f"{name} has more than {most_bytes:,} bytes of texts, the limit (--limit-bytes).")
-    for table, key, hash_body in (("payloads", "lower(hex(digest))", digest_of), ("configs", "hash", _hash_config)):
+                raise NotAStore(
+                    f"{name} has more than {most_bytes:,} bytes of texts, the limit "
+                    "(--limit-bytes)."
+                )
+    for table, key, hash_body in (
+        ("payloads", "lower(hex(digest))", digest_of),
+        ("configs", "hash", _hash_config),
+    ):
         for digest, body in bundle.execute(f"select {key}, body from {table}"):  # noqa: S608 - our own names
             try:
                 is_its_text = hash_body(unpack_bytes(body)) == digest
@@ -328,24 +375,28 @@ def _hash_config(body: bytes) -> str:
 
 
 def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
-    """Compare the ids of what runs share with its content: other runs would get what has an id of theirs.
+    """Compare the ids of what runs share with its content: other runs would get what has an id of
+    theirs.
 
     Other ids are numbers that SQLite gave: the rows after one of 2^63 would have none.
     Raises: NotAStore.
     """
     for table in read_tables(bundle).values():
         if table.number == "id" and table.name not in _OF_CONTENT:
-            least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608
+            least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
             if least is not None and not 0 <= least <= most <= LARGEST_WHOLE:
-                raise NotAStore(f"{name} has a row of {table.name} with an impossible id; it is refused.")
+                raise NotAStore(
+                    f"{name} has a row of {table.name} with an impossible id; it is refused."
+                )
     for kind, columns in _IDENTITIES.items():
         for row_id, *content in bundle.execute(f"select id, {columns}"):
-            if row_id != (_id_of_cause(*content) if kind == "cause" else content_id(kind, *content)):
+            if row_id != (
+                _id_of_cause(*content) if kind == "cause" else content_id(kind, *content)
+            ):
                 raise NotAStore(f"{name} has a {kind} under the id of another one; it is refused.")
 
 
 def _id_of_cause(fingerprint: str) -> int | None:
-    """Return the id of a recompile's cause, whose fingerprint begins with the digits that make its id."""
     return int(fingerprint[:16], 16) >> 1 if re.fullmatch("[0-9a-f]{32}", fingerprint) else None
 
 

@@ -1,4 +1,4 @@
-"""People's own words about a run."""
+"""Titles, notes and pins of runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ def annotate(
     pinned: bool | None = None,
     now_us: int | None = None,
 ) -> bool:
-    """Set the given words of a run and leave the others; return False if there is no such run.
+    """Set a run's title, note or pin, leaving those that are None; False if there is no such run.
 
-    An empty title or note removes it.
-    Raises: ValueError if a text is too long.
+    An empty title or note removes it. Raises ValueError if a text is too long.
     """
     if title is not None and len(title) > TITLE_LIMIT:
         raise ValueError(f"a title has at most {TITLE_LIMIT} characters; this one has {len(title)}")
@@ -31,7 +30,10 @@ def annotate(
         raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        if connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone() is None:
+        if (
+            connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone()
+            is None
+        ):
             return False
         connection.execute(
             """

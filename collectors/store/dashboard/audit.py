@@ -1,4 +1,4 @@
-"""Who changed what, and from where: the one writer of the table `audit`."""
+"""The audit log: who changed what, and from where."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ USER_AGENT_LIMIT = 300
 
 @dataclass(frozen=True)
 class ActionOrigin:
-    """Where a change came from: `channel` is page, api, command or server; the rest as far as that has it."""
-
     channel: str
     actor: str | None = None
     address: str | None = None
@@ -24,7 +22,6 @@ class ActionOrigin:
 
 
 def command_origin() -> ActionOrigin:
-    """Return the person at the terminal: user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's number without a name
@@ -41,7 +38,6 @@ def record_action(
     detail: str | None = None,
     now_us: int | None = None,
 ) -> None:
-    """Save who did something."""
     with write_transaction(connection):
         connection.execute(
             """

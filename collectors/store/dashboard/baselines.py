@@ -1,4 +1,4 @@
-"""Baselines that people compare with: the one writer of the table `baselines`."""
+"""Write baselines, which users compare with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ RESERVED = (
     (re.compile(r"latest|previous", re.IGNORECASE), "that is the newest run, or the one before"),
     (re.compile(r".*\.csv", re.IGNORECASE), "that is a file"),
     (re.compile(r"[0-9a-f]{4,40}", re.IGNORECASE), "that may be the beginning of a commit's hash"),
-    (re.compile(r"0[0-9A-HJKMNP-TV-Z]{1,25}|[1-7][0-9A-HJKMNP-TV-Z]{3,25}", re.IGNORECASE), "that may be a run's id"),
+    (
+        re.compile(r"0[0-9A-HJKMNP-TV-Z]{1,25}|[1-7][0-9A-HJKMNP-TV-Z]{3,25}", re.IGNORECASE),
+        "that may be a run's id",
+    ),
 )
 NOTE_LIMIT = 20_000
 
@@ -46,11 +49,10 @@ def save_baseline(
     replacing: bool = False,
     now_us: int | None = None,
 ) -> bool:
-    """Save a new baseline; return False, and change nothing, if one has that name.
+    """Save a new baseline; return False if the name exists.
 
-    With `replacing`, replace what a baseline keeps: no note leaves its own, and False means that none has that name.
-
-    Raises: ValueError if the name or the note cannot be used.
+    With `replacing`, replace an existing one, keeping its note if none is given; False if there is
+    none. Raises ValueError for an invalid name or note.
     """
     if not replacing:
         _check_name(name)
@@ -68,17 +70,22 @@ def save_baseline(
 
 
 def delete_baseline(connection: sqlite3.Connection, name: str) -> bool:
-    """Delete a baseline for good; return False if none has that name."""
     with write_transaction(connection):
-        return bool(connection.execute("delete from baselines where name = :name", {"name": name}).rowcount)
+        return bool(
+            connection.execute("delete from baselines where name = :name", {"name": name}).rowcount
+        )
 
 
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{name[:80]!r} is no baseline's name: expected a letter or digit, then at most 99 letters, digits and "
+            f"{name[:80]!r} is no baseline's name: expected a letter or digit, then at most 99 "
+            "letters, digits and "
             ". _ + @ / -, and no / at its end"
         )
     for pattern, meaning in RESERVED:
         if pattern.fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is no baseline's name: {meaning}; choose another, as main or release/2.4")
+            raise ValueError(
+                f"{name[:80]!r} is no baseline's name: {meaning}; choose another, as main or "
+                "release/2.4"
+            )

@@ -1,8 +1,8 @@
-"""Deliveries of alerts: queued, claimed, then sent or not. The one writer of alert_rules and incident_deliveries.
+"""Deliveries of alerts: queued, claimed, then sent or failed.
 
-A delivery is one event of one incident (opened or recovered), of one rule, to one channel. It is claimed in a
-transaction before anything is sent, so two senders never send it both, and one that dies in the middle leaves it
-claimed: nobody knows, and nobody sends it again.
+A delivery is one event of one incident, of one rule, to one channel. It is claimed in a transaction
+before sending, so that it is never sent twice; if the sender dies meanwhile, it stays claimed and
+is not sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ on conflict do nothing
 """
 CLAIM = """
 update incident_deliveries
-set state = 'sending', message_id = :message_id, attempt_count = attempt_count + 1, changed_us = :now_us
+set state = 'sending', message_id = :message_id, attempt_count = attempt_count + 1,
+changed_us = :now_us
 where rule = :rule
   and channel = :channel
   and (incident_id, event) = (:incident_id, :event)
@@ -62,20 +63,16 @@ where rule = :rule
 
 
 class AlertKey(NamedTuple):
-    """What a delivery tells: an event of an incident, each of them once."""
-
     incident_id: str
     event: str
 
 
 def start_rule(connection: sqlite3.Connection, rule: str, since_us: int, now_us: int) -> None:
-    """Save when a rule first ran, and from when on it looks for incidents; one that ran before keeps its own time."""
     with write_transaction(connection):
         connection.execute(START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
 
 
 def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> None:
-    """Save when a rule last looked for incidents."""
     with write_transaction(connection):
         connection.execute(SEE_RULE, {"rule": rule, "now_us": now_us})
 
@@ -83,16 +80,20 @@ def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> No
 def queue_deliveries(
     connection: sqlite3.Connection, rule: str, channel: str, keys: Iterable[AlertKey], now_us: int
 ) -> int:
-    """Queue incidents for a channel, those alone that never were; return how many are new."""
     rows = [{"rule": rule, "channel": channel, "now_us": now_us} | key._asdict() for key in keys]
     with write_transaction(connection):
         return sum(connection.execute(QUEUE, row).rowcount for row in rows)
 
 
 def claim_deliveries(
-    connection: sqlite3.Connection, rule: str, channel: str, keys: Iterable[AlertKey], message_id: str, now_us: int
+    connection: sqlite3.Connection,
+    rule: str,
+    channel: str,
+    keys: Iterable[AlertKey],
+    message_id: str,
+    now_us: int,
 ) -> list[AlertKey]:
-    """Claim waiting deliveries for one message; return those that are ours now, none that somebody else claimed."""
+    """Claim waiting deliveries for one message; return those not claimed by another process."""
     shared = {"rule": rule, "channel": channel, "message_id": message_id, "now_us": now_us}
     with write_transaction(connection):
         return [key for key in keys if connection.execute(CLAIM, shared | key._asdict()).rowcount]
@@ -109,15 +110,22 @@ def settle_deliveries(
     error: str | None = None,
     due_us: int | None = None,
 ) -> None:
-    """Save how a claimed message ended: sent, failed, unknown, or waiting until `due_us`."""
-    values = {"rule": rule, "channel": channel, "message_id": message_id, "state": state, "now_us": now_us}
+    """Save a claimed message's outcome: sent, failed, unknown, or waiting until `due_us`."""
+    values = {
+        "rule": rule,
+        "channel": channel,
+        "message_id": message_id,
+        "state": state,
+        "now_us": now_us,
+    }
     values |= {"error": None if error is None else error[:ERROR_LIMIT], "due_us": due_us}
     with write_transaction(connection):
         connection.execute(SETTLE, values)
 
 
-def abandon_deliveries(connection: sqlite3.Connection, before_us: int, error: str, now_us: int) -> int:
-    """Call unknown what was claimed before a time and never settled; return how many."""
+def abandon_deliveries(
+    connection: sqlite3.Connection, before_us: int, error: str, now_us: int
+) -> int:
     with write_transaction(connection):
         values = {"before_us": before_us, "error": error, "now_us": now_us}
         return connection.execute(GIVE_UP, values).rowcount
@@ -126,7 +134,6 @@ def abandon_deliveries(connection: sqlite3.Connection, before_us: int, error: st
 def drop_delivery(
     connection: sqlite3.Connection, rule: str, channel: str, key: AlertKey, error: str, now_us: int
 ) -> None:
-    """Remove an incident that still waits, and save why."""
     values = {"rule": rule, "channel": channel, "error": error, "now_us": now_us} | key._asdict()
     with write_transaction(connection):
         connection.execute(DROP, values)

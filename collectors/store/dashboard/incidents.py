@@ -1,4 +1,4 @@
-"""What people do with incidents and say of them. The one writer of comments, status, owner and reason."""
+"""Comments, status and owner of incidents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ update incidents
 set status = :status, owner = :owner, reason = :reason
 where id = :id
 """
-# The same words of several changes of one range, from when each change had a discussion of its own, come once.
+# The same words of several changes of one range, from when each change had a discussion of its own,
+# come once.
 COPY_COMMENTS = """
 insert into incident_comments (incident_id, action, author, text, time_us)
 select :target, c.action, c.author, c.text, c.time_us
@@ -40,27 +41,29 @@ order by c.id
 """
 COPY_DELIVERIES = """
 insert into incident_deliveries
-select rule, channel, :target, event, state, message_id, attempt_count, error, due_us, queued_us, changed_us
+select rule, channel, :target, event, state, message_id, attempt_count, error, due_us, queued_us,
+changed_us
 from incident_deliveries
 where incident_id = :source
 on conflict do nothing
 """
-# Somebody looks after all of it; what nobody answered yet is open although a part of it was ignored.
+# Somebody looks after all of it; what nobody answered yet is open although a part of it was
+# ignored.
 COPY_STATUS = """
 update incidents
-set (status, owner, reason) = (select o.status, o.owner, o.reason from incidents as o where o.id = :source)
+set (status, owner, reason) = (select o.status, o.owner, o.reason from incidents as o
+  where o.id = :source)
 where id = :target
   and (
     :is_split
     or instr('ignored open acknowledged', status)
-      < instr('ignored open acknowledged', (select o.status from incidents as o where o.id = :source))
+      < instr('ignored open acknowledged', (select o.status from incidents as o
+        where o.id = :source))
   )
 """
 
 
 class IncidentMove(NamedTuple):
-    """The discussion, status and alerts of an incident that another one gets: merged, or split off from it."""
-
     source_id: str
     target_id: str
     is_split: bool
@@ -75,17 +78,22 @@ def save_comment(
     text: str | None = None,
     now_us: int | None = None,
 ) -> bool:
-    """Save a person's action on an incident or comment; return False if there is no such incident.
-
-    Raises: ValueError in words if author, action or text cannot be used.
-    """
     author, text = " ".join(author.split()), (text or "").strip()
     _check(action, author, text)
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        if connection.execute("select 1 from incidents where id = ?", (incident_id,)).fetchone() is None:
+        if (
+            connection.execute("select 1 from incidents where id = ?", (incident_id,)).fetchone()
+            is None
+        ):
             return False
-        comment = {"id": incident_id, "action": action, "author": author, "text": text, "now_us": now_us}
+        comment = {
+            "id": incident_id,
+            "action": action,
+            "author": author,
+            "text": text,
+            "now_us": now_us,
+        }
         connection.execute(ADD_COMMENT, comment)
         if action in STATUS:
             owner = None if action == "reopen" else author
@@ -96,7 +104,7 @@ def save_comment(
 
 
 def move_discussion(connection: sqlite3.Connection, move: IncidentMove) -> None:
-    """Copy one incident's comments, status and alerts to another; the caller holds the transaction."""
+    """Copy one incident's comments, status and alerts to another, in the caller's transaction."""
     values = {"source": move.source_id, "target": move.target_id}
     connection.execute(COPY_STATUS, values | {"is_split": int(move.is_split)})
     connection.execute(COPY_COMMENTS, values)
@@ -107,7 +115,9 @@ def move_discussion(connection: sqlite3.Connection, move: IncidentMove) -> None:
 
 def _check(action: str, author: str, text: str) -> None:
     if action not in ACTIONS:
-        raise ValueError(f"action: {action[:40]!r} is unknown; expected one of {', '.join(ACTIONS)}")
+        raise ValueError(
+            f"action: {action[:40]!r} is unknown; expected one of {', '.join(ACTIONS)}"
+        )
     if not author:
         raise ValueError("author: name is required")
     if len(author) > AUTHOR_LIMIT:

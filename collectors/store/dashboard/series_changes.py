@@ -1,4 +1,4 @@
-"""Series changes that detection found, and the incidents that they are evidence of. Detection's one writer."""
+"""Series changes found by detection, and the incidents made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard.incidents import IncidentMove, move_discussion
 
 # What tells the series of a subject on one branch from others, but for the metric.
-SERIES = ("suite", "model", "mode", "dtype", "device", "hardware", "backend", "dynamic", "batch_size", "world_size")
+SERIES = (
+    "suite",
+    "model",
+    "mode",
+    "dtype",
+    "device",
+    "hardware",
+    "backend",
+    "dynamic",
+    "batch_size",
+    "world_size",
+)
 IDENTITY = ("kind", "subject", *SERIES, "branch", "metric")
 DETECTED = (
     "direction",
@@ -59,7 +70,7 @@ on conflict (id) do update set
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
   noticed_us = coalesce(noticed_us, excluded.noticed_us),
   changed_us = excluded.changed_us
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 SAVE_INCIDENT = f"""
 insert into incidents (id, {", ".join(ASSEMBLED)}, found_us, changed_us, noticed_us)
 values (:id, {", ".join(f":{name}" for name in ASSEMBLED)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
@@ -68,7 +79,7 @@ on conflict (id) do update set
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
   noticed_us = coalesce(noticed_us, excluded.noticed_us),
   changed_us = excluded.changed_us
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 # What was never confirmed was noise, unless somebody spoke of it; the rest stays and says so.
 DROP_CHANGE = "delete from series_changes where id = :id and confirmed_us is null"
 WITHDRAW_CHANGE = """
@@ -86,8 +97,6 @@ on conflict (id) do update set seen = excluded.seen, version = excluded.version,
 
 @dataclass
 class DetectedRows:
-    """What one pass of detection writes. `members` has the changes of each incident that it assembled."""
-
     changes: Sequence[Mapping[str, Any]] = ()
     withdrawn_ids: Sequence[str] = ()
     dropped_ids: Sequence[str] = ()
@@ -98,20 +107,39 @@ class DetectedRows:
 
 
 def save_detected(
-    connection: sqlite3.Connection, detected: DetectedRows, *, seen: str, version: int, now_us: int | None = None
+    connection: sqlite3.Connection,
+    detected: DetectedRows,
+    *,
+    seen: str,
+    version: int,
+    now_us: int | None = None,
 ) -> None:
-    """Save what detection found, withdraw what it finds no longer, and save how far it came: all or nothing."""
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        connection.executemany(SAVE_CHANGE, [{**change, "now_us": now_us} for change in detected.changes])
-        connection.executemany(WITHDRAW_CHANGE, [{"id": id_, "now_us": now_us} for id_ in detected.withdrawn_ids])
-        connection.executemany(SAVE_INCIDENT, [{**incident, "now_us": now_us} for incident in detected.incidents])
+        connection.executemany(
+            SAVE_CHANGE, [{**change, "now_us": now_us} for change in detected.changes]
+        )
+        connection.executemany(
+            WITHDRAW_CHANGE, [{"id": id_, "now_us": now_us} for id_ in detected.withdrawn_ids]
+        )
+        connection.executemany(
+            SAVE_INCIDENT, [{**incident, "now_us": now_us} for incident in detected.incidents]
+        )
         for move in detected.moves:
             move_discussion(connection, move)
         connection.executemany(
-            "update series_changes set incident_id = :incident_id where id = :id and incident_id is not :incident_id",
-            [{"id": id_, "incident_id": incident_id} for incident_id, ids in detected.members.items() for id_ in ids],
+            (
+                "update series_changes set incident_id = :incident_id where id = :id and "
+                "incident_id is not :incident_id"
+            ),
+            [
+                {"id": id_, "incident_id": incident_id}
+                for incident_id, ids in detected.members.items()
+                for id_ in ids
+            ],
         )
         connection.executemany(DROP_CHANGE, [{"id": id_} for id_ in detected.dropped_ids])
-        connection.executemany("delete from incidents where id = ?", [(id_,) for id_ in detected.removed_incident_ids])
+        connection.executemany(
+            "delete from incidents where id = ?", [(id_,) for id_ in detected.removed_incident_ids]
+        )
         connection.execute(MARK, {"seen": seen, "version": version, "now_us": now_us})

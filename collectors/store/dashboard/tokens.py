@@ -1,4 +1,4 @@
-"""Tokens and the logins of browsers: the one writer of the tables `tokens`, `sessions` and `login_failures`."""
+"""Access tokens and browser sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from compileboard.collectors.store.connection import write_transaction
 SCOPES = ("ingest", "read", "write", "admin")
 IMPLIED = {"write": ("ingest", "read"), "admin": ("ingest", "read", "write")}
 NAME_LIMIT = 100
-SECRET = re.compile(r"cb_([0-9a-f]{10})_([0-9a-f]{48})")  # 192 random bits: their SHA-256 needs no salt
+SECRET = re.compile(
+    r"cb_([0-9a-f]{10})_([0-9a-f]{48})"
+)  # 192 random bits: their SHA-256 needs no salt
 
 INSERT = """
 insert into tokens (id, name, secret_hash, scopes, created_us, created_by, expires_us)
@@ -35,28 +37,24 @@ where id = :token_id
 
 
 class TokenError(ValueError):
-    """Why a token cannot be made or revoked, and what is expected."""
+    pass
 
 
 def read_scopes(text: str) -> tuple[str, ...]:
-    """Return scopes of a text with commas between, in their usual order.
-
-    Raises: TokenError for one that there is not.
-    """
     given = {part.strip() for part in text.split(",")}
     unknown = sorted(given - set(SCOPES))
     if unknown:
-        raise TokenError(f"scope: {unknown[0][:40]!r} is unknown; expected one or more of {', '.join(SCOPES)}")
+        raise TokenError(
+            f"scope: {unknown[0][:40]!r} is unknown; expected one or more of {', '.join(SCOPES)}"
+        )
     return tuple(scope for scope in SCOPES if scope in given)
 
 
 def expand_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Return scopes with those that they imply."""
     return frozenset(other for scope in scopes for other in (scope, *IMPLIED.get(scope, ())))
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return what is stored of a secret."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -69,26 +67,38 @@ def create_token(
     expires_us: int | None = None,
     now_us: int | None = None,
 ) -> str:
-    """Store a token; return its secret, which nothing shows again.
-
-    Raises: TokenError if the name cannot be used.
+    """Store a token; return its secret, which is not stored. Raises TokenError for an invalid
+    name.
     """
     name, now_us = name.strip(), _now_us() if now_us is None else now_us
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or not scopes:
-        raise TokenError(f"name: expected a printable text of 1 to {NAME_LIMIT} characters, and a scope")
+        raise TokenError(
+            f"name: expected a printable text of 1 to {NAME_LIMIT} characters, and a scope"
+        )
     token_id = secrets.token_hex(5)
     secret = f"cb_{token_id}_{secrets.token_hex(24)}"
     with write_transaction(connection):
         if connection.execute(FIND_LIVE, {"name": name, "now_us": now_us}).fetchone():
-            raise TokenError(f"name: {name!r} has a token already; revoke that first, or choose another name")
-        values = {"id": token_id, "name": name, "secret_hash": hash_secret(secret), "scopes": ",".join(scopes)}
+            raise TokenError(
+                f"name: {name!r} has a token already; revoke that first, or choose another name"
+            )
+        values = {
+            "id": token_id,
+            "name": name,
+            "secret_hash": hash_secret(secret),
+            "scopes": ",".join(scopes),
+        }
         times = {"created_us": now_us, "created_by": created_by, "expires_us": expires_us}
         connection.execute(INSERT, values | times)
     return secret
 
 
-def revoke_token(connection: sqlite3.Connection, name: str, *, now_us: int | None = None) -> str | None:
-    """Revoke a token by id or name and end its logins; return its id, None where there is none to revoke."""
+def revoke_token(
+    connection: sqlite3.Connection, name: str, *, now_us: int | None = None
+) -> str | None:
+    """Revoke a token by id or name and end its sessions; return its id, or None if there is
+    none.
+    """
     now_us = _now_us() if now_us is None else now_us
     with write_transaction(connection):
         row = connection.execute(FIND_LIVE, {"name": name, "now_us": now_us}).fetchone()
@@ -99,8 +109,9 @@ def revoke_token(connection: sqlite3.Connection, name: str, *, now_us: int | Non
     return str(row[0])
 
 
-def open_session(connection: sqlite3.Connection, token_id: str, *, expires_us: int, now_us: int) -> str:
-    """Log a browser in; return its cookie's value. Logins that ended are forgotten."""
+def open_session(
+    connection: sqlite3.Connection, token_id: str, *, expires_us: int, now_us: int
+) -> str:
     cookie = secrets.token_urlsafe(32)
     with write_transaction(connection):
         connection.execute("delete from sessions where expires_us <= ?", (now_us,))
@@ -115,27 +126,35 @@ def open_session(connection: sqlite3.Connection, token_id: str, *, expires_us: i
 
 
 def close_session(connection: sqlite3.Connection, cookie: str) -> None:
-    """Log a browser out."""
     with write_transaction(connection):
         connection.execute("delete from sessions where session_hash = ?", (hash_secret(cookie),))
 
 
 def note_use(
-    connection: sqlite3.Connection, token_id: str, address: str | None, session_hash: bytes | None, now_us: int
+    connection: sqlite3.Connection,
+    token_id: str,
+    address: str | None,
+    session_hash: bytes | None,
+    now_us: int,
 ) -> None:
-    """Save when, and from where, a token was used last."""
     with write_transaction(connection):
         connection.execute(NOTE_USE, {"token_id": token_id, "address": address, "now_us": now_us})
-        connection.execute("update sessions set last_used_us = ? where session_hash = ?", (now_us, session_hash))
+        connection.execute(
+            "update sessions set last_used_us = ? where session_hash = ?", (now_us, session_hash)
+        )
 
 
-def save_login_failure(connection: sqlite3.Connection, address: str, *, now_us: int, window_us: int) -> None:
-    """Count a failed login; those before the window, and those of a clock that was set back since, are forgotten."""
+def save_login_failure(
+    connection: sqlite3.Connection, address: str, *, now_us: int, window_us: int
+) -> None:
     with write_transaction(connection):
         connection.execute(
-            "delete from login_failures where failed_us <= ? or failed_us > ?", (now_us - window_us, now_us)
+            "delete from login_failures where failed_us <= ? or failed_us > ?",
+            (now_us - window_us, now_us),
         )
-        connection.execute("insert into login_failures (address, failed_us) values (?, ?)", (address, now_us))
+        connection.execute(
+            "insert into login_failures (address, failed_us) values (?, ?)", (address, now_us)
+        )
 
 
 def _now_us() -> int:

@@ -1,4 +1,4 @@
-"""Trials: fixes that `try` ran on a copy of a run's program, and what came of each."""
+"""Trials: fixes that `try` ran on a copy of a run's program, with their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.reading import read_json
 
-Outcome = Literal["improved", "unchanged", "worse", "different", "failed", "not_applied", "interrupted"]
+Outcome = Literal[
+    "improved", "unchanged", "worse", "different", "failed", "not_applied", "interrupted"
+]
 OUTCOME_LABELS: dict[str, str] = {
     "improved": "Improved",
     "unchanged": "No effect",
@@ -25,8 +27,6 @@ OUTCOME_LABELS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """A fix that was tried on a run's program. `result` has the metrics, the output's comparison and the failure."""
-
     id: str
     run_id: str
     base_run_id: str | None
@@ -44,7 +44,6 @@ class Trial:
 
     @property
     def outcome_label(self) -> str:
-        """Return the outcome as a person reads it."""
         return OUTCOME_LABELS[self.outcome]
 
 
@@ -55,7 +54,6 @@ _COLUMNS = """
 
 
 def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
-    """Save a trial; the pages of its run are new with it."""
     values = {name: getattr(trial, name) for name in _COLUMNS.replace(",", " ").split()}
     values |= {"settings": json.dumps(trial.settings), "result": json.dumps(trial.result)}
     with write_transaction(connection):
@@ -70,18 +68,18 @@ def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
 
 
 def list_trials(connection: sqlite3.Connection, run_id: str) -> list[Trial]:
-    """List what was tried on a run's program, the newest first."""
     return _list(connection, "run_id = :run_id", run_id)
 
 
 def get_trial_of(connection: sqlite3.Connection, run_id: str) -> Trial | None:
-    """Return the trial that a run was made for, None for a run of its own."""
-    return next(iter(_list(connection, "new_run_id = :run_id or base_run_id = :run_id", run_id)), None)
+    return next(
+        iter(_list(connection, "new_run_id = :run_id or base_run_id = :run_id", run_id)), None
+    )
 
 
 def _list(connection: sqlite3.Connection, condition: str, run_id: str) -> list[Trial]:
     rows = connection.execute(
-        f"select {_COLUMNS} from trials where {condition} order by started_us desc, id desc",  # noqa: S608
+        f"select {_COLUMNS} from trials where {condition} order by started_us desc, id desc",  # noqa: S608 - our own names
         {"run_id": run_id},
     )
     return [_read(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Write what a trace log tells beside the events: artifacts with their texts, spans, symbols."""
+"""Write artifacts with their texts, spans and symbols of trace logs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _SYMBOL = Insert("symbols", ignore=True)
 
 
 class TraceRows:
-    """What the rows of one connection's logs have in common: texts once by content, spans half written."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.payloads = PayloadRows(connection)
@@ -28,7 +26,6 @@ class TraceRows:
         self.spans = SpanRows(connection, self.payloads.add)
 
     def forget(self) -> None:
-        """Drop what is remembered; it is read again from the database."""
         self.payloads.forget()
         self._artifacts.clear()
         self._events.clear()
@@ -36,7 +33,6 @@ class TraceRows:
         self.spans.forget()
 
     def flush(self) -> list[ArtifactSeen]:
-        """Write what waits for the batch's end; return artifacts whose number another one has."""
         self.payloads.flush()
         clashing = self._write_artifacts() if self._artifacts else []
         self.spans.flush()
@@ -45,12 +41,23 @@ class TraceRows:
     def add_artifact(
         self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
     ) -> None:
-        """Add an artifact, with its text and what was summed up of it."""
-        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
+        envelope = {
+            name: value
+            for name, value in event.envelope.items()
+            if name != "stack" or stack_id is None
+        }
         self._artifacts.append(
             {
                 **pick(
-                    event, "process_id", "sequence", "compile_id", "attempt", "name", "title", "encoding", "time_us"
+                    event,
+                    "process_id",
+                    "sequence",
+                    "compile_id",
+                    "attempt",
+                    "name",
+                    "title",
+                    "encoding",
+                    "time_us",
                 ),
                 **pick(event, "state", "size_bytes", "md5"),
                 "run_id": run_id,
@@ -70,11 +77,20 @@ class TraceRows:
             if isinstance(values["payload_id"], Pending):
                 values["payload_id"] = values["payload_id"].row_id
         new_count = self.connection.executemany(_INSERT_ARTIFACT, self._artifacts).rowcount
-        pairs = zip(self._events, self._artifacts, strict=True) if new_count < len(self._artifacts) else ()
-        clashing = [event for event, values in pairs if not self.connection.execute(_IS_SAME, values).fetchone()]
+        pairs = (
+            zip(self._events, self._artifacts, strict=True)
+            if new_count < len(self._artifacts)
+            else ()
+        )
+        clashing = [
+            event
+            for event, values in pairs
+            if not self.connection.execute(_IS_SAME, values).fetchone()
+        ]
         for event, values in self._summed_up:
             row = self.connection.execute(
-                "select id from artifacts where process_id = :process_id and sequence = :sequence", values
+                "select id from artifacts where process_id = :process_id and sequence = :sequence",
+                values,
             ).fetchone()
             context = {
                 "artifact_id": row["id"],
@@ -103,17 +119,31 @@ class TraceRows:
     def write_symbol(
         self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None
     ) -> None:
-        """Write a symbol's row."""
-        envelope = {name: value for name, value in event.envelope.items() if name != "stack" or stack_id is None}
+        envelope = {
+            name: value
+            for name, value in event.envelope.items()
+            if name != "stack" or stack_id is None
+        }
         _SYMBOL.add(
             self.connection,
             {
-                **pick(event, "process_id", "sequence", "compile_id", "time_us", "symbol", "expression", "value"),
+                **pick(
+                    event,
+                    "process_id",
+                    "sequence",
+                    "compile_id",
+                    "time_us",
+                    "symbol",
+                    "expression",
+                    "value",
+                ),
                 **pick(event, "value_range", "source", "file", "line", "source_line"),
                 "run_id": run_id,
                 "compile_key": compile_key,
                 "kind": event.symbol_kind,
-                "detail": pack(dumps({**event.detail, "envelope": envelope} if envelope else event.detail)),
+                "detail": pack(
+                    dumps({**event.detail, "envelope": envelope} if envelope else event.detail)
+                ),
                 "stack_id": stack_id,
             },
         )
@@ -131,7 +161,8 @@ values
 _IS_SAME = """
 select 1
 from artifacts
-where process_id = :process_id and sequence = :sequence and name is :name and title is :title and time_us = :time_us
+where process_id = :process_id and sequence = :sequence and name is :name and title is :title
+  and time_us = :time_us
   and coalesce(payload_id, :payload_id) is coalesce(:payload_id, payload_id)
 """
 _INSERT_AOT = """

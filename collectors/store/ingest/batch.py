@@ -1,5 +1,3 @@
-"""What the writers of rows have in common."""
-
 from __future__ import annotations
 
 import sqlite3
@@ -19,8 +17,6 @@ Content = tuple["str | int | None", ...]  # what kind of thing it is, and what t
 
 @dataclass(frozen=True)
 class Batch:
-    """Hand a writer what it works with: one run's events in one transaction."""
-
     connection: sqlite3.Connection
     run_id: str
     frames: FrameIndex
@@ -36,10 +32,6 @@ class Batch:
         identity: Mapping[str, Any],
         describe: Callable[[], Mapping[str, Any]] = dict,
     ) -> int:
-        """Return the id of a function, a series … by its content, making its row the first time.
-
-        `identity` are the columns that tell it apart; `describe` gives the others, only of a row that is new.
-        """
         known = self.ids.get(content)
         if known is None:
             known = content_id(*content)
@@ -52,7 +44,8 @@ _FUNCTION = InsertOnce("functions", "file", "name")
 
 
 def find_function(batch: Batch, file: str | None, name: str | None) -> int | None:
-    """Return the id of a function, making its row the first time; None if torch did not name it."""
     if not name:
         return None
-    return batch.find_id(_FUNCTION, ("function", file or "", name), {"file": file or "", "name": name})
+    return batch.find_id(
+        _FUNCTION, ("function", file or "", name), {"file": file or "", "name": name}
+    )

@@ -1,6 +1,6 @@
-"""Commits: the first-parent history of repositories, as far as it was recorded. The one writer of `commits`.
+"""The first-parent history of repositories.
 
-Commits belong to a repository, not to the run that told of them: they stay while any run has a commit.
+Commits belong to a repository, not to a run: they stay while any run has a commit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ COUNT = "select count(*) from commits"
 
 
 class StoredCommit(NamedTuple):
-    """One commit; `parent_hash` is its first parent, None of a first commit and where a clone is cut off."""
-
     hash: str
     parent_hash: str | None
     time_us: int
@@ -31,11 +29,9 @@ class StoredCommit(NamedTuple):
 
 
 def save_commits(connection: sqlite3.Connection, commits: Iterable[StoredCommit]) -> None:
-    """Add commits that are not there yet; the caller holds the transaction."""
     connection.executemany(SAVE, (commit._asdict() for commit in commits))
 
 
 def count_commits(connection: sqlite3.Connection) -> int:
-    """Return how many commits are known."""
     (count,) = connection.execute(COUNT).fetchone()
     return int(count)

@@ -1,4 +1,4 @@
-"""Write what is known of a compile: its start, its records, its graph breaks."""
+"""Write compiles: their starts, records and graph breaks."""
 
 from __future__ import annotations
 
@@ -49,11 +49,17 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             """
             update compiles set
               outcome = :outcome, started_us = :time_us, function_id = :function_id, line = :line,
-              resumed_at = :resumed_at, rank = coalesce(rank, :rank), stack_id = coalesce(:stack_id, stack_id),
+              resumed_at = :resumed_at, rank = coalesce(rank, :rank),
+              stack_id = coalesce(:stack_id, stack_id),
               attempt_count = max(attempt_count, :attempt_count)
             where id = :key
             """,
-            {**started, **pick(event, "time_us", "rank"), "key": compile_.key, "function_id": function_id},
+            {
+                **started,
+                **pick(event, "time_us", "rank"),
+                "key": compile_.key,
+                "function_id": function_id,
+            },
         )
         name_recompiles(batch, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
@@ -61,9 +67,10 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
 
 
 def _is_loaded(event: CompileStarted) -> bool:
-    """Return True if the frame's code comes from a saved package: torch says that it starts, and never that it ended.
+    """Return whether the code comes from a saved package: torch reports its start but no end.
 
-    Source: `_TorchDynamoContext.__call__` and `_compile_frame_context` of torch/_dynamo, 2.11 and 2.13.
+    Source: `_TorchDynamoContext.__call__` and `_compile_frame_context` of torch/_dynamo, 2.11,
+    2.13.
     """
     caller = [(frame.get("file"), frame.get("name")) for frame in event.stack[-2:-1]]
     return caller == [("torch/_dynamo/eval_frame.py", "__call__")]
@@ -71,7 +78,8 @@ def _is_loaded(event: CompileStarted) -> bool:
 
 def write_compiled(batch: Batch, event: Compiled) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands for its own compile.
+    # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands
+    # for its own compile.
     untraced = event.record_kind == "forward" and batch.frames.take_untraced(event)
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
@@ -84,7 +92,9 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     outcome = _outcome(batch.connection, event, compile_)
     _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, restarts)
     duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
-    batch.totals.add(record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=restarts)
+    batch.totals.add(
+        record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=restarts
+    )
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
     if compile_ is None:
         return
@@ -92,12 +102,19 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
         _settle_compile(batch, event, compile_, function_id, outcome, restarts)
     else:
         time = {"key": compile_.key, "duration_us": duration_us}
-        batch.connection.execute("update compiles set total_us = total_us + :duration_us where id = :key", time)
+        batch.connection.execute(
+            "update compiles set total_us = total_us + :duration_us where id = :key", time
+        )
     _spread_time(batch.connection, compile_, duration_us, batch.totals)
 
 
 def _write_record(
-    batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None, outcome: str, restarts: int
+    batch: Batch,
+    event: Compiled,
+    compile_key: int | None,
+    function_id: int | None,
+    outcome: str,
+    restarts: int,
 ) -> None:
     _COMPILATION.add(
         batch.connection,
@@ -116,16 +133,22 @@ def _write_record(
 
 
 def _settle_compile(
-    batch: Batch, event: Compiled, compile_: Compile, function_id: int | None, outcome: str, restarts: int
+    batch: Batch,
+    event: Compiled,
+    compile_: Compile,
+    function_id: int | None,
+    outcome: str,
+    restarts: int,
 ) -> None:
-    """Set the compile's outcome and time, and its graph breaks' outcome where the text did not tell."""
     compile_.function_id = function_id
     name_recompiles(batch, compile_, function_id, event.line)
     batch.connection.execute(
         """
         update compiles set
-          outcome = :outcome, duration_us = :duration_us, total_us = total_us + coalesce(:duration_us, 0),
-          attempt_count = max(attempt_count, :attempt_count), function_id = :function_id, line = coalesce(line, :line),
+          outcome = :outcome, duration_us = :duration_us,
+          total_us = total_us + coalesce(:duration_us, 0),
+          attempt_count = max(attempt_count, :attempt_count), function_id = :function_id,
+          line = coalesce(line, :line),
           resumed_at = coalesce(resumed_at, :resumed_at)
         where id = :key
         """,
@@ -139,8 +162,14 @@ def _settle_compile(
     )
     if compile_.has_breaks:
         batch.connection.execute(
-            "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = 'unknown'",
-            {"key": compile_.key, "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed"},
+            (
+                "update graph_breaks set outcome = :outcome where compile_key = :key and outcome = "
+                "'unknown'"
+            ),
+            {
+                "key": compile_.key,
+                "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed",
+            },
         )
     batch.totals.add(
         failure_count=int(outcome == "failed"),
@@ -152,14 +181,14 @@ def _settle_compile(
 
 
 def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:
-    """Return the outcome; fullgraph=True reads like a skipped frame, but it raised and broke no graph."""
     if event.outcome != "skipped" or compile_ is None:
         return event.outcome
     row = connection.execute(
         """
         select
           graph_break_count = 0
-          and exists (select 1 from failures where compile_key = :key and phase = 'compile') as raised
+          and exists (select 1 from failures where compile_key = :key
+            and phase = 'compile') as raised
         from compiles
         where id = :key
         """,
@@ -168,11 +197,14 @@ def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) 
     return "failed" if row["raised"] else "skipped"
 
 
-def _spread_time(connection: Connection, compile_: Compile, duration_us: int, totals: BatchTotals) -> None:
-    """Spread a record's time over what the compile had: its graph breaks and the cause it was recompiled for."""
+def _spread_time(
+    connection: Connection, compile_: Compile, duration_us: int, totals: BatchTotals
+) -> None:
     key = {"key": compile_.key}
     if compile_.has_breaks:
-        for row in connection.execute("select distinct distinct_id from graph_breaks where compile_key = :key", key):
+        for row in connection.execute(
+            "select distinct distinct_id from graph_breaks where compile_key = :key", key
+        ):
             totals.add_to(BREAKS, row["distinct_id"], compile_us=duration_us)
     if compile_.recompiled:
         totals.add(recompile_us=duration_us)
@@ -205,7 +237,8 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
     if compile_:
         compile_.has_breaks = True
         batch.connection.execute(
-            "update compiles set graph_break_count = graph_break_count + 1 where id = :key", {"key": compile_.key}
+            "update compiles set graph_break_count = graph_break_count + 1 where id = :key",
+            {"key": compile_.key},
         )
     batch.totals.add(graph_break_count=1, compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, graph_break_count=1)

@@ -1,7 +1,7 @@
-"""The one place where events become rows. Idempotent: an event recorded twice is one event.
+"""Write events into the database. Idempotent: an event recorded twice is one event.
 
-`Ingestor` holds the transaction and the run's rows; `frames.py` finds the compile an event belongs to; `rows.py` writes
-what each kind of event says; `totals.py` keeps the roll-ups.
+`frames.py` finds the compile of an event, `rows.py` writes each kind of event, `totals.py`
+keeps the roll-ups.
 """
 
 from __future__ import annotations
@@ -42,32 +42,52 @@ from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups.summaries import write_summaries
 from compileboard.collectors.store.rollups.totals import BatchTotals
-from compileboard.collectors.store.run_owners import THIS_MACHINE, RunSender, claim_run, is_of_other_run, may_add
+from compileboard.collectors.store.run_owners import (
+    THIS_MACHINE,
+    RunSender,
+    claim_run,
+    is_of_other_run,
+    may_add,
+)
 from compileboard.collectors.store.sealed.large_runs import reopen_large_run
 from compileboard.collectors.store.sealed.reopening import reopen_run
 from compileboard.collectors.store.streams.rows import get_removal
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
-    (CommitsSeen, ConfigSeen, PageFaultsCounted, ArtifactSeen, SpanSeen, SymbolSeen, ReproCaptured, ReproValues)
+    (
+        CommitsSeen,
+        ConfigSeen,
+        PageFaultsCounted,
+        ArtifactSeen,
+        SpanSeen,
+        SymbolSeen,
+        ReproCaptured,
+        ReproValues,
+    )
 )
 OTHER_RUN = "its process is of another run"
 STATES = ("killed", "failed", "interrupted", "finished")  # worst first
 
 
 # What goes wrong with the database, the disk or the installation: never an event's own fault.
-_NOT_OF_AN_EVENT = (StoreError, OSError, MemoryError, ImportError, sqlite3.OperationalError, sqlite3.InternalError)
+_NOT_OF_AN_EVENT = (
+    StoreError,
+    OSError,
+    MemoryError,
+    ImportError,
+    sqlite3.OperationalError,
+    sqlite3.InternalError,
+)
 
 
 _EVENT = Insert("events", ignore=True)
 
 
 class _OddEventError(Exception):
-    """An event of a batch cannot be written as it is."""
+    pass
 
 
 class Ingestor:
-    """The writer of events of any number of runs, through one connection."""
-
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -82,7 +102,9 @@ class Ingestor:
         self.stacks = StackIndex(connection)
         self.traces = TraceRows(connection)
         self._runs_of_processes: dict[str, str] = {}
-        self.packed: Mapping[int, bytes] = {}  # bodies of events that are packed already, by their id()
+        self.packed: Mapping[
+            int, bytes
+        ] = {}  # bodies of events that are packed already, by their id()
 
     def ingest(
         self,
@@ -93,15 +115,12 @@ class Ingestor:
         also: Callable[[IngestResult], None] = lambda result: None,
         last: Callable[[], None] = lambda: None,
     ) -> IngestResult:
-        """Record a batch of one run's events in one transaction, with what `also` writes of the result.
+        """Record a batch of one run's events in one transaction, including what `also` and `last`
+        write.
 
-        What `last` writes is no change of the run.
-
-        An event that the store cannot take is refused alone: the batch is then recorded anew, each event behind a
-        savepoint of its own, and the result lists what was refused.
-
-        Raises: NotOwner if the run is of another sender; StoreError in words (locked, full, unreadable). Nothing of the
-        batch is then recorded, and it may be given again.
+        `last` does not count as a change of the run. If an event cannot be stored, the batch is
+        recorded again with a savepoint per event, and the result lists the rejected ones. Raises
+        NotOwner, or StoreError with nothing recorded.
         """
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         batch = list(events)
@@ -122,7 +141,9 @@ class Ingestor:
         result = IngestResult()
         before = self.connection.total_changes
         try:
-            is_to_write = not get_removal(self.connection, run_id) and may_add(self.connection, run_id, self.sender)
+            is_to_write = not get_removal(self.connection, run_id) and may_add(
+                self.connection, run_id, self.sender
+            )
             if is_to_write and reopen_large_run(self.connection, run_id):
                 self.forget()
             with write_transaction(self.connection):
@@ -150,8 +171,9 @@ class Ingestor:
             raise
         return result
 
-    def _ingest_each(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
-        """Write a batch event by event, leaving out those that cannot be written."""
+    def _ingest_each(
+        self, run_id: str, events: list[Event], now_us: int, result: IngestResult
+    ) -> None:
         for event in events:
             single = IngestResult()
             self.connection.execute("savepoint event")
@@ -171,13 +193,12 @@ class Ingestor:
             self.connection.execute("release event")
 
     def forget(self) -> None:
-        """Drop what is remembered of the database: it may have been rolled back, or written by others."""
+        """Drop cached state, as the database may have been rolled back or changed by others."""
         for cache in (self.frames, self.stacks, self.traces):
             cache.forget()
         self._runs_of_processes.clear()
 
     def may_have(self, run_id: str, process_id: str) -> bool:
-        """Return whether a process is of a run, or of none yet."""
         if self._runs_of_processes.get(process_id) == run_id:
             return True
         if is_of_other_run(self.connection, run_id, process_id):
@@ -185,7 +206,9 @@ class Ingestor:
         self._runs_of_processes[process_id] = run_id
         return True
 
-    def _ingest_batch(self, run_id: str, events: list[Event], now_us: int, result: IngestResult) -> None:
+    def _ingest_batch(
+        self, run_id: str, events: list[Event], now_us: int, result: IngestResult
+    ) -> None:
         totals = BatchTotals(self.connection, run_id)
         batch = Batch(self.connection, run_id, self.frames, self.stacks, totals, self.traces)
         ensured = False
@@ -225,20 +248,20 @@ class Ingestor:
             self.beat(run_id, now_us)
 
     def touch(self, run_id: str, *, now_us: int | None = None) -> None:
-        """Save that the run's recorder is alive."""
         now_us = time.time_ns() // 1000 if now_us is None else now_us
         with write_transaction(self.connection):
             self.beat(run_id, now_us)
 
     def beat(self, run_id: str, now_us: int) -> None:
-        """Save, in a transaction of the caller, that the run's recorder is alive."""
         self.connection.execute(
-            "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and state = 'running'",
+            (
+                "update runs set heartbeat_us = max(heartbeat_us, :now_us) where id = :id and "
+                "state = 'running'"
+            ),
             {"id": run_id, "now_us": now_us},
         )
 
     def _save_event(self, run_id: str, event: Event) -> bool:
-        """Store the event itself; False if it was there already."""
         cursor = _EVENT.add(
             self.connection,
             {
@@ -253,7 +276,6 @@ class Ingestor:
         return cursor.rowcount == 1
 
     def _is_clashing(self, event: Event) -> bool:
-        """Return True if the event stored under this one's number has other content."""
         (body,) = self.connection.execute(
             "select body from events where process_id = :process_id and sequence = :sequence",
             {"process_id": event.process_id, "sequence": event.sequence},
@@ -262,7 +284,6 @@ class Ingestor:
         return bool(body != packed) and json.loads(unpack(body)) != json.loads(unpack(packed))
 
     def _ensure_run(self, run_id: str, time_us: int, now_us: int) -> None:
-        """Make a bare row for a run whose own start has not arrived: another node's, or a recorder that was killed."""
         self.connection.execute(
             """
             insert or ignore into runs
@@ -271,13 +292,11 @@ class Ingestor:
             """,
             {"id": run_id, "time_us": time_us, "now_us": now_us},
         )
-        self.connection.execute("insert or ignore into run_totals (run_id) values (:id)", {"id": run_id})
+        self.connection.execute(
+            "insert or ignore into run_totals (run_id) values (:id)", {"id": run_id}
+        )
 
     def _start_run(self, run_id: str, event: RunStarted) -> None:
-        """Describe the run by the first start that arrives; another node that joins it adds its tags.
-
-        What arrived before it may have had no time of its own, which is 0.
-        """
         self.connection.executemany(
             "insert or ignore into run_tags (run_id, key, value) values (:run_id, :key, :value)",
             [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
@@ -287,11 +306,14 @@ class Ingestor:
         self.connection.execute(
             """
             update runs set
-              name = :name, suite = :suite, source = :source, level = :level, keep_source = :keep_source,
+              name = :name, suite = :suite, source = :source, level = :level,
+              keep_source = :keep_source,
               command = :command, cwd = :cwd, host = :host,
               started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us),
-              gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit, git_branch = :git_branch,
-              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts, stack_room = :stack_room
+              gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit,
+              git_branch = :git_branch,
+              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts,
+              stack_room = :stack_room
             where id = :id and facts = '{}'
             """,
             {
@@ -313,7 +335,6 @@ class Ingestor:
         )
 
     def _settle_state(self, run_id: str) -> None:
-        """Set how the run stands: running while a node that started it has not ended, then as its worst end."""
         key = {"id": run_id}
         (open_count,) = self.connection.execute(
             """
@@ -323,13 +344,28 @@ class Ingestor:
             """,
             key,
         ).fetchone()
-        rows = self.connection.execute("select body from events where run_id = :id and kind = 'run_ended'", key)
+        rows = self.connection.execute(
+            "select body from events where run_id = :id and kind = 'run_ended'", key
+        )
         ends = [end for row in rows if isinstance(end := read_event(row["body"]), RunEnded)]
         if not ends or open_count > 0:
-            state: dict[str, Any] = {"state": "running", "ended_us": None, "exit_code": None, "signal": None}
+            state: dict[str, Any] = {
+                "state": "running",
+                "ended_us": None,
+                "exit_code": None,
+                "signal": None,
+            }
         else:
-            worst = min(ends, key=lambda end: (STATES.index(end.state) if end.state in STATES else -1, end.time_us))
-            if self._source(run_id) == "bench":  # its ends follow one another: each but the last was resumed
+            worst = min(
+                ends,
+                key=lambda end: (
+                    STATES.index(end.state) if end.state in STATES else -1,
+                    end.time_us,
+                ),
+            )
+            if (
+                self._source(run_id) == "bench"
+            ):  # its ends follow one another: each but the last was resumed
                 worst = max(ends, key=lambda end: end.time_us)
             state = {
                 "state": worst.state,
@@ -339,18 +375,20 @@ class Ingestor:
             }
         self.connection.execute(
             """
-            update runs set state = :state, ended_us = :ended_us, exit_code = :exit_code, signal = :signal
+            update runs set state = :state, ended_us = :ended_us, exit_code = :exit_code,
+            signal = :signal
             where id = :id
             """,
             {**key, **state},
         )
 
     def _source(self, run_id: str) -> str:
-        (source,) = self.connection.execute("select source from runs where id = :id", {"id": run_id}).fetchone()
+        (source,) = self.connection.execute(
+            "select source from runs where id = :id", {"id": run_id}
+        ).fetchone()
         return str(source)
 
     def _describe_run(self, run_id: str, event: ProcessStarted) -> None:
-        """Copy the versions that lists filter by from the first process that knows them."""
         self.connection.execute(
             """
             update runs set
@@ -364,14 +402,12 @@ class Ingestor:
 
 
 def is_of_an_event(error: Exception) -> bool:
-    """Return True if an error is about what an event holds: a value, its type, its size."""
     if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
         return False  # malformed, not a database
     return not isinstance(error, _NOT_OF_AN_EVENT)
 
 
 def describe_refusal(error: Exception) -> str:
-    """Return why an event was refused; SQLite's own words name its parameters by number."""
     if isinstance(error, sqlite3.Error):
         return "a value that its column cannot hold"
     return f"{type(error).__name__}: {error}"[:200]

@@ -1,4 +1,4 @@
-"""Insert rows whose columns are the keys of their values, so that a writer names each column once."""
+"""Insert rows whose columns are the keys of their values, so that each column is named once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ from compileboard.collectors.contract.fingerprints import format_id
 
 
 class Insert:
-    """An insert into one of our tables, from one place of the code: its first row has the columns of all.
-
-    `tail` is the statement's end: on conflict …
-    """
-
     def __init__(self, table: str, *, ignore: bool = False, tail: str = "") -> None:
         self._head = f"insert {'or ignore ' * ignore}into {table}"
         self._tail = tail
         self._statement: str | None = None  # asking each row for its columns costs 1.5 µs of 30
-        self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = tuple  # sqlite3 takes 0.1 µs for each bound name
+        self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = (
+            tuple  # sqlite3 takes 0.1 µs for each bound name
+        )
 
     def add(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """Insert a row."""
         if self._statement is None:
             self._order = itemgetter(*values)
             bound = ", ".join("?" * len(values))
@@ -32,12 +28,10 @@ class Insert:
 
 
 class IdClashError(ValueError):
-    """Two things that differ have the same id."""
+    pass
 
 
 class InsertOnce(Insert):
-    """An insert of a thing that many runs share, under the id of its content; `identity` is what tells it apart."""
-
     def __init__(self, table: str, *identity: str) -> None:
         super().__init__(table)
         same = " and ".join(f"{column} = :{column}" for column in identity)
@@ -50,26 +44,21 @@ class InsertOnce(Insert):
         values: Mapping[str, Any],
         describe: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        """Insert a row unless it is there, with what `describe` then gives of it.
-
-        Raises: IdClashError if another thing has its id.
-        """
         known = connection.execute(self._find, values).fetchone()
         if known is None:
             self.add(connection, {**values, **describe()})
         elif not known[0]:
             content = {name: values[name] for name in self._identity}
-            raise IdClashError(f"id {format_id(values['id'])} is of another thing than {content}: report it")
+            raise IdClashError(
+                f"id {format_id(values['id'])} is of another thing than {content}: report it"
+            )
 
 
 class InsertForId(Insert):
-    """An insert whose row has an id."""
-
     def __init__(self, table: str, *, tail: str = "") -> None:
         super().__init__(table, tail=f"{tail} returning id")
 
     def add_for_id(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> int:
-        """Insert a row and return its id."""
         (row_id,) = self.add(connection, values).fetchone()
         return int(row_id)
 

@@ -1,4 +1,4 @@
-"""Store texts once each by their content, packing them beside the thread that reads on."""
+"""Store texts once by content, compressing them in background threads."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ class _Packed:
 
 
 class Pending:
-    """A text's row that is not written before the batch ends."""
-
     __slots__ = ("_future", "_packed", "row_id")
 
-    def __init__(self, packed: _Packed | None, future: Future[_Packed] | None, row_id: int = 0) -> None:
+    def __init__(
+        self, packed: _Packed | None, future: Future[_Packed] | None, row_id: int = 0
+    ) -> None:
         self._packed = packed
         self._future = future
         self.row_id = row_id
 
     def packed(self) -> _Packed:
-        """Wait until the text is packed."""
         if self._packed is None:
             assert self._future is not None
             self._packed = self._future.result()
@@ -41,26 +40,23 @@ class Pending:
 
 
 class TextReference(str):
-    """A text that has its row already."""
-
     row_id: int
 
     @classmethod
     def of(cls, row_id: int) -> TextReference:
-        """Refer to a row."""
         text = cls()
         text.row_id = row_id
         return text
 
 
 class PackedText(str):
-    """A text that another process packed; as a text it is empty."""
+    """A text compressed by another process; its str value is empty."""
 
     packed: _Packed
 
 
 class TextPacker:
-    """The packer of texts for another process, which stores them; a text that comes again is packed once."""
+    """Compresses each distinct text once, for another process that stores it."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
@@ -69,7 +65,6 @@ class TextPacker:
         self._pool = ThreadPoolExecutor(1, "pack")
 
     def pack(self, text: str) -> PackedText:
-        """Return what stands for a text once `finish` was called."""
         packed = PackedText()
         if len(text) < _AT_ONCE_BYTES:
             packed.packed = self._pack(text)
@@ -78,7 +73,6 @@ class TextPacker:
         return packed
 
     def finish(self) -> None:
-        """Wait until every text is packed."""
         for packed, future in self._pending:
             packed.packed = future.result()
         self._pending.clear()
@@ -96,8 +90,6 @@ class TextPacker:
 
 
 class PayloadRows:
-    """Texts of a batch; those that are new are written at its end."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._known: OrderedDict[bytes, int] = OrderedDict()
@@ -105,12 +97,10 @@ class PayloadRows:
         self._pool: ThreadPoolExecutor | None = None
 
     def forget(self) -> None:
-        """Drop what is remembered; it is read again from the database."""
         self._known.clear()
         self._pending.clear()
 
     def add(self, text: str) -> Pending:
-        """Add a text."""
         if isinstance(text, TextReference):
             return Pending(None, None, text.row_id)
         if isinstance(text, PackedText):
@@ -125,11 +115,9 @@ class PayloadRows:
         return pending
 
     def add_now(self, text: str) -> int:
-        """Write a text and return its row: for texts that are few, and whose row is changed later."""
         return self._write(self._pack(text))
 
     def flush(self) -> None:
-        """Write every text of the batch that has no row."""
         for pending in self._pending:
             packed = pending.packed()
             pending.row_id = self._known.get(packed.digest) or self._write(packed)
@@ -145,11 +133,16 @@ class PayloadRows:
 
     def _write(self, packed: _Packed) -> int:
         key = {"digest": packed.digest}
-        row = self.connection.execute("select id from payloads where digest = :digest", key).fetchone()
+        row = self.connection.execute(
+            "select id from payloads where digest = :digest", key
+        ).fetchone()
         if row is None:
             assert packed.body is not None
             row = self.connection.execute(
-                "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, :body) returning id",
+                (
+                    "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, "
+                    ":body) returning id"
+                ),
                 {**key, "size_bytes": packed.size_bytes, "body": packed.body},
             ).fetchone()
         return int(row["id"])

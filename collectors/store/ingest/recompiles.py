@@ -1,8 +1,8 @@
-"""Write a recompile with the failed guard of every cache entry.
+"""Write recompiles with the failed guard of every cache entry.
 
-torch tells of a recompile before it says of which function. Where that function's first compile was not recorded (a
-late install, a second `observe()`), the function is known only by the compile that follows, perhaps in another batch:
-`name_recompiles` then gives the recompile its function, and its guards the causes that they would have had.
+torch reports a recompile before naming its function. If the function's first compile was not
+recorded (late install, second `observe()`), only the following compile names it, perhaps in another
+batch; `name_recompiles` then sets the function and the guards' causes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,18 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    cause_ids = _write_guards(batch, recompile_id, event, function_id, compile_.key if compile_ else None)
+    cause_ids = _write_guards(
+        batch, recompile_id, event, function_id, compile_.key if compile_ else None
+    )
     _count_guards(batch, cause_ids, 1)
     if compile_:
         compile_.recompiled = True
         compile_.has_unnamed_recompiles |= function_id is None
         batch.connection.execute(
-            "update compiles set recompiled_from = :old, recompile_category = :category where id = :key",
+            (
+                "update compiles set recompiled_from = :old, recompile_category = :category where "
+                "id = :key"
+            ),
             {
                 "key": compile_.key,
                 "old": event.recompiled_from or "?",
@@ -53,8 +58,9 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
     batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
 
 
-def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, line: int | None) -> None:
-    """Set the function of those recompiles of a compile that came before it was known."""
+def name_recompiles(
+    batch: Batch, compile_: Compile, function_id: int | None, line: int | None
+) -> None:
     if function_id is None or not compile_.has_unnamed_recompiles:
         return
     compile_.has_unnamed_recompiles = False
@@ -63,7 +69,8 @@ def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, li
         select recompiles.id, body, total_us
         from recompiles
         join compiles on compiles.id = compile_key
-        join events on events.process_id = recompiles.process_id and events.sequence = recompiles.sequence
+        join events on events.process_id = recompiles.process_id
+          and events.sequence = recompiles.sequence
         where compile_key = :key and recompiles.function_id is null
         """,
         {"key": compile_.key},
@@ -73,7 +80,10 @@ def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, li
         if not isinstance(event, Recompiled):
             continue
         batch.connection.execute(
-            "update recompiles set function_id = :function_id, line = coalesce(:line, line) where id = :id",
+            (
+                "update recompiles set function_id = :function_id, line = coalesce(:line, line) "
+                "where id = :id"
+            ),
             {"id": row["id"], "function_id": function_id, "line": line},
         )
         key = {"id": row["id"]}
@@ -88,7 +98,6 @@ def name_recompiles(batch: Batch, compile_: Compile, function_id: int | None, li
 
 
 def _count_guards(batch: Batch, cause_ids: list[int], sign: int, compile_us: int = 0) -> None:
-    """Add a recompile's guard failures, and its compile's time so far, to their causes, or take them off again."""
     for position, cause_id in enumerate(cause_ids):
         newest = int(position == 0)
         batch.totals.add_to(
@@ -101,12 +110,19 @@ def _count_guards(batch: Batch, cause_ids: list[int], sign: int, compile_us: int
 
 
 def _write_guards(
-    batch: Batch, recompile_id: int, event: Recompiled, function_id: int | None, compile_key: int | None
+    batch: Batch,
+    recompile_id: int,
+    event: Recompiled,
+    function_id: int | None,
+    compile_key: int | None,
 ) -> list[int]:
-    """Write the failed guards of a recompile, and return their causes."""
-    function = batch.connection.execute("select file, name from functions where id = :id", {"id": function_id})
+    function = batch.connection.execute(
+        "select file, name from functions where id = :id", {"id": function_id}
+    )
     file, name = function.fetchone() or (None, None)
-    cause_ids = [_find_cause(batch, guard, function_id, file, name, compile_key) for guard in event.guards]
+    cause_ids = [
+        _find_cause(batch, guard, function_id, file, name, compile_key) for guard in event.guards
+    ]
     for position, (guard, cause_id) in enumerate(zip(event.guards, cause_ids, strict=True)):
         _GUARD_FAILURE.add(
             batch.connection,
@@ -136,7 +152,10 @@ def _find_cause(
         lambda: {
             "function_id": function_id,
             "suggestion": describe_guard_fixes(
-                guard, function=name, file=file, after_break=is_after_break(batch.connection, compile_key)
+                guard,
+                function=name,
+                file=file,
+                after_break=is_after_break(batch.connection, compile_key),
             ),
             **pick(guard, "category", "source", "reason"),
         },
@@ -144,7 +163,6 @@ def _find_cause(
 
 
 def is_after_break(connection: sqlite3.Connection, compile_key: int | None) -> bool:
-    """Return True if a compile is of code after a graph break: its frame's first compile says so before its own."""
     row = connection.execute(
         """
         select 1

@@ -1,4 +1,4 @@
-"""Write repros: a row each, completed by what comes later of the same position, and the bytes of their inputs."""
+"""Write repros, completed by later events of the same position, and their input bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from compileboard.collectors.contract.events import FrameContext, ReproAnswered, ReproCaptured, ReproValues
+from compileboard.collectors.contract.events import (
+    FrameContext,
+    ReproAnswered,
+    ReproCaptured,
+    ReproValues,
+)
 from compileboard.collectors.contract.fingerprints import content_id, parse_id
 from compileboard.collectors.contract.repros import (
     MOST_STORAGE_BYTES,
@@ -38,7 +43,17 @@ update repros set
 where id = :id
 """
 _CHANGED = (
-    *("kind", "level", "phase", "fingerprint", "error_type", "message", "operation", "function_id", "line"),
+    *(
+        "kind",
+        "level",
+        "phase",
+        "fingerprint",
+        "error_type",
+        "message",
+        "operation",
+        "function_id",
+        "line",
+    ),
     *("node_count", "torch_version", "device", "manifest"),
 )
 
@@ -49,12 +64,11 @@ def repro_id(process_id: str, position: int) -> int:
 
 
 def write_repro(batch: Batch, event: ReproCaptured) -> None:
-    """Write a repro's row, or complete the one that is there.
-
-    Raises: ValueError if its manifest is none, or it brings no program where none is there.
-    """
+    """Insert or complete a repro. Raises ValueError without a valid manifest or program."""
     key = repro_id(event.process_id, event.position)
-    known = batch.connection.execute("select manifest from repros where id = :id", {"id": key}).fetchone()
+    known = batch.connection.execute(
+        "select manifest from repros where id = :id", {"id": key}
+    ).fetchone()
     if known is None and not event.program:
         raise ValueError(f"repro {event.position} has no program")
     manifest = {**(json.loads(unpack(known["manifest"])) if known else {}), **event.manifest}
@@ -62,11 +76,15 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
     row = {
         **_describe(batch, load_manifest(manifest)),
         "state": CAPTURED,
-        "manifest": pack(json.dumps(manifest, ensure_ascii=False, separators=(",", ":")), primed=False),
+        "manifest": pack(
+            json.dumps(manifest, ensure_ascii=False, separators=(",", ":")), primed=False
+        ),
         "id": key,
         "compile_key": _find_compile(batch, event),
         "program_id": add_text(event.program) if event.program else None,
-        "dynamo_program_id": None if event.dynamo_program is None else add_text(event.dynamo_program),
+        "dynamo_program_id": None
+        if event.dynamo_program is None
+        else add_text(event.dynamo_program),
         **pick(event, "compile_id", "failure_position"),
     }
     if known is None:
@@ -78,7 +96,6 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
 
 
 def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
-    """Return what lists show of a manifest."""
     return {
         **pick(manifest, "kind", "level", "phase", "operation", "line", "node_count", "device"),
         "fingerprint": failure_fingerprint(manifest),
@@ -90,7 +107,6 @@ def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
 
 
 def text_of(values: Mapping[str, Any], name: str) -> str | None:
-    """Return a text of free JSON."""
     value = values.get(name)
     return value if isinstance(value, str) else None
 
@@ -112,33 +128,39 @@ def _find_compile(batch: Batch, event: FrameContext) -> int | None:
 
 
 def write_repro_values(batch: Batch, event: ReproValues) -> None:
-    """Write the bytes of a storage, once they prove to be those of their digest.
-
-    Raises: ValueError if they are not, or are too many; sqlite3.IntegrityError without their repro.
-    """
     body = base64.b64decode(event.body, validate=True)
     values = {"repro_id": repro_id(event.process_id, event.position), "digest": event.digest}
-    _STORAGE.add(batch.connection, {**values, "size_bytes": measure_storage(body, event.digest), "body": body})
+    _STORAGE.add(
+        batch.connection,
+        {**values, "size_bytes": measure_storage(body, event.digest), "body": body},
+    )
 
 
 def write_repro_answer(batch: Batch, event: ReproAnswered) -> None:
-    """Write what a command found out about a repro of the run.
-
-    Raises: ValueError if the run has no such repro, or there is no such command.
-    """
+    """Write a command's answer. Raises ValueError for an unknown repro or command."""
     key = parse_id(event.repro)
     query = "select 1 from repros where id = ? and run_id = ?"
     if batch.connection.execute(query, (key, batch.run_id)).fetchone() is None:
         raise ValueError(f"the run has no repro {event.repro[:40]!r}")
-    names = ("command", "status", "seconds", "operation", "node_count", "torch_version", "device", "detail", "program")
+    names = (
+        "command",
+        "status",
+        "seconds",
+        "operation",
+        "node_count",
+        "torch_version",
+        "device",
+        "detail",
+        "program",
+    )
     result = ReproResult(started_us=event.sequence, ended_us=event.time_us, **pick(event, *names))
     add_result(batch.connection, batch.traces.payloads, key, result)
 
 
 def measure_storage(body: bytes, digest: str) -> int:
-    """Return how many bytes compressed ones stand for, never holding more than a step of them.
+    """Return the unpacked size in bytes, in constant memory.
 
-    Raises: ValueError if they are damaged, more than a storage may have, or not those of the digest.
+    Raises ValueError if damaged, too large, or of another digest.
     """
     expander, sha, size_bytes = zlib.decompressobj(), hashlib.sha256(), 0
     try:

@@ -1,4 +1,4 @@
-"""Write benchmark results: one row a run, a series and an experiment."""
+"""Write benchmark results: one row per run, series and experiment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", 
 SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
 _KEY = ("run_id", "series_id", "experiment")
 _ADD_SERIES = InsertOnce("series", *SERIES)
-_ROW = (*_KEY, "process_id", "sequence", "status", "time_us", *_LATER, *NUMBERS, "traceback", "facts")
+_ROW = (
+    *_KEY,
+    "process_id",
+    "sequence",
+    "status",
+    "time_us",
+    *_LATER,
+    *NUMBERS,
+    "traceback",
+    "facts",
+)
 
 
 def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}") -> str:
@@ -27,7 +37,7 @@ def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}"
 
 
 # The statements name our own columns alone; every value is bound.
-FIND_RESULT = f"select id from results where {_named(_KEY, ' and ')}"  # noqa: S608
+FIND_RESULT = f"select id from results where {_named(_KEY, ' and ')}"  # noqa: S608 - our own names
 # An id that a sealed run's result had is another's, though it is not here.
 ADD_RESULT = f"""
 insert into results (id, {_named(_ROW, head="{0}")})
@@ -35,15 +45,14 @@ select
   max(coalesce((select max(id) from results), 0), (select last_result_id from publications)) + 1,
   {_named(_ROW, head=":{0}")}
 returning id
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 COMPLETE_RESULT = f"""
 update results set {_named((*NUMBERS, *_LATER, "traceback"), head="{0} = coalesce({0}, :{0})")}
 where id = :id
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def write_result(batch: Batch, event: BenchMeasured) -> None:
-    """Record a result. A second one of the same run, series and experiment adds what the first did not say."""
     numbers, others = _sort_values(event.values)
     if event.status == "failed" and event.reason != "fail_accuracy":
         # dynamo's counters start at 0: where a failure came first, a 0 counts nothing.
@@ -67,8 +76,9 @@ def write_result(batch: Batch, event: BenchMeasured) -> None:
     _write_parts(batch, result_id, event, others)
 
 
-def _sort_values(values: dict[str, float]) -> tuple[dict[str, float | int | None], dict[str, float]]:
-    """Part the numbers that have a column from those that have none; what is not finite is no number."""
+def _sort_values(
+    values: dict[str, float],
+) -> tuple[dict[str, float | int | None], dict[str, float]]:
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
     numbers: dict[str, float | int | None] = dict.fromkeys(NUMBERS)
     for name, column in STORED.items():
@@ -90,7 +100,9 @@ def _find_series(batch: Batch, event: BenchMeasured) -> int:
     return batch.find_id(_ADD_SERIES, ("series", *(key[name] for name in SERIES)), key)
 
 
-def _write_parts(batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]) -> None:
+def _write_parts(
+    batch: Batch, result_id: int, event: BenchMeasured, others: dict[str, float]
+) -> None:
     batch.connection.executemany(
         "insert or ignore into result_values (result_id, name, value) values (:id, :name, :value)",
         [{"id": result_id, "name": name, "value": value} for name, value in others.items()],

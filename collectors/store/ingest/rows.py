@@ -1,4 +1,4 @@
-"""Write the rows of each kind of event; WRITERS has the function of each."""
+"""Write the rows of each kind of event; WRITERS maps kinds to functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ from compileboard.collectors.store.ingest.commits import StoredCommit, save_comm
 from compileboard.collectors.store.ingest.compiles import write_break, write_compiled, write_start
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.recompiles import write_recompile
-from compileboard.collectors.store.ingest.repros import write_repro, write_repro_answer, write_repro_values
+from compileboard.collectors.store.ingest.repros import (
+    write_repro,
+    write_repro_answer,
+    write_repro_values,
+)
 from compileboard.collectors.store.ingest.results import write_result
 from compileboard.collectors.store.reading import read_json
 
@@ -48,7 +52,6 @@ _CUDAGRAPH_SKIP = Insert("cudagraph_skips")
 
 
 def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
-    """Write a failure's row, or count on the one that is there."""
     if event.phase == "compile":
         batch.connection.execute(
             """
@@ -63,7 +66,16 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
         return
     values = pick(
         event,
-        *("process_id", "position", "occurrence_count", "sequence", "compile_id", "phase", "error_type", "message"),
+        *(
+            "process_id",
+            "position",
+            "occurrence_count",
+            "sequence",
+            "compile_id",
+            "phase",
+            "error_type",
+            "message",
+        ),
         *("line", "time_us"),
     )
     values["ended_program"] = int(event.ended_program)
@@ -91,7 +103,6 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
 
 
 def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:
-    """Return the compile that had this id when the code was made: after reset() another may have it."""
     row = batch.connection.execute(
         """
         select id from compiles
@@ -126,11 +137,14 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
             **pick(event, "cuda_version", "cudnn_version", "triton_version"),
         },
     )
-    batch.totals.add(process_count=cursor.rowcount)  # a process whose file was taken from it says who it is again
+    batch.totals.add(
+        process_count=cursor.rowcount
+    )  # a process whose file was taken from it says who it is again
 
 
 def write_config(batch: Batch, event: ConfigSeen) -> None:
-    # Each record of a process brings the same texts again: packing them would take longer than all the rest.
+    # Each record of a process brings the same texts again: packing them would take longer than all
+    # the rest.
     process = batch.frames.process(event.process_id)
     key = {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash}
     if (event.config_kind, event.config_hash) in process.configs:
@@ -148,7 +162,10 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
         """,
         key,
     )
-    query = "select 1 from process_configs where process_id = :process_id and kind = :kind and config_hash = :hash"
+    query = (
+        "select 1 from process_configs where process_id = :process_id and kind = :kind and "
+        "config_hash = :hash"
+    )
     if batch.connection.execute(query, key).fetchone():
         process.configs.add((event.config_kind, event.config_hash))
 
@@ -169,7 +186,6 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
 
 
 def _add_of_compile(batch: Batch, event: FrameContext, insert: Insert, *columns: str) -> None:
-    """Write an event as a row of the compile that it belongs to."""
     compile_, new = batch.frames.find(batch.run_id, event)
     insert.add(
         batch.connection,
@@ -188,7 +204,8 @@ def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:
         """
         update processes set
           counters = :counters, compile_times = :compile_times, snapshot_final = :final,
-          last_seen_us = max(last_seen_us, :time_us), cudnn_version = coalesce(:cudnn_version, cudnn_version)
+          last_seen_us = max(last_seen_us, :time_us),
+          cudnn_version = coalesce(:cudnn_version, cudnn_version)
         where id = :id and snapshot_final <= :final
         """,
         {
@@ -207,16 +224,21 @@ def write_losses(batch: Batch, event: RecordsLost) -> None:
 
 
 def _save_losses(batch: Batch, process_id: str, losses: dict[str, int]) -> None:
-    """Save the largest count of each reason: a process counts up, and its spool's reader knows what it could not."""
     if not losses:
         return
-    row = batch.connection.execute("select losses from processes where id = :id", {"id": process_id}).fetchone()
+    row = batch.connection.execute(
+        "select losses from processes where id = :id", {"id": process_id}
+    ).fetchone()
     known = (read_json(dict[str, int], row["losses"]) if row else None) or {}
-    merged = {**known, **{reason: max(count, known.get(reason, 0)) for reason, count in losses.items()}}
+    merged = {
+        **known,
+        **{reason: max(count, known.get(reason, 0)) for reason, count in losses.items()},
+    }
     batch.totals.add(loss_count=sum(merged.values()) - sum(known.values()))
     if row:
         batch.connection.execute(
-            "update processes set losses = :losses where id = :id", {"id": process_id, "losses": json.dumps(merged)}
+            "update processes set losses = :losses where id = :id",
+            {"id": process_id, "losses": json.dumps(merged)},
         )
 
 
@@ -233,11 +255,12 @@ def write_page_faults(batch: Batch, event: PageFaultsCounted) -> None:
 
 
 def write_artifact(batch: Batch, event: ArtifactSeen) -> None:
-    batch.traces.add_artifact(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
+    batch.traces.add_artifact(
+        batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event)
+    )
 
 
 def _find_stack(batch: Batch, event: FrameContext) -> int | None:
-    """Return the node of the stack that torch writes around a record outside any compile."""
     stack = event.envelope.get("stack")
     if not isinstance(stack, list) or not all(isinstance(frame, dict) for frame in stack):
         return None
@@ -249,13 +272,17 @@ def write_span(batch: Batch, event: SpanSeen) -> None:
 
 
 def write_symbol(batch: Batch, event: SymbolSeen) -> None:
-    batch.traces.write_symbol(batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event))
+    batch.traces.write_symbol(
+        batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event)
+    )
 
 
 def write_commits(batch: Batch, event: CommitsSeen) -> None:
     parents = [*(str(row[0]) for row in event.commits[1:]), event.parent_hash]
     rows = zip(event.commits, parents, strict=False)  # no commits: no last one
-    save_commits(batch.connection, [StoredCommit(fields[0], parent, *fields[1:]) for fields, parent in rows])
+    save_commits(
+        batch.connection, [StoredCommit(fields[0], parent, *fields[1:]) for fields, parent in rows]
+    )
 
 
 WRITERS: dict[type, Callable[..., None]] = {

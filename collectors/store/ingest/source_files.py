@@ -1,4 +1,4 @@
-"""Source files of a run: how far each log was read, its rejects, and result files by content."""
+"""A run's source files: positions in logs, rejects, and result files by content."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from compileboard.collectors.store.sealed.reopening import reopen_run
 
 
 class ReadElsewhere(StoreError):
-    """Another command reads the same log at the same time."""
+    """Another command is reading the same log."""
 
 
 @dataclass(frozen=True)
 class LogRow:
-    """A log that was read, and how far."""
-
     process_id: str
     run_id: str
     end_offset_bytes: int
@@ -35,7 +33,6 @@ class LogRow:
 
 
 def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dict[str, LogRow]:
-    """Return what is known of the given logs."""
     logs = {}
     for process_id in process_ids:
         row = connection.execute(
@@ -52,19 +49,23 @@ def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dic
 
 
 def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """Return when the last record of a run's logs was written."""
-    row = connection.execute("select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id})
+    row = connection.execute(
+        "select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id}
+    )
     last_us: int | None = row.fetchone()["last_us"]
     return last_us
 
 
-def advance_log(connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]) -> None:
-    """Save in a batch's own transaction how far a log is read now, so that no record is written twice.
+def advance_log(
+    connection: sqlite3.Connection, from_offset: int, values: Mapping[str, Any]
+) -> None:
+    """Save a log's position in the batch's transaction, so that no record is stored twice.
 
-    Raises: ReadElsewhere if another command has read on since.
+    Raises ReadElsewhere if another command has read on.
     """
     row = connection.execute(
-        "select end_offset_bytes from logs where process_id = :process_id", {"process_id": values["process_id"]}
+        "select end_offset_bytes from logs where process_id = :process_id",
+        {"process_id": values["process_id"]},
     ).fetchone()
     if (row["end_offset_bytes"] if row else 0) != from_offset:
         raise ReadElsewhere(
@@ -100,14 +101,19 @@ RejectRow = dict[str, str | int | None]  # kind, reject_count, first_line, examp
 
 
 def list_rejects(rejects: Rejects, *, examples: bool = True) -> Iterator[RejectRow]:
-    """List what could not be read, as the store keeps it; examples may be lines of the user's code."""
     for kind, reject in sorted(rejects.by_kind.items()):
         example = reject.example if examples else None
-        yield {"kind": kind, "reject_count": reject.count, "first_line": reject.first_line, "example": example}
+        yield {
+            "kind": kind,
+            "reject_count": reject.count,
+            "first_line": reject.first_line,
+            "example": example,
+        }
 
 
-def save_rejects(connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]) -> None:
-    """Add what could not be read. A torn end is only ever the last reading's."""
+def save_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]
+) -> None:
     key = {"process_id": process_id}
     connection.executemany(
         "delete from log_rejects where process_id = :process_id and kind = :kind",
@@ -123,59 +129,70 @@ def save_rejects(connection: sqlite3.Connection, process_id: str, rejects: Itera
     )
 
 
-def replace_rejects(connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]) -> None:
-    """Replace what could not be read of a file that is read whole each time."""
-    connection.execute("delete from log_rejects where process_id = :process_id", {"process_id": process_id})
+def replace_rejects(
+    connection: sqlite3.Connection, process_id: str, rejects: Iterable[RejectRow]
+) -> None:
+    connection.execute(
+        "delete from log_rejects where process_id = :process_id", {"process_id": process_id}
+    )
     save_rejects(connection, process_id, rejects)
 
 
-def save_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]) -> None:
-    """Save what of a run's spool could not be recorded; each row has its file's name too.
-
-    A spool that is read once more counts the same lines again: the largest count holds.
-    """
+def save_run_rejects(
+    connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]
+) -> None:
+    """Save a spool's rejects by file; on rereading, the largest count is kept."""
     connection.executemany(
         """
         insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
         select :run_id, :file_name, :kind, :reject_count, :first_line, :example
         from runs
         where id = :run_id
-        on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count, excluded.reject_count)
+        on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count,
+          excluded.reject_count)
         """,
         [{"run_id": run_id, **row} for row in rejects],
     )
 
 
-def add_run_rejects(connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]) -> None:
-    """Add what of a stream could not be stored, in the transaction that moves the stream; none where no run is."""
+def add_run_rejects(
+    connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]
+) -> None:
+    """Add a stream's rejects in its transaction; nothing if the run does not exist."""
     connection.executemany(
         """
         insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
         select :run_id, :file_name, :kind, :reject_count, :first_line, :example
         from runs
         where id = :run_id
-        on conflict (run_id, file_name, kind) do update set reject_count = reject_count + excluded.reject_count
+        on conflict (run_id, file_name,
+          kind) do update set reject_count = reject_count + excluded.reject_count
         """,
         [{"run_id": run_id, **row} for row in rejects],
     )
 
 
 def save_log_read(
-    connection: sqlite3.Connection, run_id: str, values: Mapping[str, Any], rejects: Iterable[RejectRow]
+    connection: sqlite3.Connection,
+    run_id: str,
+    values: Mapping[str, Any],
+    rejects: Iterable[RejectRow],
 ) -> None:
-    """Save how far the log of a process of a run is read, as its box tells: whole counts, of which the last hold."""
     saved = connection.execute(
         """
         insert into logs
-          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count, record_count, payloads,
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, line_count,
+            record_count, payloads,
            redacted, last_us, read_us)
         select
-          :process_id, :run_id, :name, :name, :end_bytes, :end_bytes, :line_count, :record_count, 'kept', 0, :last_us,
+          :process_id, :run_id, :name, :name, :end_bytes, :end_bytes, :line_count, :record_count,
+          'kept', 0, :last_us,
           :read_us
         from processes
         where id = :process_id and run_id = :run_id
         on conflict (process_id) do update set
-          size_bytes = excluded.size_bytes, end_offset_bytes = max(excluded.end_offset_bytes, end_offset_bytes),
+          size_bytes = excluded.size_bytes, end_offset_bytes = max(excluded.end_offset_bytes,
+            end_offset_bytes),
           line_count = excluded.line_count, record_count = excluded.record_count,
           last_us = coalesce(excluded.last_us, last_us), read_us = excluded.read_us
         where excluded.size_bytes >= coalesce(size_bytes, 0)
@@ -187,27 +204,44 @@ def save_log_read(
 
 
 def advance_logs(connection: sqlite3.Connection, ends: Mapping[str, int]) -> None:
-    """Save that the records of logs are stored up to there, whatever their batch."""
     connection.executemany(
         "update logs set end_offset_bytes = max(end_offset_bytes, ?) where process_id = ?",
         [(end, process_id) for process_id, end in ends.items()],
     )
 
 
-LEARNT_LATE = ("rank", "python_version", "torch_version", "torch_git", "cuda_version", "triton_version", "gpu_name")
+LEARNT_LATE = (
+    "rank",
+    "python_version",
+    "torch_version",
+    "torch_git",
+    "cuda_version",
+    "triton_version",
+    "gpu_name",
+)
 
 
 def complete_process(
-    connection: sqlite3.Connection, process_id: str, run_id: str, facts: Mapping[str, Any], *, gpu_count: int = 1
+    connection: sqlite3.Connection,
+    process_id: str,
+    run_id: str,
+    facts: Mapping[str, Any],
+    *,
+    gpu_count: int = 1,
 ) -> None:
-    """Fill in of a process and its run what its log did not tell when it was read first: of LEARNT_LATE."""
+    """Fill in facts of a process and its run that were missing when its log was first read."""
     values = {name: facts.get(name) for name in LEARNT_LATE}
-    values |= {"process_id": process_id, "run_id": run_id, "gpu_count": gpu_count if facts.get("gpu_name") else 0}
+    values |= {
+        "process_id": process_id,
+        "run_id": run_id,
+        "gpu_count": gpu_count if facts.get("gpu_name") else 0,
+    }
     connection.execute(
         """
         update processes set
           rank = coalesce(rank, :rank), python_version = coalesce(python_version, :python_version),
-          torch_version = coalesce(torch_version, :torch_version), torch_git = coalesce(torch_git, :torch_git),
+          torch_version = coalesce(torch_version, :torch_version),
+          torch_git = coalesce(torch_git, :torch_git),
           cuda_version = coalesce(cuda_version, :cuda_version),
           triton_version = coalesce(triton_version, :triton_version)
         where id = :process_id
@@ -218,7 +252,8 @@ def complete_process(
         """
         update runs set
           python_version = coalesce(python_version, :python_version),
-          torch_version = coalesce(torch_version, :torch_version), cuda_version = coalesce(cuda_version, :cuda_version),
+          torch_version = coalesce(torch_version, :torch_version),
+          cuda_version = coalesce(cuda_version, :cuda_version),
           gpu_count = max(gpu_count, :gpu_count), gpu_name = coalesce(gpu_name, :gpu_name)
         where id = :run_id
         """,
@@ -227,7 +262,6 @@ def complete_process(
 
 
 def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str) -> None:
-    """Set the name of a run that is called by its `label`."""
     connection.execute(
         "update runs set name = :name where id = :run_id and name = :label",
         {"run_id": run_id, "name": name, "label": label},
@@ -235,10 +269,7 @@ def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str)
 
 
 def forget_deletion(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> None:
-    """Allow a run that a person deleted to be imported again, because a person asks for it.
-
-    Raises: NotOwner.
-    """
+    """Allow a deleted run to be imported again. Raises NotOwner."""
     if not may_add(connection, run_id, sender):
         raise NotOwner(sender, run_id)
     connection.execute("delete from removed_runs where run_id = :run_id", {"run_id": run_id})
@@ -248,7 +279,6 @@ PIECE_BYTES = 1 << 20
 
 
 def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
-    """Store a trace log whole, replacing a shorter copy of it."""
     size_bytes = path.stat().st_size
     reopen_large_run(connection, run_id)
     with path.open("rb") as file, write_transaction(connection):
@@ -259,8 +289,9 @@ def save_trace_file(connection: sqlite3.Connection, run_id: str, path: Path) -> 
             save_trace_pieces(connection, run_id, path.name, size_bytes, 0, packed)
 
 
-def begin_trace_file(connection: sqlite3.Connection, run_id: str, name: str, size_bytes: int) -> bool:
-    """Make a trace log's row; return False where the run is not there, or has as long a copy already."""
+def begin_trace_file(
+    connection: sqlite3.Connection, run_id: str, name: str, size_bytes: int
+) -> bool:
     return bool(
         connection.execute(
             """
@@ -277,9 +308,13 @@ def begin_trace_file(connection: sqlite3.Connection, run_id: str, name: str, siz
 
 
 def save_trace_pieces(
-    connection: sqlite3.Connection, run_id: str, name: str, size_bytes: int, position: int, packed: Iterable[bytes]
+    connection: sqlite3.Connection,
+    run_id: str,
+    name: str,
+    size_bytes: int,
+    position: int,
+    packed: Iterable[bytes],
 ) -> None:
-    """Store pieces, compressed by zlib, of a trace log of that size; not where another copy is there."""
     connection.executemany(
         """
         insert or replace into trace_pieces (run_id, name, position, body)
@@ -288,14 +323,19 @@ def save_trace_pieces(
         where run_id = :run_id and name = :name and size_bytes = :size_bytes
         """,
         (
-            {"run_id": run_id, "name": name, "size_bytes": size_bytes, "position": number, "body": body}
+            {
+                "run_id": run_id,
+                "name": name,
+                "size_bytes": size_bytes,
+                "position": number,
+                "body": body,
+            }
             for number, body in enumerate(packed, position)
         ),
     )
 
 
 def add_result_file(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
-    """Save in an import's own transaction that a run has a file."""
     connection.execute(
         """
         insert or ignore into result_files (run_id, content_hash, name, kind, row_count)
@@ -306,21 +346,25 @@ def add_result_file(connection: sqlite3.Connection, values: Mapping[str, Any]) -
 
 
 def find_result_runs(connection: sqlite3.Connection, content_hash: str) -> list[str]:
-    """List the runs that have a file, in the order of their ids."""
     rows = connection.execute(
-        "select run_id from result_files where content_hash = :content_hash order by run_id limit 100",
+        (
+            "select run_id from result_files where content_hash = :content_hash order by run_id "
+            "limit 100"
+        ),
         {"content_hash": content_hash},
     )
     return [str(row["run_id"]) for row in rows]
 
 
-def find_runs_of_any(connection: sqlite3.Connection, content_hashes: Sequence[str]) -> dict[str, str]:
-    """Return the name of each run that has a file of one of these contents, by the run's id, in the ids' order."""
+def find_runs_of_any(
+    connection: sqlite3.Connection, content_hashes: Sequence[str]
+) -> dict[str, str]:
     rows = connection.execute(
         """
         select distinct id, name from runs
         where id in (
-          select run_id from result_files where content_hash in (select value from json_each(:content_hashes))
+          select run_id from result_files where content_hash in (select value
+            from json_each(:content_hashes))
         )
         order by id
         limit 1000
@@ -331,17 +375,19 @@ def find_runs_of_any(connection: sqlite3.Connection, content_hashes: Sequence[st
 
 
 def list_result_files(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, str, str]]:
-    """List the kind, the name and the content of a run's files, the shortest first."""
     rows = connection.execute(
-        "select kind, name, content_hash from result_files where run_id = :run_id order by row_count limit 100000",
+        (
+            "select kind, name, content_hash from result_files where run_id = :run_id order by "
+            "row_count limit 100000"
+        ),
         {"run_id": run_id},
     )
     return [(str(row["kind"]), str(row["name"]), str(row["content_hash"])) for row in rows]
 
 
 def count_rows(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
-    """Count the results and the graph breaks of a run; none where there is no such run."""
     row = connection.execute(
-        "select result_count, graph_break_count from run_totals where run_id = :run_id", {"run_id": run_id}
+        "select result_count, graph_break_count from run_totals where run_id = :run_id",
+        {"run_id": run_id},
     ).fetchone()
     return (int(row["result_count"]), int(row["graph_break_count"])) if row else (0, 0)

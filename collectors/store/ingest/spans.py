@@ -1,4 +1,4 @@
-"""Spans of a trace log: begins and ends become rows, and what each name took in total is kept up as spans end."""
+"""Store the spans of trace logs and the total time per name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from compileboard.collectors.store.reading import read_json
 
 @dataclass
 class SpanTotal:
-    """What a batch adds to a name's totals.
-
-    Units: microseconds.
-    """
+    """A batch's additions to a name's totals, in microseconds."""
 
     span_count: int = 0
     instant_count: int = 0
@@ -29,7 +26,6 @@ class SpanTotal:
     longest_begin_us: int | None = None
 
     def end(self, begin_us: int, duration_us: int, inner_us: int) -> None:
-        """Add a phase that ended; `inner_us` of it were phases inside it."""
         self.ended_count += 1
         self.total_us += duration_us
         self.exclusive_us += max(0, duration_us - inner_us)
@@ -37,10 +33,15 @@ class SpanTotal:
             self.longest_us, self.longest_begin_us = duration_us, begin_us
 
 
-def write_totals(connection: sqlite3.Connection, lane_id: int, totals: dict[int, SpanTotal]) -> None:
-    """Add a batch's totals, by name, to a lane's, and forget them."""
+def write_totals(
+    connection: sqlite3.Connection, lane_id: int, totals: dict[int, SpanTotal]
+) -> None:
     connection.executemany(
-        _ADD, [{"lane_id": lane_id, "name_id": name_id, **vars(total)} for name_id, total in totals.items()]
+        _ADD,
+        [
+            {"lane_id": lane_id, "name_id": name_id, **vars(total)}
+            for name_id, total in totals.items()
+        ],
     )
     totals.clear()
 
@@ -94,8 +95,6 @@ class _Lane:
 
 
 class SpanRows:
-    """The writer of spans; those still open wait for their end in the database as well as here."""
-
     def __init__(self, connection: sqlite3.Connection, save_text: Callable[[str], Pending]) -> None:
         self.connection = connection
         self._keep_text = save_text
@@ -104,13 +103,11 @@ class SpanRows:
         self._closed: list[tuple[_Lane, _Span]] = []
 
     def forget(self) -> None:
-        """Drop what is remembered; it is read again from the database."""
         self._lanes.clear()
         self._names.clear()
         self._closed.clear()
 
     def add(self, run_id: str, event: SpanSeen, compile_key: int | None) -> None:
-        """Add one event: it opens a span, ends one, or is one."""
         lane = self._lane(run_id, event.process_id, event.thread)
         args = {**event.args, "envelope": event.envelope} if event.envelope else event.args
         lane.first_us = min(event.at_us, lane.first_us or event.at_us)
@@ -145,10 +142,11 @@ class SpanRows:
             if parent.depth < span.depth:
                 parent.inner_us += duration_us
                 break
-        lane.totals.setdefault(span.name_id, SpanTotal()).end(span.begin_us, duration_us, span.inner_us)
+        lane.totals.setdefault(span.name_id, SpanTotal()).end(
+            span.begin_us, duration_us, span.inner_us
+        )
 
     def flush(self) -> None:
-        """Write the batch's spans; open ones get a row without an end."""
         ended = [(lane, span) for lane, span in self._closed if span.row_id is not None]
         self.connection.executemany(
             _INSERT, [_values(lane, span) for lane, span in self._closed if span.row_id is None]
@@ -156,7 +154,8 @@ class SpanRows:
         self.connection.executemany(
             """
             update spans set
-              duration_us = :duration_us, args = :args, payload_id = :payload_id, compile_key = :compile_key
+              duration_us = :duration_us, args = :args, payload_id = :payload_id,
+              compile_key = :compile_key
             where id = :row_id
             """,
             [{**_values(lane, span), "row_id": span.row_id} for lane, span in ended],
@@ -174,19 +173,29 @@ class SpanRows:
         self.connection.execute(
             """
             update lanes set
-              span_count = span_count + :new_count, first_us = min(coalesce(first_us, :first_us), :first_us),
+              span_count = span_count + :new_count,
+              first_us = min(coalesce(first_us, :first_us), :first_us),
               last_us = max(coalesce(last_us, :last_us), :last_us)
             where id = :id
             """,
-            {"id": lane.id, "new_count": lane.new_count, "first_us": lane.first_us, "last_us": lane.last_us},
+            {
+                "id": lane.id,
+                "new_count": lane.new_count,
+                "first_us": lane.first_us,
+                "last_us": lane.last_us,
+            },
         )
         lane.new_count, lane.first_us, lane.last_us = 0, None, None
 
     def _name(self, name: str) -> int:
         known = self._names.get(name)
         if known is None:
-            self.connection.execute("insert or ignore into span_names (name) values (:name)", {"name": name})
-            row = self.connection.execute("select id from span_names where name = :name", {"name": name}).fetchone()
+            self.connection.execute(
+                "insert or ignore into span_names (name) values (:name)", {"name": name}
+            )
+            row = self.connection.execute(
+                "select id from span_names where name = :name", {"name": name}
+            ).fetchone()
             known = self._names[name] = int(row["id"])
         return known
 
@@ -199,7 +208,11 @@ class SpanRows:
     def _load(self, run_id: str, process_id: str, thread: int) -> _Lane:
         key = {"run_id": run_id, "process_id": process_id, "thread": thread}
         self.connection.execute(
-            "insert or ignore into lanes (run_id, process_id, thread) values (:run_id, :process_id, :thread)", key
+            (
+                "insert or ignore into lanes (run_id, process_id, thread) values (:run_id, "
+                ":process_id, :thread)"
+            ),
+            key,
         )
         row = self.connection.execute(
             "select id from lanes where process_id = :process_id and thread = :thread", key
@@ -208,7 +221,8 @@ class SpanRows:
         rows = self.connection.execute(
             """
             select
-              s.id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args, s.payload_id,
+              s.id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args,
+              s.payload_id,
               (
                 select coalesce(sum(i.duration_us), 0)
                 from spans as i
@@ -264,7 +278,9 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
 
 
 def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
-    """Remove the innermost open span of a name; torch writes all threads into one lane, so it may not be the last."""
+    """Remove a name's innermost open span, perhaps not the last: torch mixes threads in one
+    lane.
+    """
     for compile_matters in (True, False):
         for index in range(len(spans) - 1, -1, -1):
             span = spans[index]

@@ -1,4 +1,4 @@
-"""Where compiles were started from, as one tree a run: stacks share their outer frames."""
+"""Stacks where compiles started, as one tree per run with shared outer frames."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ _STACK_NODE = InsertForId("stack_nodes")
 
 
 class StackIndex:
-    """The nodes of stacks; what is new of a stack is made."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._known: dict[tuple[Any, ...], int] = {}
 
     def forget(self) -> None:
-        """Drop what is remembered; it is read again from the database."""
         self._known.clear()
 
     def find(self, run_id: str, stack: Sequence[Mapping[str, Any]]) -> int | None:
-        """Return the node of a stack's innermost frame; None for an empty stack."""
         node: int | None = None
         is_new = False
         for depth, frame in enumerate(stack[-_DEEPEST:]):
@@ -35,16 +31,29 @@ class StackIndex:
             key = (run_id, node, file, line, name)
             node_id = self._known.get(key)
             if node_id is None:
-                values = {"run_id": run_id, "parent_id": node, "depth": depth, "file": file, "line": line, "name": name}
-                known_id = None if is_new else self._find_node(values)  # a node that is new has none below it
+                values = {
+                    "run_id": run_id,
+                    "parent_id": node,
+                    "depth": depth,
+                    "file": file,
+                    "line": line,
+                    "name": name,
+                }
+                known_id = (
+                    None if is_new else self._find_node(values)
+                )  # a node that is new has none below it
                 is_new = known_id is None
-                node_id = self._add_node(values, frame.get("code")) if known_id is None else known_id
+                node_id = (
+                    self._add_node(values, frame.get("code")) if known_id is None else known_id
+                )
                 self._known[key] = node_id
             node = node_id
         return node
 
     def _add_node(self, values: dict[str, Any], code: Any) -> int:
-        return _STACK_NODE.add_for_id(self.connection, {**values, "code": code if isinstance(code, str) else None})
+        return _STACK_NODE.add_for_id(
+            self.connection, {**values, "code": code if isinstance(code, str) else None}
+        )
 
     def _find_node(self, values: dict[str, Any]) -> int | None:
         row = self.connection.execute(

@@ -1,13 +1,13 @@
-"""Backups of a live database, and putting one back.
+"""Back up a live database, and restore it.
 
 <backup>/
-    manifest.json   versions, when, rows by table, and each file's size and SHA-256
-    database.db     one state of the database, in one file without a write-ahead log
-    trash/          the deleted runs that it can restore
-    runs/           the files of sealed runs: links to them where both are on one disk, since no file is changed
+    manifest.json   versions, time, rows by table, and each file's size and SHA-256
+    database.db     a snapshot in one file without WAL
+    trash/          deleted runs
+    runs/           files of sealed runs, hard links if on the same disk
 
-One read transaction is held while pages are copied: writers go on beside it, and the copy is of one moment. Until it
-ends the write-ahead log grows. A backup appears under its name whole, or not at all.
+Pages are copied in one read transaction beside writers; the WAL grows meanwhile. A backup appears
+atomically.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ FORMAT = 1
 MANIFEST, DATABASE, TRASH, RUN_FILES = "manifest.json", "database.db", "trash", "runs"
 COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
 PAGES_AT_ONCE = 1024
-TRASH_TRIES = 5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
-Progress = Callable[[str, int, int], None]  # of a step, in words: what is done, and all there is to do
+TRASH_TRIES = (
+    5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
+)
+Progress = Callable[
+    [str, int, int], None
+]  # of a step, in words: what is done, and all there is to do
 
 
 class BackupError(StoreError):
-    """Why there is no backup, or why one cannot be used."""
+    pass
 
 
 @dataclass(frozen=True)
 class BackupFile:
-    """One file of a backup."""
-
     size_bytes: int
     sha256: str
 
 
 @dataclass(frozen=True)
 class BackupManifest:
-    """What a backup has."""
-
     format: int
     program_version: str
     database_version: int
@@ -77,8 +77,6 @@ class BackupManifest:
 
 @dataclass(frozen=True)
 class RestoredBackup:
-    """What became of the database that was there before."""
-
     manifest: BackupManifest
     replaced_path: str | None
     replaced_run_count: int | None
@@ -86,8 +84,6 @@ class RestoredBackup:
 
 @dataclass(frozen=True)
 class RestoredFiles:
-    """The runs whose file was put back, and what is wrong with those of others."""
-
     run_ids: list[str]
     problems: list[str]
 
@@ -102,12 +98,16 @@ def write_backup(
 ) -> BackupManifest:
     """Back a database up into a new folder.
 
-    The files of deleted and sealed runs that cannot be used are left out: which is added to `problems`.
-    Raises: StoreError in words, as for a damaged database, with nothing left under the folder's name.
+    The files of deleted and sealed runs that cannot be used are left out: which is added to
+    `problems`.
+    Raises: StoreError in words, as for a damaged database, with nothing left under the folder's
+    name.
     """
     folder = Path(os.path.abspath(target))
     if os.path.lexists(folder):
-        raise BackupError(f"{target} is there already; give a backup a name of its own, as backups/2026-11-23.")
+        raise BackupError(
+            f"{target} is there already; give a backup a name of its own, as backups/2026-11-23."
+        )
     if not folder.parent.is_dir():
         raise BackupError(f"there is no folder {folder.parent}; make it first.")
     with _partial_folder(folder) as partial:
@@ -115,14 +115,20 @@ def write_backup(
         missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
         progress("check", 0, 1)
         with closing(_open_copy(partial / DATABASE)) as copy:
-            check_pages(copy, database)  # the copy: its pages were written just now, so they are in memory
+            check_pages(
+                copy, database
+            )  # the copy: its pages were written just now, so they are in memory
             version = int(copy.execute("pragma user_version").fetchone()[0])
-            counts = {name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None}
+            counts = {
+                name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None
+            }
         paths = _list_files(partial)
         total_bytes, done_bytes = sum(path.stat().st_size for path in paths), 0
         files: dict[str, BackupFile] = {}
         for path in paths:
-            described = _describe_file(path, functools.partial(_show_checksums, progress, done_bytes, total_bytes))
+            described = _describe_file(
+                path, functools.partial(_show_checksums, progress, done_bytes, total_bytes)
+            )
             files[str(path.relative_to(partial))] = described
             done_bytes += described.size_bytes
         missing_run_files += _remove_damaged(files, run_files, database, partial)
@@ -132,7 +138,9 @@ def write_backup(
             *(FORMAT, program_version, version, created_us, counts, files, len(missing)),
             missing_run_files=len(missing_run_files),
         )
-        (partial / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+        (partial / MANIFEST).write_text(
+            json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8"
+        )
         folders = [path for path in partial.rglob("*") if path.is_dir()]
         progress("to the disk", 0, 1)
         for path in (*_list_files(partial), *folders, partial):
@@ -147,13 +155,14 @@ def write_backup(
 
 @contextmanager
 def _partial_folder(folder: Path) -> Iterator[Path]:
-    """Make the folder that a backup is written in; one that a killed command left is taken over."""
     partial = folder.with_name(f"{folder.name}.partial")
     try:
         partial.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BackupError(f"{partial} cannot be made ({error.strerror}); give another folder.") from error
+        raise BackupError(
+            f"{partial} cannot be made ({error.strerror}); give another folder."
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,7 +177,9 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
             yield partial
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
-            raise BackupError(f"{partial} cannot be written ({error.strerror}); nothing was backed up.") from error
+            raise BackupError(
+                f"{partial} cannot be written ({error.strerror}); nothing was backed up."
+            ) from error
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -176,11 +187,9 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[list[str], list[str], dict[str, RunFile]]:
-    """Copy the database with its deleted and its sealed runs; return what is wrong with the files of each.
-
-    And those that sealed runs have, by their ids.
-    """
+def _copy_snapshot(
+    database: str, partial: Path, progress: Progress
+) -> tuple[list[str], list[str], dict[str, RunFile]]:
     for attempt in range(TRASH_TRIES):
         with closing(open_reader(database, allow_older=True)) as reader:
             reader.execute("begin")
@@ -196,8 +205,9 @@ def _copy_snapshot(database: str, partial: Path, progress: Progress) -> tuple[li
 
 
 def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list[str]:
-    """Copy the files of deleted runs that a snapshot knows of; return which of them are missing."""
-    rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id")
+    rows = reader.execute(
+        "select run_id from removed_runs where expires_us is not null order by run_id"
+    )
     paths = [trash_path(database, row["run_id"]) for row in rows]
     missing = []
     for path in paths:
@@ -209,10 +219,10 @@ def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list
 
 
 def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFile]:
-    """List the files of sealed runs by their runs' ids, also of deleted ones."""
     sealed = list_sealed_runs(reader)
     for path in trash.glob("*.db"):
-        # One that is damaged, which `verify` names, or goes just now has no file that we could name.
+        # One that is damaged, which `verify` names, or goes just now has no file that we could
+        # name.
         with suppress(sqlite3.DatabaseError), closing(_open_copy(path)) as deleted:
             run = find_sealed_run(deleted)
             sealed += [run] if run is not None else []
@@ -220,7 +230,6 @@ def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFil
 
 
 def _copy_run_files(files: Mapping[str, RunFile], database: str, partial: Path) -> list[str]:
-    """Copy the files of sealed runs; return what is wrong with those that cannot be copied."""
     problems = []
     for run_id, file in sorted(files.items()):
         target = partial / RUN_FILES / file.name
@@ -240,20 +249,22 @@ def _copy_run_files(files: Mapping[str, RunFile], database: str, partial: Path) 
 def _remove_damaged(
     files: dict[str, BackupFile], run_files: Mapping[str, RunFile], database: str, partial: Path
 ) -> list[str]:
-    """Remove the copies of damaged files of sealed runs; return what is wrong with each."""
     problems = []
     for run_id, file in sorted(run_files.items()):
         name = f"{RUN_FILES}/{file.name}"
         if name in files and files[name].sha256 != file.digest.hex():
             del files[name]
             (partial / name).unlink()
-            problem = describe_problem(database, file) or f"{run_folder(database) / file.name} changed meanwhile"
+            problem = (
+                describe_problem(database, file)
+                or f"{run_folder(database) / file.name} changed meanwhile"
+            )
             problems.append(f"run {run_id}: {problem}")
     return problems
 
 
 def _link(source: Path, target: Path) -> None:
-    """Copy a file that is never changed: a link to it is one."""
+    """Hard-link a file that never changes, or copy it."""
     try:
         os.link(source, target)
     except FileNotFoundError:
@@ -262,12 +273,16 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _copy_pages(reader: sqlite3.Connection, database: str, target: Path, progress: Progress) -> None:
+def _copy_pages(
+    reader: sqlite3.Connection, database: str, target: Path, progress: Progress
+) -> None:
     try:
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             copy.execute("pragma synchronous = off")  # the whole file is synced at the end
             reader.backup(
-                copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress("pages", total - left, total)
+                copy,
+                pages=PAGES_AT_ONCE,
+                progress=lambda _, left, total: progress("pages", total - left, total),
             )
             copy.execute("pragma journal_mode = delete")
     except sqlite3.Error as error:
@@ -289,7 +304,9 @@ def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
-def _show_checksums(progress: Progress, before_bytes: int, total_bytes: int, done_bytes: int) -> None:
+def _show_checksums(
+    progress: Progress, before_bytes: int, total_bytes: int, done_bytes: int
+) -> None:
     progress("checksums", before_bytes + done_bytes, total_bytes)
 
 
@@ -311,36 +328,36 @@ def _sync(path: Path) -> None:
 
 
 def is_backup(path: str) -> bool:
-    """Return True if a path is a folder with a backup's manifest."""
     return (Path(path) / MANIFEST).is_file()
 
 
 def read_manifest(folder: str) -> BackupManifest:
-    """Read what a backup has.
-
-    Raises: BackupError if it is none, is damaged, or of a later version.
-    """
+    """Read a backup's manifest. Raises BackupError if missing, damaged or of a later version."""
     path = Path(folder) / MANIFEST
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if values["format"] > FORMAT:
             raise StoreTooNew(
-                f"{folder} is a backup of format {values['format']}; this CompileBoard knows {FORMAT}. Upgrade it."
+                f"{folder} is a backup of format {values['format']}; this CompileBoard knows "
+                f"{FORMAT}. Upgrade it."
             )
         values["files"] = {name: BackupFile(**file) for name, file in values["files"].items()}
         return BackupManifest(**values)
     except FileNotFoundError:
-        raise BackupError(f"{folder} is no backup: it has no {MANIFEST}. Give the folder that `backup` made.") from None
+        raise BackupError(
+            f"{folder} is no backup: it has no {MANIFEST}. Give the folder that `backup` made."
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{path} cannot be read or is damaged; take another backup.") from error
 
 
 def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
-    """Return in words which files of a backup are gone, changed or new."""
     root = Path(folder)
     present = {str(path.relative_to(root)): path for path in _list_files(root)}
     problems = [f"{name} is missing" for name in sorted(manifest.files.keys() - present.keys())]
-    problems += [f"{name} is not of this backup" for name in sorted(present.keys() - manifest.files.keys())]
+    problems += [
+        f"{name} is not of this backup" for name in sorted(present.keys() - manifest.files.keys())
+    ]
     for name in sorted(manifest.files.keys() & present.keys()):
         if (file := _describe_file(present[name])) != manifest.files[name]:
             expected = manifest.files[name]
@@ -350,25 +367,32 @@ def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
 
 
 def restore_run_files(folder: str, database: str) -> RestoredFiles:
-    """Put back the files of sealed runs that are missing or damaged, and nothing else; the database may be served.
-
-    Raises: StoreError if the database or the backup cannot be read.
+    """Restore missing or damaged files of sealed runs; the database may be in use. Raises
+    StoreError.
     """
     read_manifest(folder)
     restored = RestoredFiles([], [])
     files = _list_files_of(database)
-    lost = {run_id: problem for run_id, file in sorted(files.items()) if (problem := describe_problem(database, file))}
+    lost = {
+        run_id: problem
+        for run_id, file in sorted(files.items())
+        if (problem := describe_problem(database, file))
+    }
     current = _list_files_of(database) if lost else {}
     for run_id, problem in lost.items():
         file = files[run_id]
-        if current.get(run_id) != file:  # put back, sealed anew or deleted for good since: this file is nobody's
+        if (
+            current.get(run_id) != file
+        ):  # put back, sealed anew or deleted for good since: this file is nobody's
             continue
         try:
             put_back_run_file(database, file, Path(folder, RUN_FILES))
             restored.run_ids.append(run_id)
         except RunFileUnavailable as error:
             kind = "damaged" if isinstance(error, RunFileDamaged) else "not"
-            restored.problems.append(f"run {run_id}: {problem} The file is {kind} in {folder}; try another backup.")
+            restored.problems.append(
+                f"run {run_id}: {problem} The file is {kind} in {folder}; try another backup."
+            )
         except StoreError as error:
             restored.problems.append(f"run {run_id}: {error}")
     return restored
@@ -380,28 +404,31 @@ def _list_files_of(database: str) -> dict[str, RunFile]:
 
 
 def restore_backup(folder: str, database: str) -> RestoredBackup:
-    """Put a backup in place of a database; what was there moves aside.
-
-    Raises: StoreError in words, with the database as it was.
-    """
     manifest = read_manifest(folder)
     if manifest.database_version > DATABASE_VERSION:
         raise StoreTooNew(
-            f"{folder} has database version {manifest.database_version}; this CompileBoard knows versions up to "
+            f"{folder} has database version {manifest.database_version}; this CompileBoard "
+            "knows versions up to "
             f"{DATABASE_VERSION}. Upgrade CompileBoard."
         )
     problems = list_changed_files(folder, manifest)
     if problems:
-        raise BackupError(f"{folder} is damaged, so nothing was replaced: {problems[0]}. Take another backup.")
+        raise BackupError(
+            f"{folder} is damaged, so nothing was replaced: {problems[0]}. Take another backup."
+        )
     target = Path(os.path.realpath(database))
     try:
         lease = take_lease(target, SERVE)
         if lease is None:
-            raise BackupError(f"{database} is served; stop its servers first. Nothing was replaced.")
+            raise BackupError(
+                f"{database} is served; stop its servers first. Nothing was replaced."
+            )
         with lease:
             return _replace(Path(folder), target, manifest)
     except OSError as error:
-        raise BackupError(f"{database} cannot be replaced ({error.strerror}: {error.filename}).") from error
+        raise BackupError(
+            f"{database} cannot be replaced ({error.strerror}: {error.filename})."
+        ) from error
 
 
 def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBackup:
@@ -451,9 +478,8 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
 
 
 def _close_down(target: Path) -> int:
-    """Fold the write-ahead log into a database that nobody has open; return its number of runs.
-
-    Raises: BackupError if a recorder or another program has it open.
+    """Checkpoint an unused database; return its number of runs. Raises BackupError if it is
+    open.
     """
     with closing(sqlite3.connect(target, timeout=1, isolation_level=None)) as old:
         try:
@@ -465,7 +491,8 @@ def _close_down(target: Path) -> int:
             if "locked" not in str(error):
                 return 0
             raise BackupError(
-                f"{target} is open in another program, such as a recorder; end it first. Nothing was replaced."
+                f"{target} is open in another program, such as a recorder; end it first. "
+                "Nothing was replaced."
             ) from error
         except sqlite3.DatabaseError:
             return 0  # damaged: that may be why a backup is put back

@@ -1,11 +1,11 @@
-"""What runs once over all servers of one database: a lock file each, which goes with the process that holds it.
+"""Locks for what may run only once among all servers of a database; released when a process dies.
 
 <database>-locks/    0700
-    serve            shared by every server: nobody replaces the database below them
-    follow           the process that updates incidents and sends alerts
-    prune            the process that prunes runs
-    reopen           the process that puts the rows of a large sealed run back
-    publish          the process that publishes runs in the second engine, or seals those that ended
+    serve            shared by all servers: prevents replacing the database
+    follow           updates incidents and sends alerts
+    prune            prunes runs
+    reopen           restores the rows of a large sealed run
+    publish          publishes runs to ClickHouse, or seals ended ones
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ SERVE, FOLLOW, PRUNE, PUBLISH, REOPEN = "serve", "follow", "prune", "publish", "
 
 
 class Lease:
-    """A lock that is held until it is closed, or its process ends."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def renew(self) -> None:
-        """Save that its holder is at work: `read_renewed` tells when."""
+        """Save that the holder is active; see `read_renewed`."""
         os.utime(self._descriptor)
 
     def close(self) -> None:
-        """Let the next one have it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -40,20 +37,24 @@ class Lease:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
 
-def take_lease(database: str | os.PathLike[str], name: str, *, shared: bool = False) -> Lease | None:
-    """Take a lease; None if another process has it.
-
-    Raises: OSError if the lock file cannot be made.
-    """
+def take_lease(
+    database: str | os.PathLike[str], name: str, *, shared: bool = False
+) -> Lease | None:
+    """Take a lease, or return None if another process has it. Raises OSError."""
     path = Path(os.path.realpath(database))
     folder = Path(f"{path}-locks")
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         for made in (folder, folder / name):
             copy_owner(made, path if path.exists() else path.parent)
@@ -68,12 +69,11 @@ def take_lease(database: str | os.PathLike[str], name: str, *, shared: bool = Fa
 
 
 def is_taken(database: str | os.PathLike[str], name: str) -> bool:
-    """Return True if some process holds a lease, shared or not; nothing is made to find out."""
     return is_locked(Path(f"{os.path.realpath(database)}-locks", name), fcntl.LOCK_EX)
 
 
 def is_locked(path: Path, operation: int = fcntl.LOCK_SH) -> bool:
-    """Return True if a process holds a lock on a file that excludes `operation`; False where there is no file."""
+    """Return whether a process holds a lock that excludes `operation`; False without a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -88,7 +88,6 @@ def is_locked(path: Path, operation: int = fcntl.LOCK_SH) -> bool:
 
 
 def read_renewed(database: str | os.PathLike[str], name: str) -> float | None:
-    """Return when the holder of a lease was last at work, in seconds since the epoch; None if it never was."""
     try:
         return Path(f"{os.path.realpath(database)}-locks", name).stat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""Whose the files beside a database are: root keeps a board whose server is another user."""
+"""Owners of files beside a database, when root maintains another user's database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 
 def copy_owner(path: Path, model: Path) -> None:
-    """Set the owner of what root made to that of `model`; anyone else's files are their own."""
     if os.geteuid() != 0:
         return
     with suppress(OSError):  # as in a container that has no such user

@@ -1,9 +1,9 @@
-"""Pruning: the detail of old runs is deleted, what compares runs stays.
+"""Prune old runs: delete their detail and keep what compares runs.
 
-Of a pruned run stay its row, tags, words of people, totals, roll-ups, results, summaries, processes, configuration,
-repros and trials; the rest goes, with the texts that no other run has. It is deleted in short transactions, so that
-recorders and servers write between them. A run is marked first: nothing more of it is recorded, and a prune that was
-killed is finished by the next one. Of a sealed run the same goes from its file, which is written anew.
+The run's row, tags, notes, totals, roll-ups, results, summaries, processes, configuration, repros
+and trials stay; the rest is deleted, with unshared texts, in short transactions so that others can
+write. The run is marked first: nothing more is recorded, and a killed prune is finished by the next
+one. A sealed run's file is rewritten.
 """
 
 from __future__ import annotations
@@ -34,19 +34,47 @@ PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
 TEXTS_AT_ONCE = 500
 CHECKPOINT_EVERY = 50  # transactions
 
-# What goes, in this order: what points to another table's rows before these. Which rows are a run's own.
+# What goes, in this order: what points to another table's rows before these. Which rows are a run's
+# own.
 _OWN = "run_id = :run_id"
 DETAIL = (
-    *((table, _OWN) for table in ("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips")),
+    *(
+        (table, _OWN)
+        for table in ("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips")
+    ),
     *((table, _OWN) for table in ("guard_sets", "aot_graphs", "artifacts", "symbols")),
     ("spans", "lane_id in (select id from lanes where run_id = :run_id)"),
     *((table, _OWN) for table in ("compilations", "events")),
 )
 # By their foreign keys, these go with others of DETAIL or with `trace_files`.
-CASCADING = ("guard_failures", "span_totals", "trace_pieces", "lanes", "compiles", "stack_nodes", "repro_storages")
+CASCADING = (
+    "guard_failures",
+    "span_totals",
+    "trace_pieces",
+    "lanes",
+    "compiles",
+    "stack_nodes",
+    "repro_storages",
+)
 STAYING = (
-    *("run_tags", "run_annotations", "run_totals", "run_functions", "run_breaks", "run_causes", "run_summaries"),
-    *("results", "result_values", "result_repeats", "result_files", "processes", "process_configs", "logs"),
+    *(
+        "run_tags",
+        "run_annotations",
+        "run_totals",
+        "run_functions",
+        "run_breaks",
+        "run_causes",
+        "run_summaries",
+    ),
+    *(
+        "results",
+        "result_values",
+        "result_repeats",
+        "result_files",
+        "processes",
+        "process_configs",
+        "logs",
+    ),
     *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts"),
     *("pruned_runs", "sealed_runs"),
 )
@@ -68,7 +96,8 @@ where r.started_us < :before_us
     from incidents as i
     left join series_changes as c on c.incident_id = i.id
     join json_each(json_array(
-      i.last_good_run_id, i.first_bad_run_id, c.before_run_id, c.first_run_id, c.low_run_id, c.high_run_id
+      i.last_good_run_id, i.first_bad_run_id, c.before_run_id, c.first_run_id, c.low_run_id,
+      c.high_run_id
     ))
     where i.state in ('open', 'unconfirmed') and i.status <> 'ignored' and value is not null
   )
@@ -89,8 +118,6 @@ select
 
 @dataclass(frozen=True)
 class PruneRule:
-    """Which runs are pruned: of a suite or all, started before a time, and until the database is small enough."""
-
     before_us: int
     suite: str | None = None
     most_bytes: int | None = None
@@ -98,11 +125,6 @@ class PruneRule:
 
 @dataclass(frozen=True)
 class PrunedRun:
-    """One run, and what its events, texts and trace logs take, packed; texts that another run has count too.
-
-    Of a sealed run, what its file takes.
-    """
-
     id: str
     name: str
     suite: str | None
@@ -110,10 +132,12 @@ class PrunedRun:
     detail_bytes: int
 
 
-def list_prunable(connection: sqlite3.Connection, rule: PruneRule, alive_us: int) -> Iterator[PrunedRun]:
-    """Yield the runs that a rule prunes, the oldest first, by what each is expected to give back.
+def list_prunable(
+    connection: sqlite3.Connection, rule: PruneRule, alive_us: int
+) -> Iterator[PrunedRun]:
+    """Yield the runs to prune, oldest first, with the expected gain.
 
-    Pinned runs, those of baselines and of open incidents, and those that run since `alive_us` stay.
+    Pinned runs, those of baselines and open incidents, and those active since `alive_us` are kept.
     """
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
     used_bytes = measure_used(connection)
@@ -133,16 +157,20 @@ def prune_runs(
     now_us: int | None = None,
     problems: list[str] | None = None,
 ) -> Iterator[PrunedRun]:
-    """Prune the runs of a rule, yielding each when it is done; then delete the texts that no run has.
+    """Prune runs, yielding each when done, then delete unused texts.
 
-    With a size, it is the real one after each run that ends it. A run whose file cannot be used stays as it is:
-    why is added to `problems`.
+    A size limit is compared with the actual size after each run. Runs with unusable files are
+    skipped and listed in `problems`.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
     trashed = list_trashed_texts(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():
-        if rule.most_bytes is not None and row["pruned_us"] is None and measure_used(connection) <= rule.most_bytes:
+        if (
+            rule.most_bytes is not None
+            and row["pruned_us"] is None
+            and measure_used(connection) <= rule.most_bytes
+        ):
             break
         try:
             detail_bytes = _prune_anywhere(connection, row["id"], trashed, now_us)
@@ -158,8 +186,10 @@ def prune_runs(
 
 
 def measure_used(connection: sqlite3.Connection) -> int:
-    """Return the bytes of a database's pages that hold something, and of the files of its sealed runs."""
-    (file_bytes,) = connection.execute("select coalesce(sum(size_bytes), 0) from sealed_runs").fetchone()
+    """Return the bytes in used pages and in the files of sealed runs."""
+    (file_bytes,) = connection.execute(
+        "select coalesce(sum(size_bytes), 0) from sealed_runs"
+    ).fetchone()
     page_count = _read_pragma(connection, "page_count") - _count_free(connection)
     return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
 
@@ -169,7 +199,7 @@ def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 def measure_free(connection: sqlite3.Connection) -> int:
-    """Return the bytes of a database's pages that hold nothing: new rows fill them, `vacuum` gives them back."""
+    """Return the bytes in free pages, which `vacuum` returns to the disk."""
     return _count_free(connection) * _read_pragma(connection, "page_size")
 
 
@@ -182,17 +212,19 @@ def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
-    """Write the database anew without its free pages; other writers wait meanwhile."""
+    """Rebuild the database without free pages, blocking other writers."""
     connection.execute("vacuum")
     checkpoint(connection)
 
 
 class DeletionSteps:
-    """Short transactions, with a pause after each in which others may write."""
-
-    def __init__(self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._connection = connection
-        self._check = check  # in each transaction: it raises where the rest is not to be done any more
+        self._check = (
+            check  # in each transaction: it raises where the rest is not to be done any more
+        )
         self._count = 0
 
     def run(self, work: Callable[[], int]) -> int:
@@ -207,14 +239,16 @@ class DeletionSteps:
         return count
 
     def delete(self, tables: Iterable[tuple[str, str]], values: dict[str, object]) -> None:
-        """Delete rows of tables, one after the other: many small tables in one transaction, a large one in several."""
         pending = deque(tables)
 
         def work() -> int:
             left = ROWS_AT_ONCE
             while pending and left:
                 table, where = pending[0]
-                statement = f"delete from {table} where rowid in (select rowid from {table} where {where} limit {left})"  # noqa: S608
+                statement = (
+                    f"delete from {table} where rowid in (select rowid from {table} where "  # noqa: S608 - our own names
+                    f"{where} limit {left})"
+                )
                 count = self._connection.execute(statement, values).rowcount
                 if count < left:
                     pending.popleft()
@@ -226,26 +260,27 @@ class DeletionSteps:
 
 
 class _Sealed(Exception):
-    """A run was sealed before its detail was marked."""
+    pass
 
 
-def _prune_anywhere(connection: sqlite3.Connection, run_id: str, trashed: Sequence[int], now_us: int) -> int | None:
-    """Prune a run in the database, or in its file; return the bytes that went, None if the run was reopened."""
-
+def _prune_anywhere(
+    connection: sqlite3.Connection, run_id: str, trashed: Sequence[int], now_us: int
+) -> int | None:
     def check() -> None:
         if get_sealed_run(connection, run_id) is not None:
             raise _Sealed
 
     detail_bytes = _measure_detail(connection, run_id)
     try:
-        _prune_run(connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes)
+        _prune_run(
+            connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes
+        )
     except _Sealed:
         return _prune_file(connection, run_id, now_us)
     return detail_bytes
 
 
 def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int | None:
-    """Write a sealed run's file anew without its detail; return by how much it is smaller."""
     database, key = database_path(connection), {"run_id": run_id}
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
@@ -268,7 +303,10 @@ def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int
         if is_current:
             connection.execute(_REPLACE_FILE, {**key, **new._asdict()})
             connection.execute(
-                "insert or replace into pruned_runs (run_id, pruned_us, deleted_bytes) values (?, ?, ?)",
+                (
+                    "insert or replace into pruned_runs (run_id, pruned_us, deleted_bytes) values "
+                    "(?, ?, ?)"
+                ),
                 (run_id, now_us, deleted_bytes),
             )
             connection.execute(_DELETE_STORAGES, key)
@@ -290,7 +328,8 @@ def _prune_run(
 
     def mark() -> int:
         connection.execute(
-            "insert or ignore into pruned_runs (run_id, pruned_us) values (:run_id, :now_us)", {**key, "now_us": now_us}
+            "insert or ignore into pruned_runs (run_id, pruned_us) values (:run_id, :now_us)",
+            {**key, "now_us": now_us},
         )
         connection.execute("update repros set compile_key = null where run_id = :run_id", key)
         connection.execute(_DELETE_STORAGES, key)
@@ -311,36 +350,51 @@ def _prune_run(
     steps.run(finish)
 
 
-def delete_detail(connection: sqlite3.Connection, steps: DeletionSteps, key: dict[str, object]) -> None:
-    """Delete the detail of a run that is marked, in short transactions."""
-    if connection.execute("select 1 from trace_files where run_id = :run_id limit 1", key).fetchone() is not None:
+def delete_detail(
+    connection: sqlite3.Connection, steps: DeletionSteps, key: dict[str, object]
+) -> None:
+    if (
+        connection.execute(
+            "select 1 from trace_files where run_id = :run_id limit 1", key
+        ).fetchone()
+        is not None
+    ):
         while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
             pass
-        steps.run(lambda: connection.execute("delete from trace_files where run_id = :run_id", key).rowcount)
-    (depth,) = connection.execute("select max(depth) from stack_nodes where run_id = :run_id", key).fetchone()
-    levels = range(-1 if depth is None else depth, -1, -1)  # the innermost first: none has children then
+        steps.run(
+            lambda: (
+                connection.execute("delete from trace_files where run_id = :run_id", key).rowcount
+            )
+        )
+    (depth,) = connection.execute(
+        "select max(depth) from stack_nodes where run_id = :run_id", key
+    ).fetchone()
+    levels = range(
+        -1 if depth is None else depth, -1, -1
+    )  # the innermost first: none has children then
     stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
     steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
 
 
 def list_texts(connection: sqlite3.Connection, run_id: str) -> list[int]:
-    """List the texts that a run's detail points to."""
     return [row[0] for row in connection.execute(_TEXTS_OF_RUN, {"run_id": run_id})]
 
 
 def delete_texts(
     connection: sqlite3.Connection, steps: DeletionSteps, ids: Sequence[int], trashed: Sequence[int]
 ) -> None:
-    """Delete those of some texts that nothing points to now, nor a deleted run when it is restored."""
     pending = sorted(set(ids) - set(trashed))
     for start in range(0, len(pending), TEXTS_AT_ONCE):
         values = [(text_id,) for text_id in pending[start : start + TEXTS_AT_ONCE]]
         steps.run(lambda values=values: connection.executemany(_DELETE_TEXT, values).rowcount)  # type: ignore[misc]
 
 
-def delete_unused_texts(connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]) -> None:
-    """Delete the texts of which nothing tells that they are needed."""
-    delete_texts(connection, steps, [row["id"] for row in connection.execute(_UNUSED_TEXTS)], trashed)
+def delete_unused_texts(
+    connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]
+) -> None:
+    delete_texts(
+        connection, steps, [row["id"] for row in connection.execute(_UNUSED_TEXTS)], trashed
+    )
 
 
 _TEXTS_OF_RUN = """
@@ -349,7 +403,9 @@ union
 select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
 where l.run_id = :run_id and s.payload_id is not null
 """
-_DELETE_STORAGES = "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
+_DELETE_STORAGES = (
+    "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
+)
 _REPLACE_FILE = """
 update sealed_runs set
   file_name = :name, digest = :digest, size_bytes = :size_bytes, unpacked_bytes = :unpacked_bytes
@@ -360,11 +416,11 @@ _UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S6
     f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
     for table, column in _POINTING
 )
-_UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608
-_DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608
+_UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608 - our own names
+_DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608 - our own names
 _DELETE_PIECES = f"""
 delete from trace_pieces
 where (run_id, name, position) in (
   select run_id, name, position from trace_pieces where run_id = :run_id limit {PIECES_AT_ONCE}
 )
-"""  # noqa: S608
+"""  # noqa: S608 - our own names

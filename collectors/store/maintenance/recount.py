@@ -1,7 +1,7 @@
-"""Roll-ups counted again from the rows that they sum up: what differs is a defect, or damage.
+"""Recount roll-ups from their rows; differences are bugs or damage.
 
-Times of graph breaks and causes depend on the order in which events came, and are not compared. A pruned run has no
-rows to count; those of a sealed one are in its file, with its roll-ups.
+Times of graph breaks and causes depend on event order and are not compared. Pruned runs have no
+rows; sealed ones have them in their file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ order by x.run_id, s.suite
 
 
 class Recount(NamedTuple):
-    """One roll-up: its table, its key, and each counter with the statement that counts it."""
-
     table: str
     key: tuple[str, ...]
     counted: str  # a select with the key and every counter
@@ -45,7 +43,9 @@ RUN_TOTALS = {
     "graph_breaks": {"graph_break_count": "count(*)"},
     "recompiles": {"recompile_count": "count(*)"},
     "failures": {"failure_count": "sum(phase <> 'compile')"},
-    "cache_lookups": {f"cache_{result}_count": f"sum(result = '{result}')" for result in ("hit", "miss", "bypass")},
+    "cache_lookups": {
+        f"cache_{result}_count": f"sum(result = '{result}')" for result in ("hit", "miss", "bypass")
+    },
     "cudagraph_skips": {"cudagraph_skip_count": "count(*)"},
     "processes": {"process_count": "count(*)"},
     "results": {"result_count": "count(*)", "failed_result_count": "sum(status = 'failed')"},
@@ -54,17 +54,21 @@ _TOTAL_NAMES = tuple(dict.fromkeys(name for counters in RUN_TOTALS.values() for 
 
 
 def _count_totals() -> str:
-    """Write the select for the totals of every run."""
     sums = [
-        f"left join (select run_id, {', '.join(f'{sql} as {name}' for name, sql in counters.items())} "  # noqa: S608
+        "left join (select run_id, "  # noqa: S608 - our own names
+        f"{', '.join(f'{sql} as {name}' for name, sql in counters.items())} "
         f"from {table} group by run_id) as {table} on {table}.run_id = r.id"
         for table, counters in RUN_TOTALS.items()
     ]
     columns = []
     for name in _TOTAL_NAMES:
-        parts = [f"coalesce({table}.{name}, 0)" for table, counters in RUN_TOTALS.items() if name in counters]
+        parts = [
+            f"coalesce({table}.{name}, 0)"
+            for table, counters in RUN_TOTALS.items()
+            if name in counters
+        ]
         columns.append(f"{' + '.join(parts)} as {name}")
-    return f"select r.id as run_id, {', '.join(columns)} from runs as r {' '.join(sums)}"  # noqa: S608
+    return f"select r.id as run_id, {', '.join(columns)} from runs as r {' '.join(sums)}"  # noqa: S608 - our own names
 
 
 RECOUNTS = (
@@ -77,14 +81,18 @@ RECOUNTS = (
     Recount(
         "run_breaks",
         ("run_id", "distinct_id"),
-        "select run_id, distinct_id, count(*) as break_count from graph_breaks group by run_id, distinct_id",
+        (
+            "select run_id, distinct_id, count(*) as break_count from graph_breaks group by "
+            "run_id, distinct_id"
+        ),
         ("break_count",),
     ),
     Recount(
         "run_causes",
         ("run_id", "cause_id"),
         """
-        select r.run_id, g.cause_id, count(*) as guard_failure_count, sum(g.position = 0) as recompile_count
+        select r.run_id, g.cause_id, count(*) as guard_failure_count,
+        sum(g.position = 0) as recompile_count
         from guard_failures as g
         join recompiles as r on r.id = g.recompile_id
         group by r.run_id, g.cause_id
@@ -96,14 +104,17 @@ RECOUNTS = (
         ("run_id", "function_id"),
         """
         select
-          run_id, function_id, sum(graph_break_count) as graph_break_count, sum(recompile_count) as recompile_count,
+          run_id, function_id, sum(graph_break_count) as graph_break_count,
+          sum(recompile_count) as recompile_count,
           sum(compile_us) as compile_us
         from (
-          select run_id, function_id, 1 as graph_break_count, 0 as recompile_count, 0 as compile_us from graph_breaks
+          select run_id, function_id, 1 as graph_break_count, 0 as recompile_count,
+          0 as compile_us from graph_breaks
           union all
           select run_id, function_id, 0, 1, 0 from recompiles
           union all
-          select run_id, function_id, 0, 0, coalesce(duration_us, 0) from compilations where kind <> 'runtime'
+          select run_id, function_id, 0, 0, coalesce(duration_us, 0) from compilations
+            where kind <> 'runtime'
         )
         group by run_id, function_id
         """,
@@ -115,7 +126,8 @@ RECOUNTS = (
         """
         select
           lane_id, name_id, count(*) as span_count, sum(instant) as instant_count,
-          sum(instant = 0 and duration_us is not null) as ended_count, coalesce(sum(duration_us), 0) as total_us
+          sum(instant = 0 and duration_us is not null) as ended_count,
+          coalesce(sum(duration_us), 0) as total_us
         from spans
         group by lane_id, name_id
         """,
@@ -124,19 +136,24 @@ RECOUNTS = (
 )
 _ELSEWHERE = "(select run_id from pruned_runs union all select run_id from sealed_runs)"
 _OF_PRUNED = {  # a pruned run has no lanes
-    "span_totals": "and coalesce(t.lane_id, c.lane_id) not in (select id from lanes where run_id in "
+    "span_totals": "and coalesce(t.lane_id, c.lane_id) not in (select id from lanes where "
+    "run_id in "
     "(select run_id from sealed_runs))"
 }
 
 
 def list_differences(connection: sqlite3.Connection) -> list[str]:
-    """Return in words where a roll-up is not what its rows come to: at most five of each."""
-    return [line for recount in RECOUNTS for line in _compare(connection, recount)] + _compare_summaries(connection)
+    """Describe differing roll-ups, at most five of each kind."""
+    return [
+        line for recount in RECOUNTS for line in _compare(connection, recount)
+    ] + _compare_summaries(connection)
 
 
 def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
     same_key = " and ".join(f"c.{name} = t.{name}" for name in recount.key)
-    differs = " or ".join(f"coalesce(c.{name}, 0) <> coalesce(t.{name}, 0)" for name in recount.counters)
+    differs = " or ".join(
+        f"coalesce(c.{name}, 0) <> coalesce(t.{name}, 0)" for name in recount.counters
+    )
     keys = ", ".join(f"coalesce(t.{name}, c.{name}) as {name}" for name in recount.key)
     pairs = ", ".join(f"coalesce(t.{name}, 0), coalesce(c.{name}, 0)" for name in recount.counters)
     pruned = _OF_PRUNED.get(recount.table, f"and coalesce(t.run_id, c.run_id) not in {_ELSEWHERE}")
@@ -145,7 +162,8 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
     sides = [("left join", "t", "c"), ("left join", "c", "t")]
     tables = {"t": recount.table, "c": "counted"}  # counted once for both sides
     statement = " union ".join(
-        f"select {keys}, {pairs} from {tables[first]} as {first} {join} {tables[second]} as {second} on {same_key} "  # noqa: S608
+        f"select {keys}, {pairs} from {tables[first]} as {first} {join} {tables[second]} as "  # noqa: S608 - our own names
+        f"{second} on {same_key} "
         f"where ({differs}) and {known} {pruned}"
         for join, first, second in sides
     )
@@ -173,12 +191,17 @@ def _compare_summaries(connection: sqlite3.Connection) -> list[str]:
         stored = {
             tuple(row)
             for row in connection.execute(
-                f"select {', '.join(columns)} from run_summaries where run_id = :run_id and suite = :suite",  # noqa: S608
+                (
+                    f"select {', '.join(columns)} from run_summaries where run_id = :run_id and "  # noqa: S608 - our own names
+                    "suite = :suite"
+                ),
                 key,
             )
         }
         if counted != stored:
-            lines.append(f"run_summaries of run {run_id}, suite {suite}: not what its results come to")
+            lines.append(
+                f"run_summaries of run {run_id}, suite {suite}: not what its results come to"
+            )
         if len(lines) == MOST_EXAMPLES:
             break
     return lines

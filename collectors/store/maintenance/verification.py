@@ -1,4 +1,4 @@
-"""Whether a database, or a backup of one, is whole: pages, references, roll-ups, deleted and sealed runs, texts."""
+"""Verify a database or backup: pages, references, roll-ups, deleted and sealed runs, texts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from compileboard.collectors.store.sealed.reopening import unpack_current
 from compileboard.collectors.store.sealed.rows import SealedRun, get_sealed_run, list_sealed_runs
 
 MOST_PROBLEMS = 20
-CACHE_KIB = 64 << 10  # each row is looked up in every index: a third less CPU time, a quarter of the reads
+CACHE_KIB = (
+    64 << 10
+)  # each row is looked up in every index: a third less CPU time, a quarter of the reads
 
 
 class StoreCheck(NamedTuple):
-    """One thing that was checked, what is wrong with it, and why it was left out, if it was."""
-
     subject: str
     problems: tuple[str, ...] = ()
     skipped: str | None = None
@@ -42,15 +42,13 @@ class StoreCheck(NamedTuple):
 def verify(
     path: str, *, texts: bool = False, progress: Callable[[str], None] = lambda subject: None
 ) -> Iterator[StoreCheck]:
-    """Check a database or a backup, yielding each check when it is done; `progress` is given what begins.
-
-    Raises: StoreError if it cannot be opened.
-    """
     if is_backup(path):
         manifest = read_manifest(path)
         progress("files of the backup")
         yield StoreCheck("files of the backup", tuple(list_changed_files(path, manifest)))
-        yield from _verify_database(os.path.join(path, DATABASE), Path(path, TRASH), texts, progress)
+        yield from _verify_database(
+            os.path.join(path, DATABASE), Path(path, TRASH), texts, progress
+        )
     else:
         yield from _verify_database(path, trash_path(path, "").parent, texts, progress)
 
@@ -63,7 +61,9 @@ def _verify_database(
         try:
             progress("pages and indexes")
             rows = reader.execute(f"pragma integrity_check({MOST_PROBLEMS})")
-            yield StoreCheck("pages and indexes", tuple(str(row[0]) for row in rows if row[0] != "ok"))
+            yield StoreCheck(
+                "pages and indexes", tuple(str(row[0]) for row in rows if row[0] != "ok")
+            )
             progress("references")
             yield StoreCheck("references", tuple(_list_orphans(reader)))
             version = int(reader.execute("pragma user_version").fetchone()[0])
@@ -99,14 +99,18 @@ def _list_orphans(reader: sqlite3.Connection) -> Iterator[str]:
 
 
 def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Iterator[str]:
-    rows = reader.execute("select run_id from removed_runs where expires_us is not null order by run_id").fetchall()
+    rows = reader.execute(
+        "select run_id from removed_runs where expires_us is not null order by run_id"
+    ).fetchall()
     for row in rows:
         file = folder / trash_path(path, row["run_id"]).name
         if not file.is_file():
             yield f"run {row['run_id']}: {file} is missing, it cannot be restored"
             continue
         try:
-            with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as deleted:
+            with closing(
+                sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            ) as deleted:
                 state = deleted.execute("pragma quick_check(1)").fetchone()[0]
                 sealed = find_sealed_run(deleted)
                 problem = sealed and describe_problem(path, sealed.file)
@@ -119,12 +123,13 @@ def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Ite
 
 
 def _list_damaged_runs(reader: sqlite3.Connection, path: str, whole: bool) -> Iterator[str]:
-    """Compare the files of sealed runs with their digests; `whole` ones are read as databases too."""
     count = 0
     for sealed in list_sealed_runs(reader):
         problem = describe_problem(path, sealed.file)
         try:
-            problems = [problem] if problem else _list_run_problems(reader, path, sealed) if whole else []
+            problems = (
+                [problem] if problem else _list_run_problems(reader, path, sealed) if whole else []
+            )
         except RunFileUnavailable as error:  # pruned or reopened meanwhile
             problems = [str(error)] if get_sealed_run(reader, sealed.run_id) == sealed else []
         yield from (f"run {sealed.run_id}: {problem}" for problem in problems)
@@ -134,17 +139,24 @@ def _list_damaged_runs(reader: sqlite3.Connection, path: str, whole: bool) -> It
 
 
 def _list_run_problems(reader: sqlite3.Connection, path: str, sealed: SealedRun) -> list[str]:
-    """List what is wrong within a sealed run's file, and where the run's totals are not those of its rows."""
     with TemporaryDirectory() as folder:
         file = Path(folder, "run.db")
         unpack_current(path, sealed.file, file)
         problems = [
-            problem for check in _verify_database(str(file), Path(folder, TRASH), True) for problem in check.problems
+            problem
+            for check in _verify_database(str(file), Path(folder, TRASH), True)
+            for problem in check.problems
         ]
         with closing(open_reader(file)) as run:
             query = "select * from run_totals where run_id = ?"
-            totals = [tuple(source.execute(query, (sealed.run_id,)).fetchone()) for source in (reader, run)]
-        return [*problems, *(["its totals are not those of its file"] if totals[0] != totals[1] else [])]
+            totals = [
+                tuple(source.execute(query, (sealed.run_id,)).fetchone())
+                for source in (reader, run)
+            ]
+        return [
+            *problems,
+            *(["its totals are not those of its file"] if totals[0] != totals[1] else []),
+        ]
 
 
 def _list_damaged_texts(reader: sqlite3.Connection) -> Iterator[str]:

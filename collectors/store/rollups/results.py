@@ -1,7 +1,7 @@
-"""What was measured of a model, and how the results of several experiments become one row.
+"""Merge results of several experiments into one row per model.
 
-An experiment writes a result of its own (performance, accuracy, coverage, …). People, HUD and the API want one row a
-model and metric set, so the others complete the one that leads: performance where there is one.
+Each experiment (performance, accuracy, …) writes its own result. The row's leading one, performance
+if present, is completed by the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from compileboard.collectors.contract.result_columns import STORED
 
 LEADING = ("performance", "accuracy")  # then the others, by name
-# What makes a program or a package: a model passes where it is right, with a speedup or without one.
+# What makes a program or a package: a model passes where it is right, with a speedup or without
+# one.
 EXPORTS = ("export", "export_strict", "aot_inductor", "aot_precompile", "onnx")
 # What is summed up as a suite of its own, and times by itself what it makes.
 ALONE = (*EXPORTS, "quantization", "nothing")
@@ -26,9 +27,8 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ResultFields:
-    """A series, a status and its numbers; None is what was not measured, and never 0.
-
-    Units: time_us is since the epoch.
+    """A series, a status and its numbers; None is not measured, never 0. time_us is since the
+    epoch.
     """
 
     id: int
@@ -80,20 +80,17 @@ class ResultFields:
 
     @property
     def gpu(self) -> str | None:
-        """Return the GPU's model, None for a result that no GPU made."""
         return self.hardware if self.device == "cuda" else None
 
 
 @dataclass(frozen=True)
 class ExperimentResult(ResultFields):
-    """What one experiment measured of one model."""
-
     experiment: str
     task: str | None
 
     @property
     def key(self) -> Key:
-        """Return what the results of one model have in common; experiments differ in their batch sizes."""
+        """What results of one model share; experiments differ in batch size."""
         return (
             self.suite,
             self.model,
@@ -108,8 +105,6 @@ class ExperimentResult(ResultFields):
 
 
 class BriefResult(NamedTuple):
-    """What ranks and counts results: the fields of a configuration first, in the order of SET, then the model."""
-
     suite: str
     mode: str | None
     dtype: str | None
@@ -131,7 +126,6 @@ class BriefResult(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Return what the results of one model have in common, as `ExperimentResult.key`."""
         return self[: self._fields.index("experiment")]
 
 
@@ -149,9 +143,9 @@ COLUMNS = f"""
 
 @dataclass(frozen=True)
 class ResultRow(ResultFields):
-    """One model and metric set; `experiments` and `tasks` name what was merged into it, `judge` is its accuracy's.
+    """One model and metric set; `experiments` and `tasks` name the merged results.
 
-    A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and say so.
+    If the accuracy experiment failed, the model failed, whatever its speed.
     """
 
     experiments: tuple[str, ...]
@@ -170,9 +164,9 @@ Filled = TypeVar("Filled")
 
 
 def fill(kind: type[Filled], values: dict[str, Any]) -> Filled:
-    """Make a row of a dict that has all of its fields.
+    """Create a frozen dataclass from a complete dict.
 
-    A frozen dataclass sets each of 40 fields by a call, 30 µs a row; a suite of 1 000 models is 3 000 rows.
+    The constructor takes 30 µs for 40 fields, and a suite of 1 000 models has 3 000 rows.
     """
     row = object.__new__(kind)
     object.__setattr__(row, "__dict__", values)
@@ -180,16 +174,15 @@ def fill(kind: type[Filled], values: dict[str, Any]) -> Filled:
 
 
 def read_measured(rows: Iterable[Iterable[Any]]) -> Iterator[ExperimentResult]:
-    """Yield the results that a statement with COLUMNS found."""
-    for row in rows:  # not dict(row): sqlite3.Row looks each name up from the first column on, 40 µs for these 42
+    for row in (
+        rows
+    ):  # not dict(row): sqlite3.Row looks each name up from the first column on, 40 µs for these 42
         values = dict(zip(_NAMES, row))
         values["dynamic"] = bool(values["dynamic"])
         yield fill(ExperimentResult, values)
 
 
 class Placeable(Protocol):
-    """What says to which series a result belongs."""
-
     @property
     def key(self) -> Hashable: ...
     @property
@@ -205,12 +198,14 @@ class Placeable(Protocol):
 
 
 def find_batch_sizes(results: Sequence[Placeable]) -> dict[int, int]:
-    """Return, by position, the batch size of each result that failed without one.
+    """Return, by position, the batch size of each failed result without one.
 
-    Upstream writes a batch size of 0 for a model that failed. Such a result belongs to the series of its model, and of
-    several batch sizes to the one that was measured last before it, else first after it, and that its own run lacks.
+    PyTorch writes 0 for a failed model. It belongs to its model's series; of several batch sizes,
+    the one measured last before it, else first after, that its own run lacks.
     """
-    unknown = [at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"]
+    unknown = [
+        at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"
+    ]
     keys = {results[at].key for at in unknown}
     known: dict[tuple[Hashable, str], list[tuple[int, int]]] = {}
     taken: set[tuple[Hashable, str, str, int]] = set()
@@ -239,7 +234,6 @@ Measured = TypeVar("Measured", ExperimentResult, BriefResult)
 
 
 def assign_batch_sizes(results: Iterable[Measured]) -> list[Measured]:
-    """Return results of several runs, each failure with the batch size of the series that it belongs to."""
     rows = list(results)
     for at, batch_size in find_batch_sizes(rows).items():
         row = rows[at]
@@ -251,22 +245,31 @@ def assign_batch_sizes(results: Iterable[Measured]) -> list[Measured]:
 
 
 def merge_results(measured: Iterable[ExperimentResult]) -> list[ResultRow]:
-    """Make one row a model and metric set of what its experiments said."""
     return [row for row, _parts in merge_with_parts(measured)]
 
 
-def merge_with_parts(measured: Iterable[ExperimentResult]) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
-    """Make the rows, each with the results that it was made of, the leading one first."""
+def merge_with_parts(
+    measured: Iterable[ExperimentResult],
+) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
+    """Merge results, returning each row with its sources, the leading one first."""
     by_key: dict[Key, list[ExperimentResult]] = {}
     for result in measured:
         by_key.setdefault(result.key, []).append(result)
     rows: list[tuple[ResultRow, tuple[ExperimentResult, ...]]] = []
     for key in sorted(by_key):
         results = by_key[key]
-        if len(results) == 1:  # of a thousand models most: sorting and choosing would take half of their time
+        if (
+            len(results) == 1
+        ):  # of a thousand models most: sorting and choosing would take half of their time
             rows.append((_complete((results[0],)), (results[0],)))
             continue
-        results.sort(key=lambda result: (rank_experiment(result.experiment), result.batch_size or 0, result.id))
+        results.sort(
+            key=lambda result: (
+                rank_experiment(result.experiment),
+                result.batch_size or 0,
+                result.id,
+            )
+        )
         leads = [result for result in results if result.experiment == results[0].experiment]
         others = results[len(leads) :]
         for lead in leads:
@@ -276,18 +279,25 @@ def merge_with_parts(measured: Iterable[ExperimentResult]) -> list[tuple[ResultR
 
 
 def rank_experiment(experiment: str) -> tuple[int, str]:
-    """Return what experiments are sorted by: the one that leads a row first."""
     return (LEADING.index(experiment) if experiment in LEADING else len(LEADING), experiment)
 
 
-def _pick_others(lead: ExperimentResult, others: Sequence[ExperimentResult]) -> list[ExperimentResult]:
-    """Pick one result of each other experiment: of the same batch size where there is one."""
+def _pick_others(
+    lead: ExperimentResult, others: Sequence[ExperimentResult]
+) -> list[ExperimentResult]:
     if len(others) < 2:
         return list(others)
     picked = []
     for _experiment, group in groupby(others, key=lambda result: result.experiment):
         picked.append(
-            min(group, key=lambda result: (result.batch_size != lead.batch_size, result.batch_size or 0, result.id))
+            min(
+                group,
+                key=lambda result: (
+                    result.batch_size != lead.batch_size,
+                    result.batch_size or 0,
+                    result.id,
+                ),
+            )
         )
     return picked
 
@@ -297,7 +307,8 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
     values = dict(vars(lead))
     del values["experiment"], values["task"]
     if lead.experiment not in TIMING:
-        # By this column upstream's accuracy file means all of torch's compile time, not the warm-up's.
+        # By this column upstream's accuracy file means all of torch's compile time, not the
+        # warm-up's.
         values["compilation_latency_s"] = None
         # Beside a performance that failed, another experiment's speedup would be misleading.
         _add(values, others, _TIMES)
@@ -307,7 +318,9 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
             for name in _SINGLE:
                 if values[name] is None:
                     values[name] = result.__dict__[name]
-        judges = (part.accuracy for part in sorted(parts, key=lambda part: part.experiment != "accuracy"))
+        judges = (
+            part.accuracy for part in sorted(parts, key=lambda part: part.experiment != "accuracy")
+        )
         values["accuracy"] = next((judge for judge in judges if judge is not None), None)
     judge = None
     for part in parts:
@@ -322,8 +335,9 @@ def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
     return fill(ResultRow, values)
 
 
-def _add(values: dict[str, Any], others: Sequence[ExperimentResult], names: tuple[str, ...]) -> None:
-    """Fill in values from the first of the others that has any of them, where there is none yet."""
+def _add(
+    values: dict[str, Any], others: Sequence[ExperimentResult], names: tuple[str, ...]
+) -> None:
     for name in names:
         if values[name] is not None:
             return

@@ -1,8 +1,9 @@
-"""Pass rate, geomean speedup and the other headline numbers of a suite, by three definitions that are in use.
+"""Pass rate, geomean speedup and other headline numbers of a suite, by three definitions in use.
 
-They differ, so every number is shown with the name of its definition. What upstream's files have as 0 (failed, or
-never measured) is None here; where a definition treats 0 as a measurement, None is that 0.
-Source: test-infra torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dynamo/runner.py, summarize_perf.py
+Every number is shown with its definition's name. A 0 in PyTorch's files (failed or not measured) is
+None here; where a definition counts 0 as measured, None is treated as 0.
+Source: test-infra torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dynamo/runner.py,
+summarize_perf.py
 """
 
 from __future__ import annotations
@@ -49,23 +50,25 @@ Total = Callable[[Sequence["float | None"]], "float | None"]
 
 
 class Number(NamedTuple):
-    """How a definition sums up one number: of whom, what is taken of a row (None counts nowhere), and the sum."""
+    """How a definition computes one number: which rows, which value (None is skipped), and the
+    sum.
+    """
 
     of: Callable[[ResultRow], bool]
     take: Take
     total: Total
 
     def get(self, row: ResultRow) -> float | None:
-        """Return what a row adds, None if it adds nothing."""
         return self.take(row) if self.of(row) else None
 
     def sum_up(self, rows: Iterable[ResultRow]) -> float | None:
-        """Sum up rows, None where nothing was measured."""
         return self.total([self.take(row) for row in rows if self.of(row)])
 
 
 def geomean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, 0 where one of them is 0, None of nothing; by logarithms, which cannot overflow."""
+    """Return the geometric mean, 0 if any value is 0, None if empty; uses logarithms against
+    overflow.
+    """
     if not values or any(value < 0 for value in values):
         return None
     return 0.0 if 0 in values else math.exp(math.fsum(map(math.log, values)) / len(values))
@@ -81,8 +84,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
-    """Return the mean with what is missing as 0, where anything was measured at all."""
-    return _mean([value or 0.0 for value in values]) if any(value is not None for value in values) else None
+    return (
+        _mean([value or 0.0 for value in values])
+        if any(value is not None for value in values)
+        else None
+    )
 
 
 def _known(name: str) -> Take:
@@ -104,7 +110,6 @@ def _at_least_one(row: ResultRow) -> float | None:
 
 
 def is_passing(row: ResultRow) -> bool:
-    """Return True if HUD takes a model's accuracy as passed."""
     return row.backend in _EAGER or row.accuracy in HUD_PASSING
 
 
@@ -127,7 +132,7 @@ def _counts_for_hud(row: ResultRow) -> bool:
 
 
 def _is_export(row: ResultRow) -> bool:
-    """Return True if HUD asks for no speedup: of a file by the backend, of our own runs by the experiment."""
+    """Return whether HUD needs no speedup: by backend in files, by experiment in our own runs."""
     return row.backend in _EXPORT or any(name in EXPORTS for name in row.experiments)
 
 
@@ -147,10 +152,7 @@ _OURS = {
 
 
 class Definition(NamedTuple):
-    """A way to sum up a suite, by name, and how it counts.
-
-    `passes` tells of a row whether its model passes, and is None where there is no pass rate.
-    """
+    """A named definition of a suite's numbers; `passes` is None if it has no pass rate."""
 
     name: str
     label: str
@@ -161,14 +163,16 @@ class Definition(NamedTuple):
 
     @property
     def has_pass_rate(self) -> bool:
-        """Return True if it knows a pass rate."""
         return self.passes is not None
 
 
 HUD = Definition(
     "hud",
     "PyTorch HUD",
-    "models whose accuracy passes and that have a speedup, or that pass because a rule skips them, of all",
+    (
+        "models whose accuracy passes and that have a speedup, or that pass because a rule skips "
+        "them, of all"
+    ),
     "over the models whose accuracy passes",
     _counts_for_hud,
     {
@@ -213,8 +217,6 @@ DEFINITIONS = {definition.name: definition for definition in (HUD, RUNNER, SUMMA
 
 @dataclass(frozen=True)
 class SuiteNumbers:
-    """A suite's headline numbers; None where nothing of it was measured."""
-
     total_count: int
     measured_count: int
     failed_count: int
@@ -234,24 +236,24 @@ class SuiteNumbers:
 
     @property
     def pass_ratio(self) -> float | None:
-        """Return the share of models that passed, None where that is not defined."""
-        return None if self.passed_count is None or not self.total_count else self.passed_count / self.total_count
+        return (
+            None
+            if self.passed_count is None or not self.total_count
+            else self.passed_count / self.total_count
+        )
 
 
 @dataclass(frozen=True)
 class SuiteSummary(SuiteNumbers):
-    """A suite's headline numbers by one definition."""
-
     definition: Definition
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Return what is summed up: performance, accuracy, and what has a backend of its own; coverage, say, is not."""
+    """Return rows that count: performance, accuracy, and backends of their own."""
     return [row for row in rows if not _HEADLINE.isdisjoint(row.experiments)]
 
 
 def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
-    """Sum up one row a model and metric set."""
     rows = filter_models(rows)
     numbers: dict[str, Any] = dict.fromkeys(_NUMBERS)
     for name, number in definition.numbers.items():
@@ -269,14 +271,14 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
 
 
 def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | None:
-    """Count the models that pass; None where nothing was judged, or nothing timed: no definition has a rate then."""
     passes = definition.passes
     judged = any(row.accuracy or (definition is HUD and row.backend in _EAGER) for row in rows)
     timed = any("performance" in row.experiments or row.speedup or _is_export(row) for row in rows)
     return sum(map(passes, rows)) if passes and judged and timed else None
 
 
-# What the models of one summary have in common: what tells series apart, but for the model and its batch size.
+# What the models of one summary have in common: what tells series apart, but for the model and its
+# batch size.
 SET = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 NUMBERS = tuple(field.name for field in fields(SuiteNumbers))
 _ROW = ("run_id", *SET, "definition", "time_us", *NUMBERS)
@@ -288,30 +290,34 @@ from results as x
 join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and s.suite = :suite
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 ADD = f"""
 insert into run_summaries ({", ".join(_ROW)})
 values ({", ".join(f":{name}" for name in _ROW)})
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 
 
 def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterable[str]) -> None:
-    """Sum up what a run has of some suites, in place of what was kept of them; within the caller's transaction."""
     for suite in sorted(suites):
         key = {"run_id": run_id, "suite": suite}
         rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
-        connection.execute("delete from run_summaries where run_id = :run_id and suite = :suite", key)
+        connection.execute(
+            "delete from run_summaries where run_id = :run_id and suite = :suite", key
+        )
         connection.executemany(ADD, sum_up(run_id, rows))
 
 
 def sum_up(run_id: str, rows: list[ResultRow]) -> list[dict[str, Any]]:
-    """Return the rows of `run_summaries` that a run's rows of one suite come to."""
     sets: dict[tuple[Any, ...], list[ResultRow]] = {}
     for row in rows:
         sets.setdefault(_find_set(row), []).append(row)
     summaries = []
     for key, members in sets.items():
-        common = {"run_id": run_id, "time_us": max(result.time_us for result in members), **dict(zip(SET, key))}
+        common = {
+            "run_id": run_id,
+            "time_us": max(result.time_us for result in members),
+            **dict(zip(SET, key)),
+        }
         for definition in DEFINITIONS.values():
             summary = summarize(members, definition)
             if summary.total_count:

@@ -1,6 +1,6 @@
-"""Roll-ups per run, per run and function, per run and distinct break, per run and cause.
+"""Roll-ups per run, function, distinct break and cause.
 
-A batch's increments are summed in memory and written once, so that trend pages cost what the number of runs costs.
+A batch's increments are summed and written once, so that trend pages scale with the number of runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ COMPILER_COUNTS = (
     "cache_bypass_count",
     "cudagraph_skip_count",
 )
-RUN_COUNTS = (*COMPILER_COUNTS, "process_count", "loss_count", "result_count", "failed_result_count")
+RUN_COUNTS = (
+    *COMPILER_COUNTS,
+    "process_count",
+    "loss_count",
+    "result_count",
+    "failed_result_count",
+)
 RUN_COLUMNS = (*RUN_COUNTS, "compile_us", "recompile_us")
 
 
 @dataclass(frozen=True)
 class Rollup:
-    """One roll-up table, its second key and its counters."""
-
     table: str
     key: str
     columns: tuple[str, ...]
@@ -41,15 +45,19 @@ class Rollup:
 FUNCTIONS = Rollup(
     "run_functions",
     "function_id",
-    ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "compile_us"),
+    (
+        "compile_count",
+        "graph_break_count",
+        "recompile_count",
+        "recompile_limit_count",
+        "compile_us",
+    ),
 )
 BREAKS = Rollup("run_breaks", "distinct_id", ("break_count", "compile_us"))
 CAUSES = Rollup("run_causes", "cause_id", ("guard_failure_count", "recompile_count", "compile_us"))
 
 
 class BatchTotals:
-    """The increments of one batch, written at its end."""
-
     def __init__(self, connection: sqlite3.Connection, run_id: str) -> None:
         self.connection = connection
         self.run_id = run_id
@@ -60,16 +68,13 @@ class BatchTotals:
         }
 
     def add(self, **increments: int) -> None:
-        """Add to the run's own totals."""
         _add_up(self._run, increments)
 
     def add_to(self, rollup: Rollup, key: int | None, **increments: int) -> None:
-        """Add to a roll-up's row; a key of None belongs to no row."""
         if key is not None:
             _add_up(self._rollups[rollup][key], increments)
 
     def flush(self) -> None:
-        """Write the batch's increments."""
         if self._run:
             assignments = ", ".join(f"{column} = {column} + :{column}" for column in RUN_COLUMNS)
             self.connection.execute(
@@ -82,15 +87,19 @@ class BatchTotals:
             self._drop_cause(cause_id)
 
     def _drop_cause(self, cause_id: int) -> None:
-        """Delete a cause that nothing failed on."""
         key = {"run_id": self.run_id, "cause_id": cause_id}
         self.connection.execute(
-            "delete from run_causes where run_id = :run_id and cause_id = :cause_id and guard_failure_count = 0", key
+            (
+                "delete from run_causes where run_id = :run_id and cause_id = :cause_id and "
+                "guard_failure_count = 0"
+            ),
+            key,
         )
         self.connection.execute(
             """
             delete from recompile_causes
-            where id = :cause_id and not exists (select 1 from run_causes where cause_id = :cause_id)
+            where id = :cause_id and not exists (select 1 from run_causes
+              where cause_id = :cause_id)
             """,
             key,
         )
@@ -106,12 +115,19 @@ class BatchTotals:
             on conflict (run_id, {rollup.key}) do update set {updates}
             """,  # noqa: S608 - our own table and column names
             [
-                {"run_id": self.run_id, "key": key, **{column: counts[column] for column in rollup.columns}}
+                {
+                    "run_id": self.run_id,
+                    "key": key,
+                    **{column: counts[column] for column in rollup.columns},
+                }
                 for key, counts in rows.items()
             ],
         )
 
 
 def _add_up(counts: Counter[str], increments: Mapping[str, int]) -> None:
-    for name, count in increments.items():  # Counter.update first asks what it was given: half of its time
+    for (
+        name,
+        count,
+    ) in increments.items():  # Counter.update first asks what it was given: half of its time
         counts[name] += count

@@ -1,4 +1,4 @@
-"""Which file an address of ClickHouse has its board in: what collectors write into, as into any database."""
+"""Map a ClickHouse address to the SQLite file that collectors write into."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from compileboard.collectors.store.errors import StoreError
 
 SCHEME = "clickhouse://"
 BOARD = "board.db"
-EXPECTED = "clickhouse://[USER@]HOST[:PORT]/DATABASE?folder=/DIR or, in this process, clickhouse:///DIR"
+EXPECTED = (
+    "clickhouse://[USER@]HOST[:PORT]/DATABASE?folder=/DIR or, in this process, clickhouse:///DIR"
+)
 
 _addresses: dict[str, str] = {}  # what this process was given, by the board that it found
 
 
 class AddressError(StoreError):
-    """An address of a database that cannot be used, and what is expected."""
+    pass
 
 
 def is_address(text: str) -> bool:
-    """Return whether what was given is an address of ClickHouse, not a file.
-
-    Raises: AddressError if it is a misspelled one, which would make a file of that name.
-    """
     if text.startswith(SCHEME):
         return True
     if text.lower().startswith("clickhouse:"):
@@ -31,10 +29,6 @@ def is_address(text: str) -> bool:
 
 
 def read_folder(text: str) -> str:
-    """Return the folder that an address of ClickHouse names.
-
-    Raises: AddressError
-    """
     try:
         parts = urlsplit(text)
     except ValueError as error:
@@ -43,21 +37,24 @@ def read_folder(text: str) -> str:
     if not folder and not parts.hostname:
         folder = unquote(parts.path)
     if not os.path.isabs(folder) or folder == "/":
-        raise AddressError(f"--db: an address of ClickHouse names an absolute folder; expected {EXPECTED}")
+        raise AddressError(
+            f"--db: an address of ClickHouse names an absolute folder; expected {EXPECTED}"
+        )
     return folder
 
 
 def find_board(text: str) -> str:
-    """Return the database that a collector writes into: the file that was named, or the board of an address.
+    """Return the database to write into, for a file or address.
 
-    Raises: AddressError if the address is none, or its folder is not on this machine.
+    Raises AddressError if it is invalid or its folder is not on this machine.
     """
     if not is_address(text):
         return text
     folder = read_folder(text)
     if not os.path.isdir(folder):
         raise AddressError(
-            f"--db: the folder {folder} is not on this machine. Send to its dashboard with --server URL, or make it "
+            f"--db: the folder {folder} is not on this machine. Send to its dashboard with "
+            "--server URL, or make it "
             "with `compileboard migrate --db ADDRESS`"
         )
     board = os.path.join(folder, BOARD)
@@ -66,5 +63,4 @@ def find_board(text: str) -> str:
 
 
 def find_address(board: str) -> str:
-    """Return what a command is to be given for a board: the address that named it here, else the file."""
     return _addresses.get(board, board)

@@ -1,11 +1,11 @@
-"""Files of sealed runs: where they are, how one appears, and how it is read back.
+"""Files of sealed runs.
 
-<folder of the board>/runs/       0700
+<database folder>/runs/       0700
     <last two of the id>/
-        <id>.<pub>.db.gz          a bundle of one run, packed: what the run was when it had that number
-    .new/                         what is being written
+        <id>.<pub>.db.gz          a packed bundle of one run at that publication number
+    .new/                         files being written
 
-A file is never changed: what replaces it has another name. So a link to it is a copy.
+Files never change; a replacement has another name. So a hard link is a copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from compileboard.collectors.store.errors import StoreError, StoreFull, StoreMissing, StoreNotReadable
+from compileboard.collectors.store.errors import (
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreNotReadable,
+)
 from compileboard.collectors.store.maintenance.ownership import copy_owner
 
 FOLDER, _NEW = "runs", ".new"
@@ -33,8 +38,6 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class RunFile(NamedTuple):
-    """A file of a sealed run as it is stored; `name` is in the folder of run files."""
-
     name: str
     digest: bytes
     size_bytes: int
@@ -42,28 +45,27 @@ class RunFile(NamedTuple):
 
 
 class RunFileUnavailable(StoreNotReadable):
-    """A sealed run's file cannot be used: all else of the board can."""
+    pass
 
 
 class RunFileMissing(RunFileUnavailable):
-    """A run's file is not there."""
+    pass
 
 
 class RunFileDamaged(RunFileUnavailable):
-    """A run's file is not what was written."""
+    pass
 
 
 class RunFileUnreadable(RunFileUnavailable):
-    """A run's file is there and cannot be read: its permissions, its disk."""
+    pass
 
 
 def run_folder(database: str) -> Path:
-    """Return where the files of a board's sealed runs are."""
     return Path(os.path.abspath(database)).parent / FOLDER
 
 
 def name_run_file(run_id: str, pub: int) -> str:
-    """Return how the file of a run is called; an id may be any text, a file's name may not."""
+    """Return the file name of a run, safe for any id."""
     stem = _stem(run_id)
     return f"{stem[-2:]}/{stem}.{pub}.db.gz"
 
@@ -76,10 +78,6 @@ def _stem(run_id: str) -> str:
 
 @contextmanager
 def open_workplace(database: str) -> Iterator[Path]:
-    """Make a folder for what is being written, beside the files, and remove it afterwards.
-
-    Raises: StoreError if it cannot be made.
-    """
     root = run_folder(database)
     try:
         for folder in (root, root / _NEW):
@@ -94,7 +92,6 @@ def open_workplace(database: str) -> Iterator[Path]:
 
 
 def remove_abandoned(database: str) -> None:
-    """Remove what a killed process was writing an hour ago."""
     for folder in (run_folder(database) / _NEW).glob("*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _ABANDONED_S:
@@ -102,10 +99,7 @@ def remove_abandoned(database: str) -> None:
 
 
 def pack_run_file(database: str, source: Path, name: str) -> RunFile:
-    """Pack a database into the folder of run files; the file appears whole or not at all, and is on the disk then.
-
-    Raises: StoreError if it cannot be written.
-    """
+    """Pack a database into the run files, atomically and synced to disk. Raises StoreError."""
     target = run_folder(database) / name
     new = source.with_suffix(".gz")
     packer, digest, unpacked_bytes = zlib.compressobj(6, zlib.DEFLATED, _GZIP), hashlib.sha256(), 0
@@ -133,10 +127,7 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
 
 
 def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
-    """Unpack a run's file into a new one, comparing its digest.
-
-    Raises: RunFileUnavailable; StoreError if the target cannot be written.
-    """
+    """Unpack a run's file and check its digest. Raises RunFileUnavailable or StoreError."""
     path = run_folder(database) / file.name
     expander, digest = zlib.decompressobj(_GZIP), hashlib.sha256()
     try:
@@ -157,10 +148,6 @@ def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
 
 
 def check_run_file(database: str, file: RunFile, folder: Path | None = None) -> None:
-    """Compare a run's file with its digest; in another folder of run files where one is given.
-
-    Raises: RunFileUnavailable
-    """
     path, digest = (folder or run_folder(database)) / file.name, hashlib.sha256()
     for piece in _read_pieces(path):
         digest.update(piece)
@@ -169,7 +156,6 @@ def check_run_file(database: str, file: RunFile, folder: Path | None = None) -> 
 
 
 def describe_problem(database: str, file: RunFile) -> str | None:
-    """Describe what is wrong with a run's file, None where it is what was written."""
     try:
         check_run_file(database, file)
     except RunFileUnavailable as error:
@@ -178,7 +164,7 @@ def describe_problem(database: str, file: RunFile) -> str | None:
 
 
 def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | None:
-    """Return what its size and permissions tell is wrong with a run's file; its content is not read."""
+    """Check only a run file's size and permissions."""
     path = run_folder(database) / file.name
     try:
         size_bytes = path.stat().st_size
@@ -188,11 +174,14 @@ def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | Non
         return _unreadable(path, error)
     if size_bytes != file.size_bytes:
         return _damaged(path)
-    return None if os.access(path, os.R_OK) else _unreadable(path, PermissionError(13, os.strerror(13)))
+    return (
+        None
+        if os.access(path, os.R_OK)
+        else _unreadable(path, PermissionError(13, os.strerror(13)))
+    )
 
 
 def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
-    """Return what changes when a run's file is replaced; None where it cannot be asked for."""
     try:
         status = (run_folder(database) / file.name).stat()
     except OSError:
@@ -201,10 +190,6 @@ def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
 
 
 def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
-    """Copy a run's file from another folder of run files; it appears whole or not at all.
-
-    Raises: RunFileUnavailable if that one cannot be used either; StoreError if it cannot be written.
-    """
     check_run_file(database, file, source)
     target = run_folder(database) / file.name
     with open_workplace(database) as folder:
@@ -235,13 +220,11 @@ def _read_pieces(path: Path) -> Iterator[bytes]:
 
 
 def list_run_files(database: str, run_id: str) -> list[Path]:
-    """List the files of a run, those too that no row names any more."""
     stem = _stem(run_id)
     return sorted((run_folder(database) / stem[-2:]).glob(f"{stem}.*.db.gz"))
 
 
 def remove_run_files(database: str, run_id: str, *, named: str | None = None) -> None:
-    """Remove the files of a run but for the `named` one."""
     for path in list_run_files(database, run_id):
         if named is None or path != run_folder(database) / named:
             with suppress(OSError):
@@ -249,11 +232,15 @@ def remove_run_files(database: str, run_id: str, *, named: str | None = None) ->
 
 
 def explain_os(error: OSError, path: Path) -> StoreError:
-    """Turn an error about a file into one sentence a person can act on."""
     if error.errno == 28:
-        return StoreFull(f"The disk that holds {path} is full. Free some space; what was recorded is kept.")
+        return StoreFull(
+            f"The disk that holds {path} is full. Free some space; what was recorded is kept."
+        )
     kind = StoreMissing if isinstance(error, FileNotFoundError) else StoreNotReadable
-    return kind(f"{path} cannot be read or written ({error.strerror}). Check the permissions of it and its folder.")
+    return kind(
+        f"{path} cannot be read or written ({error.strerror}). Check the permissions of it and "
+        "its folder."
+    )
 
 
 _PUT_BACK = "All else works. `compileboard restore BACKUP --run-files` puts it back from a backup."
@@ -265,13 +252,15 @@ def _missing(path: Path) -> RunFileMissing:
 
 def _damaged(path: Path) -> RunFileDamaged:
     return RunFileDamaged(
-        f"{path} is damaged: its content is not what was written. It has the detail of a sealed run. {_PUT_BACK}"
+        f"{path} is damaged: its content is not what was written. It has the detail of a "
+        f"sealed run. {_PUT_BACK}"
     )
 
 
 def _unreadable(path: Path, error: OSError) -> RunFileUnreadable:
     return RunFileUnreadable(
-        f"{path} cannot be read ({error.strerror}): it has the detail of a sealed run. Check its permissions and its "
+        f"{path} cannot be read ({error.strerror}): it has the detail of a sealed run. Check "
+        "its permissions and its "
         f"disk. {_PUT_BACK}"
     )
 

@@ -1,12 +1,12 @@
-"""Put the rows of a large sealed run back in short transactions: other writers have their turn between them.
+"""Restore the rows of a large sealed run in short transactions, so that others can write.
 
-1. The run is marked as being put back (`emptied_us` is 0). Its file stays what readers have.
-2. What a pass that was killed left of its detail goes; then the detail comes, some rows in each transaction.
-3. In one transaction the roll-ups come and the mark goes: from now on the rows are what readers have.
+1. The run is marked as being restored (`emptied_us` is 0). Readers use its file.
+2. Detail left by a killed pass is deleted; then the detail is inserted in parts.
+3. One transaction inserts the roll-ups and removes the mark: readers use the rows.
 
-Killed before 3, the detail is deleted by the next pass that seals runs, or by the next one that puts the run back. One
-process at a time does this for a board. The greatest id of each table comes first: what others add meanwhile gets
-greater ones. Where an id was taken all the same, or the file was replaced, it begins anew.
+If killed before 3, the next sealing or reopening deletes the detail. One process per database does
+this. Each table's greatest id is inserted first, so that others get greater ones. If an id is taken
+nevertheless, or the file is replaced, it starts again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer, write_transaction
+from compileboard.collectors.store.connection import (
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
+)
 from compileboard.collectors.store.dashboard.trash import (
     TrashTable,
     database_path,
@@ -31,7 +36,11 @@ from compileboard.collectors.store.maintenance.leases import REOPEN, take_lease
 from compileboard.collectors.store.maintenance.pruning import DeletionSteps, delete_detail
 from compileboard.collectors.store.publications import publish_run
 from compileboard.collectors.store.sealed.files import glance_at_run_file, open_workplace
-from compileboard.collectors.store.sealed.reopening import put_back_rollups, reopen_run, unpack_current
+from compileboard.collectors.store.sealed.reopening import (
+    put_back_rollups,
+    reopen_run,
+    unpack_current,
+)
 from compileboard.collectors.store.sealed.rows import DETAIL, SealedRun, get_sealed_run
 
 LARGE_BYTES = 4 << 20  # unpacked; below it all rows come in one transaction
@@ -44,26 +53,26 @@ _WAIT_S = 0.2
 
 
 class RunSealed(StoreBusy):
-    """What is new of a large sealed run cannot be stored before its rows are put back."""
+    """The rows of a large sealed run must be restored before more is stored."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"The rows of run {run_id} are being put back from its file. Try again soon.")
+        super().__init__(
+            f"The rows of run {run_id} are being put back from its file. Try again soon."
+        )
         self.run_id = run_id
 
 
 class _RunChanged(Exception):
-    """The run's file was replaced, it was deleted or put back by others, or an id that was free is taken."""
+    pass
 
 
 def is_large(sealed: SealedRun) -> bool:
-    """Return whether a run's rows are too many for one transaction."""
     return sealed.file.unpacked_bytes >= LARGE_BYTES
 
 
 def refuse_large_run(connection: sqlite3.Connection, run_id: str) -> None:
-    """Refuse to wait for a large sealed run.
-
-    Raises: RunSealed where its rows have to be put back; RunFileUnavailable where its file shows that they cannot be.
+    """Raises RunSealed if a large run must be restored first; RunFileUnavailable if it cannot
+    be.
     """
     sealed = get_sealed_run(connection, run_id)
     if sealed is not None and is_large(sealed):
@@ -71,10 +80,9 @@ def refuse_large_run(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Put the rows of a large sealed run back before a transaction writes more of it; False where nothing was done.
+    """Restore a large run before a transaction writes to it; False if nothing was done.
 
-    Within a transaction nothing is done: `reopen_run` does it there at once.
-    Raises: StoreError if its file cannot be used.
+    Does nothing within a transaction: `reopen_run` does it there at once. Raises StoreError.
     """
     if connection.in_transaction:
         return False
@@ -92,14 +100,12 @@ def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
             except (_RunChanged, sqlite3.IntegrityError):
                 continue
             return True
-    raise StoreBusy(f"run {run_id} changes again and again while its rows are put back. Try again later.")
+    raise StoreBusy(
+        f"run {run_id} changes again and again while its rows are put back. Try again later."
+    )
 
 
 def reopen_in(database: str, run_id: str) -> None:
-    """Put a sealed run's rows back into a database that a command reads, and will write more of the run into.
-
-    Raises: StoreError
-    """
     with closing(open_reader(database)) as reader:
         if get_sealed_run(reader, run_id) is None:
             return
@@ -115,14 +121,14 @@ def _wait_for_turn(database: str) -> Iterator[None]:
         while (lease := take_lease(database, REOPEN)) is None:
             time.sleep(_WAIT_S)
     except OSError as error:
-        raise StoreError(f"the locks beside {database} cannot be made ({error.strerror}).") from error
+        raise StoreError(
+            f"the locks beside {database} cannot be made ({error.strerror})."
+        ) from error
     with lease:
         yield
 
 
 class _Reopening:
-    """One attempt to put a run's rows back."""
-
     def __init__(self, connection: sqlite3.Connection, sealed: SealedRun, database: str) -> None:
         self._connection = connection
         self._sealed = sealed
@@ -131,23 +137,23 @@ class _Reopening:
         self._tables = read_tables(connection)
         self._owned = list_own_rows(self._tables)
         self._shifts: dict[str, int] = {}  # what is added to the ids of a table
-        self._placed: defaultdict[str, set[int]] = defaultdict(set)  # ids in the file of rows that came first
+        self._placed: defaultdict[str, set[int]] = defaultdict(
+            set
+        )  # ids in the file of rows that came first
         self._shared: dict[str, dict[Any, Any]] = {}  # ids there by those of the file
         self._put_bytes = 0  # of texts, in this transaction
         self._step_count = 0
 
     def run(self) -> None:
-        """Put all of it back.
-
-        Raises: _RunChanged, sqlite3.IntegrityError: another attempt may succeed; StoreError.
-        """
         with open_workplace(self._database) as folder:
             path = folder / "run.db"
             unpack_current(self._database, self._sealed.file, path)
             self._mark()
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
                 file.row_factory = sqlite3.Row
-                self._connection.execute("pragma foreign_keys = off")  # a row may come before what it points to
+                self._connection.execute(
+                    "pragma foreign_keys = off"
+                )  # a row may come before what it points to
                 try:
                     self._put_detail(file)
                 finally:
@@ -158,7 +164,11 @@ class _Reopening:
     def _mark(self) -> None:
         with write_transaction(self._connection):
             marked = self._connection.execute(
-                "update sealed_runs set emptied_us = 0 where run_id = :run_id and file_name = :file_name", self._key
+                (
+                    "update sealed_runs set emptied_us = 0 where run_id = :run_id and file_name = "
+                    ":file_name"
+                ),
+                self._key,
             )
             if not marked.rowcount:
                 raise _RunChanged
@@ -166,12 +176,14 @@ class _Reopening:
             delete_detail(self._connection, DeletionSteps(self._connection, self._check), self._key)
 
     def _check(self) -> None:
-        query = "select 1 from sealed_runs where run_id = :run_id and file_name = :file_name and emptied_us = 0"
+        query = (
+            "select 1 from sealed_runs where run_id = :run_id and file_name = :file_name and "
+            "emptied_us = 0"
+        )
         if self._connection.execute(query, self._key).fetchone() is None:
             raise _RunChanged
 
     def _step(self, work: Callable[[], bool]) -> bool:
-        """Do some of the work in a transaction, and leave others twice as long; return whether there is more."""
         began_s, self._put_bytes = time.monotonic(), 0
         with write_transaction(self._connection):
             self._check()
@@ -197,13 +209,12 @@ class _Reopening:
         return int(most_id or 0)
 
     def _find_shift(self, file: sqlite3.Connection, table: TrashTable) -> int | None:
-        """Return 0 where all ids of a table are free, as they mostly are; None where one is taken."""
-        low, high = file.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608
+        low, high = file.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
         taken = self._connection.execute(
-            f"select id from {table.name} where id between ? and ?",  # noqa: S608
+            f"select id from {table.name} where id between ? and ?",  # noqa: S608 - our own names
             (low, high),
         )
-        find = f"select 1 from {table.name} where id = ?"  # noqa: S608
+        find = f"select 1 from {table.name} where id = ?"  # noqa: S608 - our own names
         return None if any(file.execute(find, (row["id"],)).fetchone() for row in taken) else 0
 
     def _reserve(
@@ -213,17 +224,18 @@ class _Reopening:
         most_ids: dict[str, int],
         shifts: dict[str, int | None],
     ) -> bool:
-        """Put the row of the greatest id of each table, with what it points to: none up to it is given to others."""
         lasts = []
         for table in tables:
             name = table.name
-            low, high = file.execute(f"select min(id), max(id) from {name}").fetchone()  # noqa: S608
+            low, high = file.execute(f"select min(id), max(id) from {name}").fetchone()  # noqa: S608 - our own names
             if high is None:
                 self._shifts[name] = 0
                 continue
             most_id = self._find_most_id(table)
             shift = shifts[name]
-            if shift is None or (most_ids[name] < most_id and most_id >= low):  # others came since it was looked up
+            if shift is None or (
+                most_ids[name] < most_id and most_id >= low
+            ):  # others came since it was looked up
                 shift = most_id + 1 - low
             self._shifts[name] = shift
             lasts.append((table, high))
@@ -236,7 +248,10 @@ class _Reopening:
             cursor = file.cursor()
             cursor.row_factory = None
             names = self._list_columns(table)
-            (row,) = cursor.execute(f"select {', '.join(names)} from {table.name} where id = ?", (row_id,))  # noqa: S608
+            (row,) = cursor.execute(
+                f"select {', '.join(names)} from {table.name} where id = ?",  # noqa: S608 - our own names
+                (row_id,),
+            )
             self._insert(table, [self._convert(file, table, row)])
             for name, value in zip(names, row):
                 parent = table.parents.get(name, ("", "", False))[0]
@@ -248,10 +263,9 @@ class _Reopening:
         return [column for column in table.columns if column != "rowid"]
 
     def _read_rows(self, file: sqlite3.Connection, table: TrashTable) -> Iterator[tuple[Any, ...]]:
-        """Read a table but for the rows that are there already."""
         cursor = file.cursor()
         cursor.row_factory = None
-        query = f"select {', '.join(self._list_columns(table))} from {table.name}"  # noqa: S608
+        query = f"select {', '.join(self._list_columns(table))} from {table.name}"  # noqa: S608 - our own names
         if table.number == "id":
             query += " order by id"
             placed, position = self._placed[table.name], self._list_columns(table).index("id")
@@ -261,8 +275,9 @@ class _Reopening:
             query += " order by rowid"
         yield from cursor.execute(query)
 
-    def _put_some(self, file: sqlite3.Connection, rows: Iterator[tuple[TrashTable, tuple[Any, ...]]]) -> bool:
-        """Put as many rows as a short transaction takes."""
+    def _put_some(
+        self, file: sqlite3.Connection, rows: Iterator[tuple[TrashTable, tuple[Any, ...]]]
+    ) -> bool:
         pending: list[tuple[Any, ...]] = []
         of: TrashTable | None = None
         for count, (table, row) in enumerate(rows, 1):
@@ -281,10 +296,14 @@ class _Reopening:
     def _insert(self, table: TrashTable, rows: list[tuple[Any, ...]]) -> None:
         names = self._list_columns(table)
         marks = ", ".join("?" * len(names))
-        self._connection.executemany(f"insert into {table.name} ({', '.join(names)}) values ({marks})", rows)  # noqa: S608
+        self._connection.executemany(
+            f"insert into {table.name} ({', '.join(names)}) values ({marks})",  # noqa: S608 - our own names
+            rows,
+        )
 
-    def _convert(self, file: sqlite3.Connection, table: TrashTable, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return a row with the ids that it and what it points to have here."""
+    def _convert(
+        self, file: sqlite3.Connection, table: TrashTable, row: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         values = []
         for column, value in zip(self._list_columns(table), row):
             parent = table.parents.get(column, ("", "", False))[0]
@@ -302,19 +321,23 @@ class _Reopening:
         return tuple(values)
 
     def _share(self, file: sqlite3.Connection, name: str, value: Any) -> Any:
-        """Return the id here of a row that runs share, which comes with the first row that points to it."""
         known = self._shared.setdefault(name, {})
         if value in known:
             return known[value]
         table = self._tables[name]
-        row = dict(file.execute(f"select {', '.join(table.columns)} from {name} where id = ?", (value,)).fetchone())  # noqa: S608
+        row = dict(
+            file.execute(
+                f"select {', '.join(table.columns)} from {name} where id = ?",  # noqa: S608 - our own names
+                (value,),
+            ).fetchone()
+        )
         for column, (parent, _key, _cascades) in table.parents.items():
             if row[column] is not None:
                 row[column] = self._share(file, parent, row[column])
         self._put_bytes += sum(len(part) for part in row.values() if isinstance(part, bytes))
         self._connection.execute(write_insert(table, row, "or ignore"), row)
         same = " and ".join(f"{column} is :{column}" for column in table.unique)
-        find = f"select id from {name} where {same}"  # noqa: S608
+        find = f"select id from {name} where {same}"  # noqa: S608 - our own names
         here = self._connection.execute(find, row).fetchone()
         if here is None:  # its id is another's
             del row["id"]
@@ -330,14 +353,16 @@ class _Reopening:
 
 
 def _order(tables: dict[str, TrashTable]) -> Iterator[TrashTable]:
-    """List the tables of a run's detail, each after those that it points to."""
     pending = [tables[name] for name in DETAIL]
     while pending:
         names = {table.name for table in pending}
         ready = [
             table
             for table in pending
-            if not any(parent in names and parent != table.name for parent, _key, _cascades in table.parents.values())
+            if not any(
+                parent in names and parent != table.name
+                for parent, _key, _cascades in table.parents.values()
+            )
         ]
         yield from ready or pending
         pending = [table for table in pending if table not in ready] if ready else []

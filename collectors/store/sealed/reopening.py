@@ -1,4 +1,4 @@
-"""Put the rows of a sealed run back into the board, where something new of it is to be stored."""
+"""Restore a sealed run's rows when more of it is to be stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
-from compileboard.collectors.store.dashboard.trash import database_path, delete_stacks, put_back_rows
+from compileboard.collectors.store.dashboard.trash import (
+    database_path,
+    delete_stacks,
+    put_back_rows,
+)
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.sealed.files import RunFile, open_workplace, unpack_run_file
 from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
@@ -16,11 +20,10 @@ _HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
 
 
 def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = None) -> bool:
-    """Put a sealed run's rows back, in the caller's transaction; return False if the run is not sealed.
+    """Restore a sealed run's rows in the caller's transaction; False if it is not sealed.
 
-    What is remembered of the run's ids is wrong then. Its words have to be indexed again. The file stays until the run
-    is sealed anew: who began to read before has it. A copy of the run's other rows names the `board` that they are of.
-    Raises: StoreError if the file is damaged or not there.
+    Cached ids become invalid, and the run must be indexed again. The file stays for current readers
+    until the run is sealed again. `board` is the database, if this is a copy. Raises StoreError.
     """
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
@@ -38,14 +41,14 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
     return True
 
 
-def put_back_rollups(file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int) -> None:
-    """Put a run's roll-ups back behind its detail, in the caller's transaction: from now on it is not sealed.
-
-    `shift` is what was added to the ids of its compiles.
-    """
+def put_back_rollups(
+    file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int
+) -> None:
     key = {"run_id": run_id}
     put_back_rows(file, connection, run_id, ROLLUPS)
-    keys = file.execute("select id, compile_key from repros where compile_key is not null").fetchall()
+    keys = file.execute(
+        "select id, compile_key from repros where compile_key is not null"
+    ).fetchall()
     connection.executemany(
         "update repros set compile_key = :compile_key where id = :id",
         [{"id": row["id"], "compile_key": row["compile_key"] + shift} for row in keys],
@@ -55,10 +58,6 @@ def put_back_rollups(file: sqlite3.Connection, connection: sqlite3.Connection, r
 
 
 def unpack_current(database: str, file: RunFile, target: Path) -> None:
-    """Unpack a run's file into a new database of this version.
-
-    Raises: StoreError if the file is damaged or not there, or its version is newer than this program.
-    """
     unpack_run_file(database, file, target)
     with target.open("rb") as unpacked:
         if unpacked.read(_HEADER_BYTES)[-4:] == DATABASE_VERSION.to_bytes(4, "big"):
@@ -69,16 +68,23 @@ def unpack_current(database: str, file: RunFile, target: Path) -> None:
 
 
 def delete_at_once(connection: sqlite3.Connection, run_id: str) -> None:
-    """Delete what is left here of a sealed run's detail, in the caller's transaction."""
     connection.execute("pragma defer_foreign_keys = on")
     for table in ("trace_files", *_OWNED):
-        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
+        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608 - our own names
     delete_stacks(connection, run_id)
 
 
 # The others go with these, by their foreign keys.
 _OWNED = (
-    *("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips", "guard_sets", "aot_graphs"),
+    *(
+        "graph_breaks",
+        "recompiles",
+        "failures",
+        "cache_lookups",
+        "cudagraph_skips",
+        "guard_sets",
+        "aot_graphs",
+    ),
     *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "results"),
     *("run_breaks", "run_causes", "run_functions", "run_summaries"),
 )

@@ -1,4 +1,4 @@
-"""Which runs are sealed, and which of a run's rows are in its file alone."""
+"""Which runs are sealed, with rows only in their file."""
 
 from __future__ import annotations
 
@@ -10,45 +10,81 @@ from compileboard.collectors.store.sealed.files import RunFile
 _COLUMNS = "run_id, file_name, digest, size_bytes, unpacked_bytes, emptied_us"
 # Of these, nothing of a sealed run stays in the board.
 DETAIL = (
-    *("graph_breaks", "recompiles", "guard_failures", "failures", "cache_lookups", "cudagraph_skips", "guard_sets"),
-    *("aot_graphs", "artifacts", "symbols", "spans", "span_totals", "lanes", "compilations", "compiles", "events"),
+    *(
+        "graph_breaks",
+        "recompiles",
+        "guard_failures",
+        "failures",
+        "cache_lookups",
+        "cudagraph_skips",
+        "guard_sets",
+    ),
+    *(
+        "aot_graphs",
+        "artifacts",
+        "symbols",
+        "spans",
+        "span_totals",
+        "lanes",
+        "compilations",
+        "compiles",
+        "events",
+    ),
     *("stack_nodes", "trace_files", "trace_pieces"),
 )
 ROLLUPS = (
-    *("run_breaks", "run_causes", "run_functions", "run_summaries", "result_values", "result_repeats", "results"),
+    *(
+        "run_breaks",
+        "run_causes",
+        "run_functions",
+        "run_summaries",
+        "result_values",
+        "result_repeats",
+        "results",
+    ),
 )
-# What a page of a run reads in its file: these, and what they point to. All else is as the board has it.
+# What a page of a run reads in its file: these, and what they point to. All else is as the board
+# has it.
 IN_FILE = (
-    *(*DETAIL, *ROLLUPS, "repros", "repro_results", "repro_storages", "search_documents", "search_runs"),
+    *(
+        *DETAIL,
+        *ROLLUPS,
+        "repros",
+        "repro_results",
+        "repro_storages",
+        "search_documents",
+        "search_runs",
+    ),
     *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
 )
 
 
 @dataclass(frozen=True)
 class SealedRun:
-    """A run whose detail and roll-ups are in a file; `is_emptied`: and nowhere else."""
-
     run_id: str
     file: RunFile
     is_emptied: bool
 
 
 def get_sealed_run(connection: sqlite3.Connection, run_id: str) -> SealedRun | None:
-    """Return a sealed run, None where there is none of that id."""
-    row = connection.execute(f"select {_COLUMNS} from sealed_runs where run_id = ?", (run_id,)).fetchone()  # noqa: S608
+    row = connection.execute(
+        f"select {_COLUMNS} from sealed_runs where run_id = ?",  # noqa: S608 - our own names
+        (run_id,),
+    ).fetchone()
     return _make(row) if row else None
 
 
 def has_sealed_runs(connection: sqlite3.Connection) -> bool:
-    """Return whether any run of a database is sealed."""
     return connection.execute("select 1 from sealed_runs limit 1").fetchone() is not None
 
 
 def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:
-    """List every sealed run by its id."""
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    return [_make(row) for row in cursor.execute(f"select {_COLUMNS} from sealed_runs order by run_id")]  # noqa: S608
+    return [
+        _make(row)
+        for row in cursor.execute(f"select {_COLUMNS} from sealed_runs order by run_id")  # noqa: S608 - our own names
+    ]
 
 
 def _make(row: sqlite3.Row) -> SealedRun:

@@ -1,12 +1,12 @@
-"""Seal a run: its detail and its roll-ups go from the board into one file.
+"""Seal runs: move detail and roll-ups from the database into one file.
 
-1. The file is written: a bundle of the run as it is at one moment. It appears whole, and is on the disk then.
-2. In one transaction the run is marked as sealed, if nothing of it changed since, and its roll-ups go.
-3. Its detail goes in short transactions, so that recorders and servers write between them.
+1. The file is written: a bundle of the run at one moment, atomically and synced.
+2. One transaction marks the run as sealed, if unchanged since, and deletes its roll-ups.
+3. Its detail is deleted in short transactions, so that others can write.
 
-Killed before 2, there is a file that no row names: the next attempt replaces or removes it. Killed after 2, the next
-pass goes on with 3. From 2 on readers have the file. What is new of the run puts its rows back (reopening.py,
-large_runs.py), also amid 3.
+Killed before 2, the next attempt replaces or removes the unnamed file. Killed after 2, the next
+pass continues with 3. From 2 on, readers use the file. New data restores the rows (reopening.py,
+large_runs.py), even during 3.
 """
 
 from __future__ import annotations
@@ -60,17 +60,16 @@ where r.id = :run_id
 
 
 class NotSealable(StoreError):
-    """Why a run stays in the board for now."""
+    pass
 
 
 class _Reopened(Exception):
-    """Something new of a run came while its rows were being deleted."""
+    pass
 
 
 def list_sealable(
     connection: sqlite3.Connection, now_us: int, limit: int = 1000, *, quiet_us: int = QUIET_US
 ) -> list[str]:
-    """List the runs to seal, those first whose detail a killed pass did not delete, then those of the oldest change."""
     left = connection.execute(
         "select run_id from sealed_runs where coalesce(emptied_us, 0) = 0 order by run_id"
     ).fetchall()
@@ -81,11 +80,15 @@ def list_sealable(
 
 
 def seal_run(
-    connection: sqlite3.Connection, run_id: str, *, now_us: int | None = None, quiet_us: int = QUIET_US
+    connection: sqlite3.Connection,
+    run_id: str,
+    *,
+    now_us: int | None = None,
+    quiet_us: int = QUIET_US,
 ) -> None:
-    """Seal a run, or go on where a killed pass stopped.
+    """Seal a run, or continue a killed attempt.
 
-    Raises: NotSealable if it runs, changed lately, or is not published whole; StoreError if its file cannot be written.
+    Raises NotSealable if it is running, changed recently or is unpublished; StoreError.
     """
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     sealed = get_sealed_run(connection, run_id)
@@ -94,7 +97,9 @@ def seal_run(
         file = _write_file(connection, run_id, pub)
         with write_transaction(connection):
             if _need_sealable(connection, run_id, now_us, quiet_us) != pub:
-                raise NotSealable(f"run {run_id} changed while it was being sealed; it is tried again")
+                raise NotSealable(
+                    f"run {run_id} changed while it was being sealed; it is tried again"
+                )
             text_ids = list_texts(connection, run_id)
             _mark(connection, run_id, file, now_us)
         remove_run_files(database_path(connection), run_id, named=file.name)
@@ -105,15 +110,14 @@ def seal_run(
 
 
 def _take_over(connection: sqlite3.Connection, run_id: str) -> None:
-    """Let the detail go again that a killed process was putting back (large_runs.py).
-
-    Raises: NotSealable if one is at it now.
-    """
     lease = take_lease(database_path(connection), REOPEN)
     if lease is None:
         raise NotSealable(f"run {run_id} is being put back")
     with lease, write_transaction(connection):
-        connection.execute("update sealed_runs set emptied_us = null where run_id = ? and emptied_us = 0", (run_id,))
+        connection.execute(
+            "update sealed_runs set emptied_us = null where run_id = ? and emptied_us = 0",
+            (run_id,),
+        )
 
 
 def _values(now_us: int, quiet_us: int) -> dict[str, int]:
@@ -121,10 +125,6 @@ def _values(now_us: int, quiet_us: int) -> dict[str, int]:
 
 
 def _need_sealable(connection: sqlite3.Connection, run_id: str, now_us: int, quiet_us: int) -> int:
-    """Return the number of a run's state.
-
-    Raises: NotSealable
-    """
     row = connection.execute(
         f"{SEALABLE_SQL} and p.run_id = :run_id", _values(now_us, quiet_us) | {"run_id": run_id}
     ).fetchone()
@@ -146,9 +146,13 @@ def _write_file(connection: sqlite3.Connection, run_id: str, pub: int) -> RunFil
         path = folder / "run.db"
         connection.execute("begin")  # all of one moment
         try:
-            (now_pub,) = connection.execute("select pub from runs where id = ?", (run_id,)).fetchone() or (None,)
+            (now_pub,) = connection.execute(
+                "select pub from runs where id = ?", (run_id,)
+            ).fetchone() or (None,)
             if now_pub != pub:
-                raise NotSealable(f"run {run_id} changed while it was being sealed; it is tried again")
+                raise NotSealable(
+                    f"run {run_id} changed while it was being sealed; it is tried again"
+                )
             write_bundle(connection, [run_id], str(path), page_bytes=PAGE_BYTES)
         finally:
             connection.execute("rollback")
@@ -156,7 +160,6 @@ def _write_file(connection: sqlite3.Connection, run_id: str, pub: int) -> RunFil
 
 
 def _mark(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: int) -> None:
-    """Mark a run as sealed and delete its roll-ups and its words in the search index."""
     key = {"run_id": run_id}
     connection.execute(
         """
@@ -180,10 +183,18 @@ def _mark(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: in
             connection.execute(f"delete from {table} where run_id = :run_id", key)  # noqa: S608 - our own names
 
 
-def _empty(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: int, text_ids: list[int] | None) -> None:
-    """Delete the detail of a run that is marked. Without its texts' ids, every text is looked at."""
+def _empty(
+    connection: sqlite3.Connection,
+    run_id: str,
+    file: RunFile,
+    now_us: int,
+    text_ids: list[int] | None,
+) -> None:
     key: dict[str, object] = {"run_id": run_id, "file_name": file.name}
-    query = "select 1 from sealed_runs where run_id = :run_id and file_name = :file_name and emptied_us is null"
+    query = (
+        "select 1 from sealed_runs where run_id = :run_id and file_name = :file_name and "
+        "emptied_us is null"
+    )
 
     def check() -> None:
         if connection.execute(query, key).fetchone() is None:
@@ -199,7 +210,8 @@ def _empty(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: i
         steps.run(
             lambda: (
                 connection.execute(
-                    "update sealed_runs set emptied_us = :now_us where run_id = :run_id", {"now_us": now_us, **key}
+                    "update sealed_runs set emptied_us = :now_us where run_id = :run_id",
+                    {"now_us": now_us, **key},
                 ).rowcount
             )
         )

@@ -1,4 +1,4 @@
-"""Store the lines of streams: a request in one transaction, with how far its stream is stored then."""
+"""Store lines of streams, each request in one transaction with the stream's new position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent,
 from compileboard.collectors.fixes.recorded import SourceLines
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.ingest.frames import LoggedFrames
-from compileboard.collectors.store.ingest.ingestor import OTHER_RUN, Ingestor, describe_refusal, is_of_an_event
+from compileboard.collectors.store.ingest.ingestor import (
+    OTHER_RUN,
+    Ingestor,
+    describe_refusal,
+    is_of_an_event,
+)
 from compileboard.collectors.store.ingest.source_files import (
     RejectRow,
     add_run_rejects,
@@ -39,20 +44,26 @@ from compileboard.collectors.store.streams.rows import (
     save_stream,
 )
 from compileboard.collectors.store.streams.texts import has_texts, use_texts
-from compileboard.collectors.wire.marks import Beat, LogRead, Mark, SourceRead, SpoolRejects, StreamEnd, TracePieces
+from compileboard.collectors.wire.marks import (
+    Beat,
+    LogRead,
+    Mark,
+    SourceRead,
+    SpoolRejects,
+    StreamEnd,
+    TracePieces,
+)
 
 REMEMBERED = 32  # runs whose compiles are known by heart
 CHECKPOINT_BYTES = 16 << 20  # of lines: the write-ahead log must not grow with them
 
 
 class RunDeleted(Exception):
-    """The run of a stream was deleted."""
+    pass
 
 
 @dataclass
 class _KnownRun:
-    """What is remembered of a run, as long as nobody else changes it."""
-
     ingestor: Ingestor
     generations: dict[int, int]  # of the events that are stored now, by their id()
     pub: int | None = None
@@ -60,16 +71,12 @@ class _KnownRun:
 
 @dataclass
 class _SortedEvents:
-    """Events to be stored, those that name a process of another run, and how far logs are stored with them."""
-
     events: list[Event] = field(default_factory=list)
     foreign: list[RefusedEvent] = field(default_factory=list)
     log_ends: dict[str, int] = field(default_factory=dict)
 
 
 class StreamWriter:
-    """The writer of streams through one connection; one request at a time."""
-
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self.connection = connection
         self.path = path
@@ -77,16 +84,18 @@ class StreamWriter:
         self._unfolded_bytes = 0
 
     def store(self, lines: StreamLines, sender: RunSender = THIS_MACHINE) -> Stream:
-        """Store lines whole, and return their stream behind them.
+        """Store lines and return the stream's new state.
 
-        Raises: RunDeleted; NotOwner if the run is of another sender; StreamMoved if another request of the stream was
-        stored meanwhile; RunSealed if all others would wait for the run's rows; StoreError in words.
+        Raises RunDeleted; NotOwner; StreamMoved if another request came first; RunSealed if a large
+        run must be restored first; StoreError.
         """
         before = lines.stream
         refuse_large_run(self.connection, before.run_id)
         current = get_stream(self.connection, before.run_id, before.stream_id)
         if (current.stored_bytes if current else 0) != before.stored_bytes:
-            raise StreamMoved(f"stream {before.stream_id} of run {before.run_id} was written by another request")
+            raise StreamMoved(
+                f"stream {before.stream_id} of run {before.run_id} was written by another request"
+            )
         rejects = lines.rejects.copy()  # what is undone with others is stored again
         known = self._recall(before.run_id)
         known.generations.clear()
@@ -99,14 +108,18 @@ class StreamWriter:
             rejects.add_refused([*part.foreign, *result.refused])
             _count_clashing(rejects, result.clashing)
             self._save_marks(lines, rejects)
-            save_run_rejects(self.connection, before.run_id, _list_left_out(_advance(lines, now_us)))
+            save_run_rejects(
+                self.connection, before.run_id, _list_left_out(_advance(lines, now_us))
+            )
             advance_logs(self.connection, part.log_ends)
 
         def save_place() -> None:
             save_stream(self.connection, _advance(lines, now_us), before.stored_bytes)
             known.ingestor.beat(before.run_id, now_us)
 
-        result = known.ingestor.ingest(before.run_id, part.events, now_us=now_us, also=save_marks, last=save_place)
+        result = known.ingestor.ingest(
+            before.run_id, part.events, now_us=now_us, also=save_marks, last=save_place
+        )
         if result.deleted_run:
             self._known.pop(before.run_id, None)
             raise RunDeleted(before.run_id)
@@ -116,9 +129,8 @@ class StreamWriter:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Store what a block stores in one transaction.
-
-        Raises: PartFailed if a part of it fails: nothing of the block is stored then.
+        """Store everything in the block in one transaction. Raises PartFailed if a part of it
+        fails.
         """
         try:
             with write_transaction(self.connection):
@@ -128,13 +140,11 @@ class StreamWriter:
             raise
 
     def fold(self) -> None:
-        """Fold the write-ahead log back where it has grown; between transactions."""
         if self._unfolded_bytes >= CHECKPOINT_BYTES:
             checkpoint(self.connection)
             self._unfolded_bytes = 0
 
     def restart(self, stream: Stream) -> None:
-        """Forget how far a stream is stored."""
         with write_transaction(self.connection):
             forget_stream(self.connection, stream.run_id, stream.stream_id)
 
@@ -152,13 +162,17 @@ class StreamWriter:
         return known
 
     def _read_pub(self, run_id: str) -> int | None:
-        row = self.connection.execute("select pub from runs where id = :id", {"id": run_id}).fetchone()
+        row = self.connection.execute(
+            "select pub from runs where id = :id", {"id": run_id}
+        ).fetchone()
         return None if row is None else row["pub"]
 
     def _sort_out(self, known: _KnownRun, run_id: str, lines: StreamLines) -> _SortedEvents:
-        """Leave out what is stored of logs: their spans have no number of their own."""
         logged = {event.process_id for event in lines.events if id(event) in lines.generations}
-        ends = {process_id: log.end_offset_bytes for process_id, log in find_logs(self.connection, logged).items()}
+        ends = {
+            process_id: log.end_offset_bytes
+            for process_id, log in find_logs(self.connection, logged).items()
+        }
         part = _SortedEvents()
         for event in lines.events:
             if not known.ingestor.may_have(run_id, event.process_id):
@@ -174,7 +188,9 @@ class StreamWriter:
     def _save_marks(self, lines: StreamLines, rejects: Rejects) -> None:
         connection, run_id = self.connection, lines.stream.run_id
         if not has_texts(connection, lines.referred):
-            raise StreamMoved(f"texts that stream {lines.stream.stream_id} refers to went since it was read")
+            raise StreamMoved(
+                f"texts that stream {lines.stream.stream_id} refers to went since it was read"
+            )
         use_texts(connection, lines.referred)
         for mark in lines.marks:
             connection.execute("savepoint mark")
@@ -193,13 +209,22 @@ class StreamWriter:
         if isinstance(mark, LogRead):
             save_log_read(connection, run_id, _describe_log(mark), list_rejects(mark.rejects))
         elif isinstance(mark, SourceRead):
-            excerpts = (SourceLines(file, first, tuple(code)) for file, first, code in mark.excerpts)
+            excerpts = (
+                SourceLines(file, first, tuple(code)) for file, first, code in mark.excerpts
+            )
             save_source_lines(connection, run_id, excerpts)
         elif isinstance(mark, SpoolRejects):
             save_run_rejects(connection, run_id, _list_of_file(mark.file_name, mark.rejects))
         elif isinstance(mark, TracePieces):
             begin_trace_file(connection, run_id, mark.name, mark.size_bytes)
-            save_trace_pieces(connection, run_id, mark.name, mark.size_bytes, mark.position, lines.pieces[id(mark)])
+            save_trace_pieces(
+                connection,
+                run_id,
+                mark.name,
+                mark.size_bytes,
+                mark.position,
+                lines.pieces[id(mark)],
+            )
 
 
 def _list_of_file(file_name: str, rejects: Rejects) -> list[RejectRow]:
@@ -207,10 +232,15 @@ def _list_of_file(file_name: str, rejects: Rejects) -> list[RejectRow]:
 
 
 def _list_left_out(stream: Stream) -> list[RejectRow]:
-    """List what the box of a stream had no room for, whole counts."""
     counts = {"no_room": stream.lost_count, "dropped_text": stream.dropped_text_count}
     return [
-        {"file_name": stream.stream_id, "kind": kind, "reject_count": count, "first_line": None, "example": None}
+        {
+            "file_name": stream.stream_id,
+            "kind": kind,
+            "reject_count": count,
+            "first_line": None,
+            "example": None,
+        }
         for kind, count in counts.items()
         if count
     ]
@@ -221,14 +251,12 @@ def _describe_log(mark: LogRead) -> Mapping[str, Any]:
 
 
 def _count_clashing(rejects: Rejects, clashing: list[Event]) -> None:
-    """Count events whose number another one has; a recorder tells its run's start and end anew."""
     for event in clashing:
         if event.sequence >= 0 and not isinstance(event, (RunStarted, RunEnded)):
             rejects.add("number_taken", None, f"{event.process_id} {event.sequence}: {event.KIND}")
 
 
 def _advance(lines: StreamLines, now_us: int) -> Stream:
-    """Return the stream behind lines."""
     stream = lines.stream
     counts = [mark.lost_count for mark in lines.marks if isinstance(mark, (Beat, StreamEnd))]
     versions = [mark.version for mark in lines.marks if isinstance(mark, Beat) and mark.version]

@@ -1,4 +1,4 @@
-"""What recorders on boxes have sent: a row a stream, which moves with what it holds."""
+"""Streams that clients sent, with their position."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from compileboard.collectors.store.errors import StoreError
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream as far as it is stored."""
-
     run_id: str
     stream_id: str
     token_id: str | None = None
@@ -28,15 +26,15 @@ class Stream:
 
 
 class StreamMoved(StoreError):
-    """Another request of the same stream was stored meanwhile."""
+    pass
 
 
 def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> Stream | None:
-    """Return a stream, None where nothing of it is stored."""
     row = connection.execute(
         """
         select
-          run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count, version,
+          run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count,
+          dropped_text_count, version,
           started_us, updated_us, ended_us
         from streams
         where run_id = :run_id and stream_id = :stream_id
@@ -47,10 +45,6 @@ def get_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> S
 
 
 def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: int) -> None:
-    """Save how far a stream is stored, in the transaction of what it holds.
-
-    Raises: StreamMoved if it was not at `before_bytes` any more.
-    """
     values: dict[str, Any] = vars(stream) | {"before_bytes": before_bytes}
     if before_bytes == 0:
         connection.execute(
@@ -65,18 +59,21 @@ def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: in
     saved = connection.execute(
         """
         update streams set
-          stored_bytes = :stored_bytes, checksum = :checksum, event_count = :event_count, lost_count = :lost_count,
-          dropped_text_count = :dropped_text_count, version = :version, updated_us = :updated_us, ended_us = :ended_us
+          stored_bytes = :stored_bytes, checksum = :checksum, event_count = :event_count,
+          lost_count = :lost_count,
+          dropped_text_count = :dropped_text_count, version = :version, updated_us = :updated_us,
+          ended_us = :ended_us
         where run_id = :run_id and stream_id = :stream_id and stored_bytes = :before_bytes
         """,
         values,
     ).rowcount
     if not saved:
-        raise StreamMoved(f"stream {stream.stream_id} of run {stream.run_id} was written by another request")
+        raise StreamMoved(
+            f"stream {stream.stream_id} of run {stream.run_id} was written by another request"
+        )
 
 
 def list_unindexed_runs(connection: sqlite3.Connection) -> list[str]:
-    """List runs that a box has pushed whole and whose words are not in the search index yet."""
     rows = connection.execute(
         """
         select distinct s.run_id
@@ -93,19 +90,16 @@ def list_unindexed_runs(connection: sqlite3.Connection) -> list[str]:
 
 
 def forget_stream(connection: sqlite3.Connection, run_id: str, stream_id: str) -> None:
-    """Forget how far a stream is stored: it is sent again from its beginning."""
     key = {"run_id": run_id, "stream_id": stream_id}
     connection.execute("delete from streams where run_id = :run_id and stream_id = :stream_id", key)
 
 
 def forget_run_streams(connection: sqlite3.Connection, run_id: str) -> None:
-    """Forget the streams of a run that is deleted for good."""
     for table in ("streams", "dropped_texts"):
-        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608
+        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608 - our own names
 
 
 def get_removal(connection: sqlite3.Connection, run_id: str) -> str | None:
-    """Return `deleted` or `pruned` for a run of which nothing more is stored."""
     query = """
         select 'deleted' as removal from removed_runs where run_id = :run_id
         union all

@@ -1,4 +1,4 @@
-"""Texts that boxes send by their content, before the events that refer to them."""
+"""Texts that clients send by digest, before the events that refer to them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ where digest = :digest
   and not exists (select 1 from artifacts where payload_id = payloads.id)
   and not exists (select 1 from spans where payload_id = payloads.id)
   and not exists (select 1 from repro_results where program_id = payloads.id)
-  and not exists (select 1 from repros where program_id = payloads.id or dynamo_program_id = payloads.id)
+  and not exists (select 1 from repros where program_id = payloads.id
+    or dynamo_program_id = payloads.id)
   and not exists (select 1 from temp.trashed_texts where id = payloads.id)
 """
 
 
 @dataclass(frozen=True)
 class TextRow:
-    """A text that is stored."""
-
     id: int
     size_bytes: int
 
 
 def find_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> dict[str, TextRow]:
-    """Return those of the texts that are stored, by digest."""
     query = "select id, size_bytes from payloads where digest = ?"
-    rows = ((digest, connection.execute(query, (bytes.fromhex(digest),)).fetchone()) for digest in digests)
+    rows = (
+        (digest, connection.execute(query, (bytes.fromhex(digest),)).fetchone())
+        for digest in digests
+    )
     return {digest: TextRow(*row) for digest, row in rows if row is not None}
 
 
 def list_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[str]) -> set[str]:
-    """List those of the texts that the boxes of a run have no more."""
     query = "select 1 from dropped_texts where run_id = ? and digest = ?"
     return {
         digest
@@ -48,19 +48,23 @@ def list_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
 
 
 def read_text(connection: sqlite3.Connection, text: TextRow) -> bytes:
-    """Return a stored text, packed."""
     (body,) = connection.execute("select body from payloads where id = ?", (text.id,)).fetchone()
     return bytes(body)
 
 
 def pack_text(text: bytes) -> bytes:
-    """Compress a text: the work to do before the write lock is taken."""
     return pack_large(text)
 
 
-def save_text(connection: sqlite3.Connection, digest: str, size_bytes: int, packed: bytes, now_us: int) -> bool:
-    """Store a text that nothing refers to yet; return False if it was there."""
-    values = {"digest": bytes.fromhex(digest), "size_bytes": size_bytes, "body": packed, "now_us": now_us}
+def save_text(
+    connection: sqlite3.Connection, digest: str, size_bytes: int, packed: bytes, now_us: int
+) -> bool:
+    values = {
+        "digest": bytes.fromhex(digest),
+        "size_bytes": size_bytes,
+        "body": packed,
+        "now_us": now_us,
+    }
     with write_transaction(connection):
         is_new = connection.execute(
             """
@@ -70,20 +74,21 @@ def save_text(connection: sqlite3.Connection, digest: str, size_bytes: int, pack
         ).rowcount
         if is_new:
             connection.execute(
-                "insert or replace into sent_texts (digest, received_us) values (:digest, :now_us)", values
+                "insert or replace into sent_texts (digest, received_us) values (:digest, :now_us)",
+                values,
             )
     return bool(is_new)
 
 
-def save_texts(connection: sqlite3.Connection, texts: Iterable[tuple[str, int, bytes]], now_us: int) -> None:
-    """Store texts whole or not at all: digest, size and packed body of each."""
+def save_texts(
+    connection: sqlite3.Connection, texts: Iterable[tuple[str, int, bytes]], now_us: int
+) -> None:
     with write_transaction(connection):
         for digest, size_bytes, packed in texts:
             save_text(connection, digest, size_bytes, packed, now_us)
 
 
 def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[str]) -> None:
-    """Save that the boxes of a run have texts no more; one that is stored is not missed."""
     with write_transaction(connection):
         connection.executemany(
             """
@@ -96,7 +101,6 @@ def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
 
 
 def has_texts(connection: sqlite3.Connection, ids: Mapping[str, int]) -> bool:
-    """Return whether texts, by digest, have the ids that they had: what pointed to one may have been sealed since."""
     query = "select 1 from payloads where id = ? and digest = ?"
     return all(
         connection.execute(query, (text_id, bytes.fromhex(digest))).fetchone() is not None
@@ -105,21 +109,19 @@ def has_texts(connection: sqlite3.Connection, ids: Mapping[str, int]) -> bool:
 
 
 def use_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> None:
-    """Note that rows point to texts, in the rows' transaction."""
-    connection.executemany("delete from sent_texts where digest = ?", [(bytes.fromhex(digest),) for digest in digests])
+    connection.executemany(
+        "delete from sent_texts where digest = ?", [(bytes.fromhex(digest),) for digest in digests]
+    )
 
 
 def list_old_texts(connection: sqlite3.Connection, now_us: int) -> list[bytes]:
-    """List the texts that came more than a day ago and that no event referred to."""
-    rows = connection.execute("select digest from sent_texts where received_us < ?", (now_us - DAY_US,))
+    rows = connection.execute(
+        "select digest from sent_texts where received_us < ?", (now_us - DAY_US,)
+    )
     return [row["digest"] for row in rows]
 
 
 def drop_unused_texts(connection: sqlite3.Connection, digests: Iterable[bytes]) -> None:
-    """Drop those of the texts that nothing refers to, in the caller's transaction.
-
-    `temp.trashed_texts` has those that deleted runs refer to.
-    """
     keys = [{"digest": digest} for digest in digests]
     if keys:
         connection.executemany(_DROP_UNUSED, keys)

@@ -1,4 +1,6 @@
-"""What of this project is measured: `compileboard-collect bench --only path:$PWD/bench_models.py`."""
+"""What of this project is measured: `compileboard-collect bench --only
+path:$PWD/bench_models.py`.
+"""
 
 import compileboard
 

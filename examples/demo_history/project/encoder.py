@@ -19,7 +19,10 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x):
-        q, k, v = (fold(projection(x), "b t h d -> b h t d") for projection in (self.query, self.key, self.value))
+        q, k, v = (
+            fold(projection(x), "b t h d -> b h t d")
+            for projection in (self.query, self.key, self.value)
+        )
         weights = (q @ k.transpose(-1, -2) * AXES["d"] ** -0.5).softmax(-1)
         return self.out(fold(weights @ v, "b h t d -> b t h d").flatten(-2))
 

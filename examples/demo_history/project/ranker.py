@@ -45,7 +45,9 @@ class Weigh(nn.Module):
 class Ranker(nn.Module):
     def __init__(self, width=32):
         super().__init__()
-        self.features = nn.ModuleList(nn.Sequential(Scale(scale), Weigh(weight)) for _, scale, weight in FEATURES)
+        self.features = nn.ModuleList(
+            nn.Sequential(Scale(scale), Weigh(weight)) for _, scale, weight in FEATURES
+        )
         self.text = nn.Linear(width, len(FEATURES))
         self.hidden = nn.Linear(2 * len(FEATURES), width)
         self.score = nn.Linear(width, 1)

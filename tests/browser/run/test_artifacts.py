@@ -65,7 +65,9 @@ def test_a_recompile_shows_what_changed_in_one_click(tab: Page, explored_address
     assert tab.url.endswith("/changes#graph")
 
 
-def test_the_other_artifact_is_chosen_without_javascript(open_tab: Callable[..., Page], explored_address: str) -> None:
+def test_the_other_artifact_is_chosen_without_javascript(
+    open_tab: Callable[..., Page], explored_address: str
+) -> None:
     page = open_tab(java_script_enabled=False)
     _open(page, explored_address)
     page.locator(".step a", has_text="dynamo_output_graph").first.click()
@@ -75,10 +77,14 @@ def test_the_other_artifact_is_chosen_without_javascript(open_tab: Callable[...,
     assert "dynamo_output_graph of 0/2" in page.locator("h2").first.inner_text()
 
 
-def test_pages_of_artifacts_fit_a_phone(open_tab: Callable[..., Page], explored_address: str) -> None:
+def test_pages_of_artifacts_fit_a_phone(
+    open_tab: Callable[..., Page], explored_address: str
+) -> None:
     page = open_tab(400)
     run = _open(page, explored_address)
-    addresses = [link.get_attribute("href") for link in page.locator(".step a, .entry__head a").all()]
+    addresses = [
+        link.get_attribute("href") for link in page.locator(".step a, .entry__head a").all()
+    ]
     for part in ("/directory", "/artifacts/", "/changes"):
         address = next(
             (address for address in addresses if address and part in address),

@@ -29,7 +29,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield {name: f"{server.address}/runs/{run_id}" for name, run_id in ids.items()}
 
 
-def test_ranks_say_where_they_part_and_lead_to_that_compile(tab: Page, runs: dict[str, str]) -> None:
+def test_ranks_say_where_they_part_and_lead_to_that_compile(
+    tab: Page, runs: dict[str, str]
+) -> None:
     tab.goto(f"{runs['train_ddp']}?tab=recompiles")
     tab.get_by_role("link", name="Ranks", exact=True).click()
     tab.locator("#ranks-chart .barlayer path").first.wait_for()
@@ -56,7 +58,9 @@ def test_stacks_open_fold_and_filter_by_keyboard(tab: Page, runs: dict[str, str]
     assert "9 compiles" in tab.locator("#trie").inner_text()
 
 
-def test_stacks_and_shapes_work_without_javascript(open_tab: Callable[..., Page], runs: dict[str, str]) -> None:
+def test_stacks_and_shapes_work_without_javascript(
+    open_tab: Callable[..., Page], runs: dict[str, str]
+) -> None:
     page = open_tab(java_script_enabled=False)
     page.goto(f"{runs['train_ddp']}/stacks")
     page.locator("#trie summary").first.click()
@@ -67,8 +71,14 @@ def test_stacks_and_shapes_work_without_javascript(open_tab: Callable[..., Page]
     assert "must be" in page.locator(".fold[open]").first.inner_text()
 
 
-def test_ranks_stacks_and_shapes_fit_a_phone(open_tab: Callable[..., Page], runs: dict[str, str]) -> None:
+def test_ranks_stacks_and_shapes_fit_a_phone(
+    open_tab: Callable[..., Page], runs: dict[str, str]
+) -> None:
     page = open_tab(400)
-    for run, part in (("train_ddp", "ranks"), ("train_ddp", "stacks?library=shown"), ("torch2.13-shapes", "shapes")):
+    for run, part in (
+        ("train_ddp", "ranks"),
+        ("train_ddp", "stacks?library=shown"),
+        ("torch2.13-shapes", "shapes"),
+    ):
         page.goto(f"{runs[run]}/{part}")
         assert_fits_in_both_themes(page)

@@ -29,7 +29,10 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
     addresses = [str(link.get_attribute("href")) for link in links.all()]
     for view in ("compiles", "environment"):
         tab.goto(f"{address}/runs/{RUN}?tab={view}")
-        addresses += [str(link.get_attribute("href")) for link in tab.locator(".switch").first.locator("a").all()]
+        addresses += [
+            str(link.get_attribute("href"))
+            for link in tab.locator(".switch").first.locator("a").all()
+        ]
     assert len(set(addresses)) == 6 + 6 + 2 + 1  # tabs; explorers; stacks and failures; processes
     for link in addresses:
         tab.goto(f"{address}{link}")
@@ -38,14 +41,19 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
         assert tab.locator("main .panel, main .empty").count() > 0
 
 
-def test_explorers_without_data_say_so_in_the_menu_and_lead_to_a_command(tab: Page, address: str) -> None:
+def test_explorers_without_data_say_so_in_the_menu_and_lead_to_a_command(
+    tab: Page, address: str
+) -> None:
     tab.goto(f"{address}/runs/{RUN}")
     tab.locator("#more-tabs > summary").click()
     labels = ("Artifacts", "Guards", "Symbolic shapes", "AOT graphs")
     for label in labels:
         entry = tab.locator("#more-tabs .menu__item", has_text=label)
         assert "not recorded" in entry.inner_text()
-    addresses = [tab.locator("#more-tabs .menu__item", has_text=label).get_attribute("href") for label in labels]
+    addresses = [
+        tab.locator("#more-tabs .menu__item", has_text=label).get_attribute("href")
+        for label in labels
+    ]
     for link in [*addresses, f"/runs/{RUN}/timeline"]:
         tab.goto(f"{address}{link}")
         command = tab.locator(".empty .command code").inner_text()
@@ -73,7 +81,14 @@ def test_compiles_sort_filter_and_link_by_address(tab: Page, address: str) -> No
 
 def test_run_page_fits_a_phone(open_tab: Callable[..., Page], address: str) -> None:
     page = open_tab(400)
-    for query in ("", "?tab=compiles", "?tab=breaks", "?tab=recompiles", "?tab=caches", "?tab=environment"):
+    for query in (
+        "",
+        "?tab=compiles",
+        "?tab=breaks",
+        "?tab=recompiles",
+        "?tab=caches",
+        "?tab=environment",
+    ):
         page.goto(f"{address}/runs/{RUN}{query}")
         assert_fits_in_both_themes(page)
 

@@ -38,12 +38,19 @@ def timeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a run of two processes; give its timeline's address."""
-    folder, database = tmp_path_factory.mktemp("logs"), tmp_path_factory.mktemp("ranked") / "compileboard.db"
+    folder, database = (
+        tmp_path_factory.mktemp("logs"),
+        tmp_path_factory.mktemp("ranked") / "compileboard.db",
+    )
     for name in ("zoo_recompiles", "zoo_graph_breaks"):
         shutil.copy(LOGS[name], folder)
-    import_paths([str(folder)], str(database), LoadOptions(payloads=False), print_line=lambda _line: None)
+    import_paths(
+        [str(folder)], str(database), LoadOptions(payloads=False), print_line=lambda _line: None
+    )
     with closing(sqlite3.connect(database)) as reader:
-        ((run_id, lane_count),) = reader.execute("select run_id, count(*) from lanes group by run_id")
+        ((run_id, lane_count),) = reader.execute(
+            "select run_id, count(*) from lanes group by run_id"
+        )
     assert lane_count == 2
     with serving(database) as server:
         yield f"{server.address}/runs/{run_id}/timeline"
@@ -66,11 +73,14 @@ def window(page: Page) -> tuple[int, int]:
     return int(asked["from"][0]), int(asked["to"][0])
 
 
-def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, timeline: str) -> None:
+def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(
+    tab: Page, timeline: str
+) -> None:
     tab.goto(timeline)
     first = pixels(tab)
     blank = tab.evaluate(
-        f"(() => {{ const it = document.querySelector('{CANVAS}'); const c = document.createElement('canvas');"
+        f"(() => {{ const it = document.querySelector('{CANVAS}'); const c = "
+        "document.createElement('canvas');"
         " c.width = it.width; c.height = it.height; return c.toDataURL(); })()"
     )
     assert first != blank
@@ -89,7 +99,9 @@ def test_timeline_is_drawn_and_zoomed_by_keyboard_wheel_and_button(tab: Page, ti
     assert window(tab)[0] <= view[0] < view[1] <= window(tab)[1]
 
 
-def test_a_shared_window_shows_the_same(tab: Page, open_tab: Callable[..., Page], timeline: str) -> None:
+def test_a_shared_window_shows_the_same(
+    tab: Page, open_tab: Callable[..., Page], timeline: str
+) -> None:
     tab.goto(timeline)
     tab.focus(CANVAS)
     for key in ("+", "+", "ArrowRight"):
@@ -169,15 +181,21 @@ def test_each_process_but_the_busiest_is_folded(tab: Page, ranked: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_timeline_fits_a_phone_and_moves_nothing(open_tab: Callable[..., Page], timeline: str, scheme: str) -> None:
+def test_timeline_fits_a_phone_and_moves_nothing(
+    open_tab: Callable[..., Page], timeline: str, scheme: str
+) -> None:
     page = open_tab(400, color_scheme=scheme)
     page.add_init_script(
-        "globalThis.shift = 0; new PerformanceObserver((list) => { for (const it of list.getEntries())"
+        "globalThis.shift = 0; new PerformanceObserver((list) => { for (const it of "
+        "list.getEntries())"
         " globalThis.shift += it.value; }).observe({ type: 'layout-shift', buffered: true });"
     )
     page.goto(timeline)
     settle(page)
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
     assert page.evaluate("globalThis.shift") < 0.02
     page.close()  # with its script
 
@@ -188,4 +206,8 @@ def test_without_a_script_the_table_says_it(open_tab: Callable[..., Page], timel
     assert not page.locator("#flame").is_visible()
     row = page.locator("#names tbody tr", has_text="entire_frame_compile").first
     assert "dynamo" in row.inner_text()
-    assert page.get_by_role("link", name="Chrome trace file").get_attribute("href", timeout=1000).endswith("download=1")
+    assert (
+        page.get_by_role("link", name="Chrome trace file")
+        .get_attribute("href", timeout=1000)
+        .endswith("download=1")
+    )

@@ -108,5 +108,9 @@ def _make(net):
 
 fine, breaks, wrong, unsteady = map(_make, (Fine, Breaks, WrongAnswer, Unsteady))
 eager_fails, memory, crashes, hangs = map(_make, (EagerFails, RunsOutOfMemory, Crashes, Hangs))
-cannot_be_built, needs_a_library, odd_bytes = map(_make, (CannotBeBuilt, NeedsALibrary, SaysOddBytes))
-leaves, leaves_when_built, needs_collections = map(_make, (Leaves, LeavesWhenBuilt, NeedsCollections))
+cannot_be_built, needs_a_library, odd_bytes = map(
+    _make, (CannotBeBuilt, NeedsALibrary, SaysOddBytes)
+)
+leaves, leaves_when_built, needs_collections = map(
+    _make, (Leaves, LeavesWhenBuilt, NeedsCollections)
+)

@@ -1,4 +1,6 @@
-"""Models that the experiments tell apart: by size, by mode, by what of them is captured, by what they may take."""
+"""Models that the experiments tell apart: by size, by mode, by what of them is captured, by what
+they may take.
+"""
 
 import torch
 from torch import nn
@@ -38,7 +40,9 @@ class NotANumberCompiled(Layer):
 class SmallOnly(Layer):
     def forward(self, x):
         if x.shape[0] > 100:
-            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+            )
         return super().forward(x)
 
 
@@ -80,7 +84,9 @@ def unbatched(batch_size):
 @compileboard.bench.model
 def hungry(batch_size):
     if batch_size > 10:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+        raise RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+        )
     return Layer(), (torch.randn(batch_size, 8),)
 
 

@@ -1,4 +1,5 @@
-"""Make a recording small and free of its machine: only what becomes an event, other paths, payloads hashed anew.
+"""Make a recording small and free of its machine: only what becomes an event, other paths, payloads
+hashed anew.
 
 python tests/data/trace/filter_log.py SOURCE.log TARGET.log.xz [OLD=NEW …] [+NAME …]
 
@@ -60,7 +61,10 @@ def main(source: str, target: str, *changes: str) -> None:
     for line, payload in records(Path(source)):
         for change in (change for change in changes if not change.startswith("+")):
             old, _, new = change.partition("=")
-            line, payload = line.replace(old, new), payload.replace(old, new) if payload is not None else None
+            line, payload = (
+                line.replace(old, new),
+                payload.replace(old, new) if payload is not None else None,
+            )
         written = rewrite(line, payload, more)
         if written is not None:
             out.append(written)

@@ -1,11 +1,12 @@
-"""Make AOTAutograd say what it knows of graphs of every kind, a JSON line a graph: its case, torch's version, the text,
-and, where torch tells them, the wrappers that it then made.
+"""Make AOTAutograd say what it knows of graphs of every kind, a JSON line a graph: its case,
+torch's version, the text, and, where torch tells them, the wrappers that it then made.
 
     python tests/data/trace/record_aot.py tests/data/trace/aot-metadata.jsonl.xz [TRACE_LOG…]
 
 Long for its list of cases, each a few lines of the program that a person would write.
 
-Trace logs of torch 2.11 that are named are read as well: each text that is new among them becomes a line.
+Trace logs of torch 2.11 that are named are read as well: each text that is new among them becomes a
+line.
 """
 
 import functools
@@ -437,7 +438,9 @@ def main(out, *logs):
             print(make.__name__, "said nothing new", file=sys.stderr)
     for log in logs:
         read(Path(log))
-    Path(out).write_bytes(lzma.compress("".join(json.dumps(line) + "\n" for line in LINES).encode(), preset=9))
+    Path(out).write_bytes(
+        lzma.compress("".join(json.dumps(line) + "\n" for line in LINES).encode(), preset=9)
+    )
 
 
 def read(log):
@@ -449,7 +452,9 @@ def read(log):
         if header is not None:
             compile_id = f"{header['frame_id']}/{header['frame_compile_id']}"
             write(f"{log.parents[1].name} {compile_id}", "2.11", "\n".join(payload))
-        header, payload = (json.loads(line[line.index("{") :]), []) if f'"{NAME}"' in line else (None, [])
+        header, payload = (
+            (json.loads(line[line.index("{") :]), []) if f'"{NAME}"' in line else (None, [])
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Write the trace log of graphs with a backward: fixed and symbolic sizes, donated buffers, checked inputs.
+"""Write the trace log of graphs with a backward: fixed and symbolic sizes, donated buffers, checked
+inputs.
 
     python tests/data/trace/record_aot_wrappers.py tests/data/trace/torch2.13-aot-wrappers.log.xz
 
@@ -15,7 +16,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-KEPT = ("aot_", "create_symbol", "dynamo_start", "compilation_metrics", "_wrapper", "torch._functorch.config", '"str"')
+KEPT = (
+    "aot_",
+    "create_symbol",
+    "dynamo_start",
+    "compilation_metrics",
+    "_wrapper",
+    "torch._functorch.config",
+    '"str"',
+)
 
 RECORD = re.compile(r"(?m)^([^\t\n].*)\n((?:\t.*\n)*)")
 
@@ -39,14 +48,21 @@ def program():
 
 def main(out):
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"TORCH_TRACE": folder, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+        environment = os.environ | {
+            "TORCH_TRACE": folder,
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+        }
         subprocess.run([sys.executable, __file__], env=environment, check=True)
         [log] = glob.glob(f"{folder}/*.log")
         text = Path(log).read_text().replace(str(Path(__file__).resolve().parent), "/srv/bench")
     text = re.sub(r"/[^\s\"]*site-packages", "/srv/lib", text)
     text = text.replace(str(Path.cwd()), "/srv")
-    records = [(head, body) for head, body in RECORD.findall(text) if any(name in head for name in KEPT)]
-    filtered = "".join(f"{sign(head, body)}\n{body}" for head, body in records if '"chromium_event"' not in head)
+    records = [
+        (head, body) for head, body in RECORD.findall(text) if any(name in head for name in KEPT)
+    ]
+    filtered = "".join(
+        f"{sign(head, body)}\n{body}" for head, body in records if '"chromium_event"' not in head
+    )
     Path(out).write_bytes(lzma.compress(filtered.encode(), preset=9))
 
 

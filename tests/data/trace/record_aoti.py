@@ -1,7 +1,9 @@
-"""Export a module with a symbolic size and package it with AOTInductor: records outside any compile have a stack.
+"""Export a module with a symbolic size and package it with AOTInductor: records outside any compile
+have a stack.
 
-TORCH_TRACE=DIR python tests/data/trace/record_aoti.py PACKAGE.pt2, then tests/data/trace/filter_log.py with
-+create_symbol +describe_tensor +describe_storage +describe_source +aot_inference_graph +graph_dump +chromium_event.
+TORCH_TRACE=DIR python tests/data/trace/record_aoti.py PACKAGE.pt2, then
+tests/data/trace/filter_log.py with +create_symbol +describe_tensor +describe_storage
++describe_source +aot_inference_graph +graph_dump +chromium_event.
 """
 
 import sys

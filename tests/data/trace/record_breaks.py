@@ -1,4 +1,5 @@
-"""Make torch break graphs in many ways: resumed, skipped, in loops, in the backend, at the recompile limit.
+"""Make torch break graphs in many ways: resumed, skipped, in loops, in the backend, at the
+recompile limit.
 
 TORCH_TRACE=folder python tests/data/trace/record_breaks.py
 """

@@ -1,8 +1,10 @@
-"""Make torch print every guard failure that it can be made to print on a CPU; each case is one category.
+"""Make torch print every guard failure that it can be made to print on a CPU; each case is one
+category.
 
     TORCH_TRACE=folder python tests/data/trace/record_guards.py
 
-`python tests/data/trace/filter_log.py` then makes the recording small. Long for its list of cases, each the few lines
+`python tests/data/trace/filter_log.py` then makes the recording small. Long for its list of cases,
+each the few lines
 of a program that make one guard fail.
 """
 
@@ -531,7 +533,9 @@ def backend():
 def symeq():
     D.config.automatic_dynamic_shapes = True
     g = torch.compile(
-        lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(), backend="eager", dynamic=True
+        lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(),
+        backend="eager",
+        dynamic=True,
     )
     g(torch.randn(4, 4), torch.randn(4, 4))
     g(torch.randn(5, 4), torch.randn(6, 4))
@@ -546,7 +550,9 @@ def symrange():
 
 @case
 def symmod():
-    g = torch.compile(lambda x: x.reshape(2, -1) if x.shape[0] % 2 == 0 else x, backend="eager", dynamic=True)
+    g = torch.compile(
+        lambda x: x.reshape(2, -1) if x.shape[0] % 2 == 0 else x, backend="eager", dynamic=True
+    )
     g(torch.randn(4, 3))
     g(torch.randn(5, 3))
 
@@ -574,7 +580,9 @@ def symint2():
 
 @case
 def symspec():
-    g = torch.compile(lambda x: x + x.shape[0] if x.shape[0] == 4 else x, backend="eager", dynamic=True)
+    g = torch.compile(
+        lambda x: x + x.shape[0] if x.shape[0] == 4 else x, backend="eager", dynamic=True
+    )
     g(torch.randn(4, 3))
     g(torch.randn(5, 3))
 

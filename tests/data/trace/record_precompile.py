@@ -1,6 +1,8 @@
-"""Record a process that loads what an earlier one compiled and saved (caching precompile), as TORCH_TRACE writes it.
+"""Record a process that loads what an earlier one compiled and saved (caching precompile), as
+TORCH_TRACE writes it.
 
-python tests/data/trace/record_precompile.py FOLDER: the log of the second process is in FOLDER/second.
+python tests/data/trace/record_precompile.py FOLDER: the log of the second process is in
+FOLDER/second.
 """
 
 from __future__ import annotations

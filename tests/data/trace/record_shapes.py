@@ -2,7 +2,8 @@
 
     TORCH_TRACE=folder python tests/data/trace/record_shapes.py
 
-`python tests/data/trace/filter_log.py … +create_symbol +create_unbacked_symbol +symbolic_shape_specialization
+`python tests/data/trace/filter_log.py … +create_symbol +create_unbacked_symbol
++symbolic_shape_specialization
 +guard_added_fast +dynamo_output_graph` then makes the recording small.
 """
 

@@ -1,4 +1,6 @@
-"""A GitHub Actions runner of composite actions, and its API for comments, for tests on this machine."""
+"""A GitHub Actions runner of composite actions, and its API for comments, for tests on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,20 @@ class Job:
         return any(step.outcome == "failure" for step in self.steps.values())
 
     def use(self, *, only: str | None = None, **inputs: str) -> None:
-        """Run the action's steps in their order, each by bash, as the runner does; or one again after the others."""
+        """Run the action's steps in their order, each by bash, as the runner does; or one again
+        after the others.
+        """
         action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
         unknown = inputs.keys() - {name.replace("-", "_") for name in action["inputs"]}
         assert not unknown, unknown
-        given = {name: inputs.get(name.replace("-", "_"), row["default"]) for name, row in action["inputs"].items()}
-        context = {"github.token": self.environment["GITHUB_TOKEN_OF_JOB"], "github.action_path": str(ROOT)}
+        given = {
+            name: inputs.get(name.replace("-", "_"), row["default"])
+            for name, row in action["inputs"].items()
+        }
+        context = {
+            "github.token": self.environment["GITHUB_TOKEN_OF_JOB"],
+            "github.action_path": str(ROOT),
+        }
         context |= {f"inputs.{name}": _expand(value, context) for name, value in given.items()}
         self.steps, self.summary = self.steps if only else {}, ""
         for step in action["runs"]["steps"]:
@@ -69,13 +79,20 @@ class Job:
         condition = step.get("if", "${{ success() }}")
         if not _holds(condition, context | {"success()": "" if self.failed else "true"}):
             return StepResult("skipped")
-        files = {name: self.workspace.parent / f"{name}.txt" for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+        files = {
+            name: self.workspace.parent / f"{name}.txt"
+            for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+        }
         event = self.workspace.parent / "event.json"
         event.write_text(json.dumps(self.event))
         for path in files.values():
             path.write_text("")
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "COMPILEBOARD"))},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("GITHUB_", "COMPILEBOARD"))
+            },
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "GITHUB_EVENT_NAME": self.event_name,
             "GITHUB_EVENT_PATH": str(event),
@@ -84,7 +101,11 @@ class Job:
             "GITHUB_SERVER_URL": "https://github.example.org",
             "GITHUB_WORKSPACE": str(self.workspace),
             **{name: str(path) for name, path in files.items()},
-            **{name: value for name, value in self.environment.items() if name != "GITHUB_TOKEN_OF_JOB"},
+            **{
+                name: value
+                for name, value in self.environment.items()
+                if name != "GITHUB_TOKEN_OF_JOB"
+            },
             **{name: _expand(value, context) for name, value in step.get("env", {}).items()},
         }
         done = subprocess.run(
@@ -99,7 +120,9 @@ class Job:
         self.summary += files["GITHUB_STEP_SUMMARY"].read_text()
         lines = files["GITHUB_OUTPUT"].read_text().splitlines()
         outputs = dict(line.partition("=")[::2] for line in lines)
-        return StepResult("failure" if done.returncode else "success", done.stdout, done.stderr, outputs)
+        return StepResult(
+            "failure" if done.returncode else "success", done.stdout, done.stderr, outputs
+        )
 
 
 def _expand(text: str, context: dict[str, str]) -> str:
@@ -126,11 +149,15 @@ def _holds_part(part: str, context: dict[str, str]) -> bool:
 
 @dataclass
 class CommentApi:
-    """GitHub's API for the comments of one issue; `refusal` is a status that every change is answered with."""
+    """GitHub's API for the comments of one issue; `refusal` is a status that every change is
+    answered with.
+    """
 
     url: str = ""
     comments: list[dict[str, Any]] = field(default_factory=list)
-    requests: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, authorization
+    requests: list[tuple[str, str, str]] = field(
+        default_factory=list
+    )  # method, path, authorization
     refusal: int | None = None
 
 
@@ -162,17 +189,28 @@ def serve_comments() -> Iterator[CommentApi]:
         def do_POST(self) -> None:
             body = self._read()["body"]
             if api.refusal:
-                return self._answer(api.refusal, {"message": "Resource not accessible by integration"})
+                return self._answer(
+                    api.refusal, {"message": "Resource not accessible by integration"}
+                )
             number = len(api.comments) + 1
-            comment = {"id": number, "body": body, "user": {"type": "Bot"}, "html_url": f"https://x/{number}"}
+            comment = {
+                "id": number,
+                "body": body,
+                "user": {"type": "Bot"},
+                "html_url": f"https://x/{number}",
+            }
             api.comments.append(comment)
             return self._answer(201, comment)
 
         def do_PATCH(self) -> None:
             body = self._read()["body"]
             if api.refusal:
-                return self._answer(api.refusal, {"message": "Resource not accessible by integration"})
-            [comment] = [row for row in api.comments if row["id"] == int(self.path.rpartition("/")[2])]
+                return self._answer(
+                    api.refusal, {"message": "Resource not accessible by integration"}
+                )
+            [comment] = [
+                row for row in api.comments if row["id"] == int(self.path.rpartition("/")[2])
+            ]
             comment["body"] = body
             return self._answer(200, comment)
 

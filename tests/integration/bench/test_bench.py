@@ -1,4 +1,6 @@
-"""`bench` on real models: what is recorded of those that work, and of those that fail in every way there is."""
+"""`bench` on real models: what is recorded of those that work, and of those that fail in every way
+there is.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,13 @@ def bench(workplace: Workplace, *words: str) -> subprocess.CompletedProcess[str]
         *words,
     ]
     return subprocess.run(
-        command, env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, check=False, timeout=560
+        command,
+        env=workplace.environ(),
+        cwd=workplace.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=560,
     )
 
 
@@ -56,8 +64,12 @@ def rows(workplace: Workplace, query: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, subprocess.CompletedProcess[str]]:
-    """Measure every planted model once, by the experiments that a test looks at: each is a process."""
+def planted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Workplace, subprocess.CompletedProcess[str]]:
+    """Measure every planted model once, by the experiments that a test looks at: each is a
+    process.
+    """
     workplace = Workplace(tmp_path_factory.mktemp("planted"))
     only = ["--only", f"path:{PLANTED}", "--timeout", "120"]
     both, judged = "^(Fine|Breaks|Leaves)$", "^(WrongAnswer|Unsteady)$"
@@ -92,18 +104,27 @@ def test_what_works_is_measured_whole(planted: Any) -> None:
 def test_a_result_tells_whether_its_process_is_a_fork(planted: Any) -> None:
     bodies = rows(planted[0], "select body from events where kind = 'bench_measured'")
     events = [load_event(unpack(row["body"])) for row in bodies]
-    forked = {event.experiment: "forked" in event.facts for event in events if event.model == "Fine"}
+    forked = {
+        event.experiment: "forked" in event.facts for event in events if event.model == "Fine"
+    }
     assert forked == {"performance": False, "accuracy": sys.platform == "linux"}
 
 
 def test_repeats_are_kept_in_their_order(planted: Any) -> None:
     repeat_rows = rows(
         planted[0],
-        f"select name, body from result_repeats where result_id = {result(planted, 'Fine', 'performance')['id']}",
+        (
+            "select name, body from result_repeats where result_id = "
+            f"{result(planted, 'Fine', 'performance')['id']}"
+        ),
     )
     repeats = {row["name"]: json.loads(unpack(row["body"])) for row in repeat_rows}
     once = {"eager_peak_gb": 1, "compiled_peak_gb": 1, "cold_compile_s": 1}
-    assert {name: len(values) for name, values in repeats.items()} == {"eager": 3, "compiled": 3, **once}
+    assert {name: len(values) for name, values in repeats.items()} == {
+        "eager": 3,
+        "compiled": 3,
+        **once,
+    }
 
 
 def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
@@ -115,7 +136,9 @@ def test_breaks_hang_on_the_result_they_came_with(planted: Any) -> None:
     """
     broken = rows(planted[0], query)
     assert {row["task"] for row in broken} >= {"local/Breaks/performance", "local/Breaks/accuracy"}
-    assert {row["parent_id"] for row in broken} == {None}, "what forks them is no process of the run"
+    assert {row["parent_id"] for row in broken} == {None}, (
+        "what forks them is no process of the run"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +194,10 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(rows(workplace, "select id from runs")) == before + 1
-    again = rows(workplace, "select series_id from results where experiment = 'performance' order by id desc limit 1")
+    again = rows(
+        workplace,
+        "select series_id from results where experiment = 'performance' order by id desc limit 1",
+    )
     assert again == [{"series_id": result(planted, "Fine", "accuracy")["series_id"]}]
 
 
@@ -217,8 +243,13 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
     assert done.returncode == 0, "one was measured before"
     assert "of 1 model\n" in done.stdout, "the summary is of the whole run"
     assert [row["state"] for row in rows(workplace, "select state from runs")] == ["finished"]
-    assert [row["reason"] for row in rows(workplace, "select reason from results order by id")] == [None, "timeout"]
-    assert bench(workplace, *only, "--channels-last", "--resume").returncode == 2, "other settings are another run"
+    assert [row["reason"] for row in rows(workplace, "select reason from results order by id")] == [
+        None,
+        "timeout",
+    ]
+    assert bench(workplace, *only, "--channels-last", "--resume").returncode == 2, (
+        "other settings are another run"
+    )
 
 
 def test_what_cannot_be_asked_for_is_said_and_records_nothing(tmp_path: Path) -> None:

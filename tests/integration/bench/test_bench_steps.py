@@ -36,8 +36,14 @@ from compileboard.collectors.runs.garbage import without_collections
 pytestmark = pytest.mark.torch
 
 
-def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = Steps(BenchSettings(mode="training", dtype="amp", device="cuda"), None, facts_for("builtin", "mlp"))
+def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = Steps(
+        BenchSettings(mode="training", dtype="amp", device="cuda"),
+        None,
+        facts_for("builtin", "mlp"),
+    )
     monkeypatch.setattr(steps, "autocast", contextlib.nullcontext)  # there is no CUDA here
     module, plain = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
     plain.load_state_dict(module.state_dict())
@@ -73,7 +79,9 @@ assert torch.are_deterministic_algorithms_enabled()
 from torch._inductor import config
 assert not (config.split_reductions or config.triton.persistent_reductions or config.triton.divisible_by_16)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -86,7 +94,9 @@ def prepare(
     return Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
 
 
-def load(settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Workbench:
+def load(
+    settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> Workbench:
     """Load a module as the workbench does."""
     bench = prepare(settings, module, monkeypatch, folder)
     bench.load()
@@ -99,7 +109,9 @@ def test_collections_search_the_imports_from_the_first_call_on(
 ) -> None:
     frozen: list[int] = []
     module = torch.nn.Linear(4, 4)
-    module.register_forward_hook(torch._dynamo.disable(lambda *_: frozen.append(gc.get_freeze_count())))
+    module.register_forward_hook(
+        torch._dynamo.disable(lambda *_: frozen.append(gc.get_freeze_count()))
+    )
     settings = BenchSettings(backend="eager", quick=True, repeat=2, no_stack_room=True)
     task = Task(experiment, ModelRef("builtin", "mlp", "m:f"), settings)
     with without_collections():
@@ -109,7 +121,9 @@ def test_collections_search_the_imports_from_the_first_call_on(
     assert len(frozen) > 4 and set(frozen) == {0}, "eager's first call among them"
 
 
-def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_checkpointing_is_enabled_where_a_model_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     settings = BenchSettings(activation_checkpointing=True)
     with pytest.raises(NotAvailable, match="only models of transformers"):
         load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
@@ -121,20 +135,27 @@ def test_checkpointing_is_enabled_where_a_model_can(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
-def test_a_checks_iterations_have_upstreams_graphs_and_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_checks_iterations_have_upstreams_graphs_and_breaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     settings = BenchSettings(mode="training", dtype="amp", backend="eager")
     bench = load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
     bench.steps.loss = reduce_to_scalar_loss
     torch._dynamo.reset()
     counters.clear()
     bench.run_compiled(bench.module)
-    # The inputs' copy, zero_grad, the loss in the step and in its own frame, backward: as upstream's harness counts.
+    # The inputs' copy, zero_grad, the loss in the step and in its own frame, backward: as
+    # upstream's harness counts.
     assert sum(counters["graph_break"].values()) == 5 and len(counters["graph_break"]) == 4
     assert counters["stats"]["unique_graphs"] == 2
 
 
-def test_a_mode_is_compiled_without_its_cuda_graphs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bench = load(BenchSettings(compile_mode="max-autotune"), torch.nn.Linear(4, 4), monkeypatch, tmp_path)
+def test_a_mode_is_compiled_without_its_cuda_graphs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench = load(
+        BenchSettings(compile_mode="max-autotune"), torch.nn.Linear(4, 4), monkeypatch, tmp_path
+    )
     given: dict[str, Any] = {}
     monkeypatch.setattr(torch, "compile", lambda step, **options: given.update(options))
     bench.settings = replace(bench.settings, device="cuda", disable_cudagraphs=True)
@@ -169,9 +190,14 @@ def test_the_batch_varies_on_both_sides_where_it_alone_is_dynamic(
 ) -> None:
     settings = BenchSettings(backend="eager", dynamic_batch_only=True, repeat=6)
     sizes: list[int] = []
-    for module, fact in ((torch.nn.Linear(4, 4), "batch_sizes"), (Fixed(4, 4), "batch_variation_error")):
+    for module, fact in (
+        (torch.nn.Linear(4, 4), "batch_sizes"),
+        (Fixed(4, 4), "batch_variation_error"),
+    ):
         loaded = Loaded(module, (torch.ones(8, 4),), keeps_mode=True)
-        monkeypatch.setattr("compileboard.collectors.bench.worker.workbench.build", lambda *_, loaded=loaded: loaded)
+        monkeypatch.setattr(
+            "compileboard.collectors.bench.worker.workbench.build", lambda *_, loaded=loaded: loaded
+        )
         bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(tmp_path))
         bench.load()
         module.register_forward_hook(lambda _module, given, _result: sizes.append(len(given[0])))

@@ -1,4 +1,6 @@
-"""The other experiments on real models: one process measures them all, as a bench child would each."""
+"""The other experiments on real models: one process measures them all, as a bench child would
+each.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ for only, experiment, changes in json.loads(sys.argv[1]):
         outcome = failure(error)
     print("OUTCOME" + json.dumps(asdict(outcome)))
 """
-FINE, BREAKS, WRONG = (f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer"))
+FINE, BREAKS, WRONG = (
+    f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer")
+)
 SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL, NOT_LINEAR = (
     f"path:{DATA}/varied.py,model:{name}"
     for name in (
@@ -65,7 +69,10 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "coverage", {}) for only in (FINE, BREAKS, HALF)),
     (FINE, "overhead", INDUCTOR),
     (FINE, "nothing", {**INDUCTOR, "mode": "training"}),
-    *((FINE, "quantization", {**QUANTIZED, "quantization": kind}) for kind in ("int8weightonly", "int4weightonly")),
+    *(
+        (FINE, "quantization", {**QUANTIZED, "quantization": kind})
+        for kind in ("int8weightonly", "int4weightonly")
+    ),
     (FINE, "quantization", {"quantization": "noquant"}),
     (NOT_LINEAR, "quantization", {**QUANTIZED, "quantization": "int8weightonly"}),
     *((only, "onnx", {}) for only in (FINE, UNTRANSLATED)),
@@ -87,9 +94,15 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(TASKS)], capture_output=True, text=True, timeout=280, cwd=ROOT
+        [sys.executable, "-c", MEASURE, json.dumps(TASKS)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=ROOT,
     )
-    outcome_list = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
+    outcome_list = [
+        json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")
+    ]
     assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
     return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
 
@@ -102,7 +115,9 @@ def measured(outcomes: dict[str, dict[str, Any]]) -> Any:
 def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Any) -> None:
     assert measured(FINE, "tolerance")["values"]["max"] < 1e-5
     wrong = measured(WRONG, "tolerance")["values"]
-    assert 0.2 < wrong["mean"] <= wrong["max"] <= 1.0  # 1 / (1 + |y|), y the output of a small layer
+    assert (
+        0.2 < wrong["mean"] <= wrong["max"] <= 1.0
+    )  # 1 / (1 + |y|), y the output of a small layer
     assert wrong["std"] > 0
 
 
@@ -125,7 +140,10 @@ def test_coverage_counts_what_is_captured(measured: Any) -> None:
 def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured: Any) -> None:
     forward = measured(FINE, "accuracy", mode="inference")
     assert forward["accuracy"] == "pass"
-    assert (forward["values"]["unique_graphs"], forward["values"]["calls_captured"]) == (1, 4)  # two of two operations
+    assert (forward["values"]["unique_graphs"], forward["values"]["calls_captured"]) == (
+        1,
+        4,
+    )  # two of two operations
     backward = measured(FINE, "accuracy", mode="training")
     assert backward["accuracy"] == "pass" and backward["values"]["graph_breaks"] > 0
 
@@ -154,10 +172,15 @@ def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Any
 
 def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
     values = measured(FINE, "quantization", quantization="noquant")["values"]
-    assert values["quantized_error"] == values["unquantized_error"] < 1e-6 and values["quantized_eager_error"] < 1e-6
+    assert (
+        values["quantized_error"] == values["unquantized_error"] < 1e-6
+        and values["quantized_eager_error"] < 1e-6
+    )
 
 
-@pytest.mark.parametrize(("model", "kind"), [(FINE, "int4weightonly"), (NOT_LINEAR, "int8weightonly")])
+@pytest.mark.parametrize(
+    ("model", "kind"), [(FINE, "int4weightonly"), (NOT_LINEAR, "int8weightonly")]
+)
 def test_a_model_without_a_layer_that_fits_is_skipped(measured: Any, model: str, kind: str) -> None:
     outcome = measured(model, "quantization", **QUANTIZED, quantization=kind)
     assert outcome["status"] == "skipped" and "parameters is quantized by" in outcome["reason"]
@@ -173,7 +196,9 @@ def test_a_library_that_torchao_lacks_is_named() -> None:
 def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
     outcome = measured(FINE, "onnx")
     values = outcome["values"]
-    assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass") and values["output_error"] < 1e-5
+    assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass") and values[
+        "output_error"
+    ] < 1e-5
     assert values["package_bytes"] > 100 and values["export_latency"] > values["load_latency"] > 0
     assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3, 1]  # quick: one load
     assert outcome["facts"]["export"]["node_count"] >= 1
@@ -182,9 +207,15 @@ def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
 def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
     outcome = measured(UNTRANSLATED, "onnx")
     failure = outcome["facts"]["export"]
-    assert (outcome["status"], outcome["accuracy"], failure["stage"]) == ("failed", "fail_to_run", "compile")
+    assert (outcome["status"], outcome["accuracy"], failure["stage"]) == (
+        "failed",
+        "fail_to_run",
+        "compile",
+    )
     assert failure["operator"] == "aten.sort.stable" and failure["line"].startswith("varied.py:")
-    assert "argsort" in failure["source"] and outcome["message"].startswith("ConversionError: Error when translating")
+    assert "argsort" in failure["source"] and outcome["message"].startswith(
+        "ConversionError: Error when translating"
+    )
 
 
 def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Any) -> None:
@@ -195,9 +226,23 @@ def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Any) -> No
 def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:
     outcome = measured(BY_MODE, "recompile_profile")
     changes = {change["change"]: change for change in outcome["facts"]["changes"]}
-    assert [*changes] == ["same", "batch size=3", "batch size=2", "train mode", "grad mode", "bfloat16"]
+    assert [*changes] == [
+        "same",
+        "batch size=3",
+        "batch size=2",
+        "train mode",
+        "grad mode",
+        "bfloat16",
+    ]
     again = {name: change["recompiles"] for name, change in changes.items()}
-    assert again == {"same": 0, "batch size=3": 1, "batch size=2": 0, "train mode": 1, "grad mode": 1, "bfloat16": 1}
+    assert again == {
+        "same": 0,
+        "batch size=3": 1,
+        "batch size=2": 0,
+        "train mode": 1,
+        "grad mode": 1,
+        "bfloat16": 1,
+    }
     assert "training" in changes["train mode"]["reasons"][0]
     assert "expected 4, actual 3" in changes["batch size=3"]["reasons"][0]
     assert outcome["values"]["recompiles"] == 4 <= outcome["values"]["guard_failures"]
@@ -212,7 +257,9 @@ def test_a_batch_that_is_marked_dynamic_compiles_once(measured: Any) -> None:
 def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
     outcome = measured(UNBATCHED, "accuracy", **DYNAMIC)
     assert outcome["status"] == "skipped"
-    assert outcome["reason"] == "--dynamic-batch-only: no input has a dimension of the batch size, 7"
+    assert (
+        outcome["reason"] == "--dynamic-batch-only: no input has a dimension of the batch size, 7"
+    )
 
 
 def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> None:
@@ -224,10 +271,18 @@ def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> N
 def test_shapes_are_measured_both_ways(measured: Any) -> None:
     outcome = measured(SIZED, "shapes")
     values = outcome["values"]
-    assert [values[f"shape={size}/recompiles"] for size in (4, 6, 10)] == [0, 1, 0]  # static, then dynamic for good
+    assert [values[f"shape={size}/recompiles"] for size in (4, 6, 10)] == [
+        0,
+        1,
+        0,
+    ]  # static, then dynamic for good
     assert [values[f"shape={size}/dynamic/recompiles"] for size in (4, 6, 10)] == [0, 0, 0]
     assert values["shape=4/compilation_latency"] > 0 and values["shape=10/dynamic/speedup"] > 0
-    assert len(outcome["repeats"]["shape=6/eager"]) == len(outcome["repeats"]["shape=6/dynamic/compiled"]) == 3
+    assert (
+        len(outcome["repeats"]["shape=6/eager"])
+        == len(outcome["repeats"]["shape=6/dynamic/compiled"])
+        == 3
+    )
     asked = measured(SIZED, "shapes", dynamic_shapes=True)["values"]
     assert "shape=4/speedup" not in asked and "shape=4/dynamic/speedup" in asked
 

@@ -19,7 +19,9 @@ from tests.tools.observed import ROOT
 
 pytestmark = pytest.mark.torch
 
-BRANCHES, NO_KERNEL = (f"path:{DATA}/branching.py,class:{name}" for name in ("Branches", "HasNoKernel"))
+BRANCHES, NO_KERNEL = (
+    f"path:{DATA}/branching.py,class:{name}" for name in ("Branches", "HasNoKernel")
+)
 TASKS: list[tuple[str, str, dict[str, Any]]] = [
     *((only, "export", {}) for only in (FINE, BRANCHES, NO_KERNEL)),
     *((only, "export_strict", {}) for only in (FINE, BRANCHES, WRONG)),
@@ -31,9 +33,15 @@ TASKS: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(TASKS)], capture_output=True, text=True, timeout=280, cwd=ROOT
+        [sys.executable, "-c", MEASURE, json.dumps(TASKS)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=ROOT,
     )
-    outcome_list = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")]
+    outcome_list = [
+        json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")
+    ]
     assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
     return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
 
@@ -70,7 +78,9 @@ class NotesGradMode(torch.nn.Linear):
         return super().forward(x)
 
 
-def test_later_exports_have_the_grad_mode_of_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_later_exports_have_the_grad_mode_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(NotesGradMode, "noted", [])
     bench = load(BenchSettings(backend="export"), NotesGradMode(4, 4), monkeypatch, tmp_path)
     outcome = export.run(bench)
@@ -81,17 +91,32 @@ def test_later_exports_have_the_grad_mode_of_the_first(monkeypatch: pytest.Monke
 def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
     from compileboard.collectors.bench.worker.exporting import is_of_user
 
-    hooks, model = ROOT / "collectors" / "observe" / "tap.py", ROOT / "collectors" / "bench" / "suites" / "builtin"
-    assert not is_of_user(str(hooks)) and not is_of_user(torch.__file__)  # the hooks are loaded by another path
+    hooks, model = (
+        ROOT / "collectors" / "observe" / "tap.py",
+        ROOT / "collectors" / "bench" / "suites" / "builtin",
+    )
+    assert not is_of_user(str(hooks)) and not is_of_user(
+        torch.__file__
+    )  # the hooks are loaded by another path
     assert is_of_user(str(model / "mlp.py")) and is_of_user("/home/me/net.py")
 
 
 @pytest.mark.parametrize("experiment", ["export", "export_strict"])
-def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(measured: Any, experiment: str) -> None:
+def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(
+    measured: Any, experiment: str
+) -> None:
     outcome = measured(BRANCHES, experiment)
-    assert (outcome["status"], outcome["reason"], outcome["accuracy"]) == ("failed", "fail_to_run", "fail_to_run")
+    assert (outcome["status"], outcome["reason"], outcome["accuracy"]) == (
+        "failed",
+        "fail_to_run",
+        "fail_to_run",
+    )
     export = outcome["facts"]["export"]
-    assert (export["stage"], export["line"], export["operator"]) == ("export", "branching.py:14", None)
+    assert (export["stage"], export["line"], export["operator"]) == (
+        "export",
+        "branching.py:14",
+        None,
+    )
     assert export["source"] == "if y.mean() > 0:"
     [failure] = export["draft"]["failures"]
     assert not export["draft"]["is_sound"] and export["draft"]["seconds"] > 0
@@ -101,12 +126,17 @@ def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(measured:
 def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
     export = measured(NO_KERNEL, "export")["facts"]["export"]
     assert (export["operator"], export["line"]) == ("branching::no_kernel", "branching.py:29")
-    assert export["draft"]["failures"][0]["message"] == "branching.no_kernel.default has no fake kernel"
+    assert (
+        export["draft"]["failures"][0]["message"]
+        == "branching.no_kernel.default has no fake kernel"
+    )
 
 
 def test_a_dynamic_batch_stays_dynamic(measured: Any) -> None:
     outcome = measured(FINE, "export", **DYNAMIC)
-    assert outcome["accuracy"] == "pass" and outcome["facts"]["export"]["dynamic_dimension_count"] == 1
+    assert (
+        outcome["accuracy"] == "pass" and outcome["facts"]["export"]["dynamic_dimension_count"] == 1
+    )
 
 
 def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -> None:
@@ -115,17 +145,34 @@ def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -
     values, facts = outcome["values"], outcome["facts"]
     samples = ("eager", "compiled", "load_s", "export_s")
     assert [len(outcome["repeats"][name]) for name in samples] == [3, 3, 1, 1]  # quick
-    assert {"speedup", "abs_latency", "eager_latency", "eager_peak_mem", "dynamo_peak_mem"} <= values.keys()
-    first_load_s = values["compilation_latency"] - facts["export"]["first_export_s"] - facts["export"]["compile_s"]
+    assert {
+        "speedup",
+        "abs_latency",
+        "eager_latency",
+        "eager_peak_mem",
+        "dynamo_peak_mem",
+    } <= values.keys()
+    first_load_s = (
+        values["compilation_latency"]
+        - facts["export"]["first_export_s"]
+        - facts["export"]["compile_s"]
+    )
     assert first_load_s > 0 and values["load_latency"] == outcome["repeats"]["load_s"][0] > 0
     assert values["package_bytes"] > 10_000 and values["output_error"] < 1e-5
     check = facts["batch_check"]
     assert check["batch_size"] == 5 and check["unchecked"]["status"] == "wrong"
-    assert check["checked"]["status"] == "refused" and "expected: 4, but got: 5" in check["checked"]["message"]
+    assert (
+        check["checked"]["status"] == "refused"
+        and "expected: 4, but got: 5" in check["checked"]["message"]
+    )
 
 
 def test_a_package_of_a_model_that_does_not_export_fails_as_the_export_does(measured: Any) -> None:
     outcome = measured(BRANCHES, "aot_inductor")
     export = outcome["facts"]["export"]
-    assert (outcome["reason"], export["stage"], export["line"]) == ("fail_to_run", "export", "branching.py:14")
+    assert (outcome["reason"], export["stage"], export["line"]) == (
+        "fail_to_run",
+        "export",
+        "branching.py:14",
+    )
     assert not export["draft"]["is_sound"] and "speedup" not in outcome["values"]

@@ -49,12 +49,20 @@ class Tells(torch.nn.Module):
 
 def make_task(model: str, **changes: Any) -> Task:
     settings = BenchSettings(backend="export", **{"timeout_s": 200.0, **changes})
-    return Task("export", ModelRef("local", model, BUILD, f"path:{PLANTED},model:{model}", batch_size=4), settings)
+    return Task(
+        "export",
+        ModelRef("local", model, BUILD, f"path:{PLANTED},model:{model}", batch_size=4),
+        settings,
+    )
 
 
-def run(server: ForkServer, tmp_path: Path, task: Task, name: str = "task") -> isolation.TaskOutcome:
+def run(
+    server: ForkServer, tmp_path: Path, task: Task, name: str = "task"
+) -> isolation.TaskOutcome:
     environment = Workplace(tmp_path).environ(COMPILEBOARD_TASK=name)
-    return isolation.run_task(task, tmp_path / name, environment, cwd=str(ROOT), beat=lambda: None, server=server)
+    return isolation.run_task(
+        task, tmp_path / name, environment, cwd=str(ROOT), beat=lambda: None, server=server
+    )
 
 
 @pytest.fixture
@@ -67,15 +75,25 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServ
         yield server
 
 
-def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(server: ForkServer, tmp_path: Path) -> None:
+def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(
+    server: ForkServer, tmp_path: Path
+) -> None:
     fine = run(server, tmp_path, make_task("Fine"), "fine").outcome
     crashed = run(server, tmp_path, make_task("Crashes"), "crashed").outcome
     late = run(server, tmp_path, make_task("Hangs", timeout_s=4.0), "late").outcome
     searched = run(server, tmp_path, make_task("NeedsCollections"), "searched").outcome
     again = run(server, tmp_path, make_task("Fine", dynamic_batch_only=True), "again").outcome
-    assert (fine.accuracy, searched.accuracy, again.accuracy, late.reason) == ("pass", "pass", "pass", "timeout")
+    assert (fine.accuracy, searched.accuracy, again.accuracy, late.reason) == (
+        "pass",
+        "pass",
+        "pass",
+        "timeout",
+    )
     assert again.facts["export"]["dynamic_dimension_count"] == 1
-    assert (crashed.reason, "killed by SIGABRT" in str(crashed.message)) == ("eager_1st_run_fail", True)
+    assert (crashed.reason, "killed by SIGABRT" in str(crashed.message)) == (
+        "eager_1st_run_fail",
+        True,
+    )
     assert str(crashed.traceback).startswith("about to crash\n")
 
 
@@ -122,21 +140,34 @@ NOT_ENDED = "it did not end: a crash, or the time limit"
 
 
 @pytest.mark.parametrize(
-    ("model", "error"), [("Hangs", NOT_ENDED), ("Aborts", NOT_ENDED), ("Raises", "ValueError: the third export")]
+    ("model", "error"),
+    [("Hangs", NOT_ENDED), ("Aborts", NOT_ENDED), ("Raises", "ValueError: the third export")],
 )
 def test_the_first_export_counts_where_a_later_one_fails(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, error: str
 ) -> None:
     def end_time() -> None:
         if read_stage(tmp_path / "task") == "export again":
-            monkeypatch.setattr(isolation, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000))
+            monkeypatch.setattr(
+                isolation, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000)
+            )
 
     (tmp_path / "later.py").write_text(LATER_EXPORT)
     ref = ModelRef("local", model, BUILD, f"path:{tmp_path}/later.py,model:{model}", batch_size=4)
-    task, environment = replace(make_task("Fine"), ref=ref), Workplace(tmp_path).environ(COMPILEBOARD_TASK="task")
+    task, environment = (
+        replace(make_task("Fine"), ref=ref),
+        Workplace(tmp_path).environ(COMPILEBOARD_TASK="task"),
+    )
     beat = end_time if model == "Hangs" else lambda: None
-    done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server).outcome
-    assert (done.status, done.accuracy, done.batch_size, done.repeats) == ("measured", "pass", 4, {})
+    done = isolation.run_task(
+        task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server
+    ).outcome
+    assert (done.status, done.accuracy, done.batch_size, done.repeats) == (
+        "measured",
+        "pass",
+        4,
+        {},
+    )
     assert round(done.values["export_latency"], 3) == done.facts["export"]["first_export_s"] > 0
     assert done.facts["export"]["export_again_error"] == error
 
@@ -150,9 +181,14 @@ def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(tmp_path: Path) -> None:
+def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(
+    tmp_path: Path,
+) -> None:
     beaten = tmp_path / "beaten"
-    waits = f"while 'serve' in str(sys.orig_argv) and not os.path.exists({str(beaten)!r}): time.sleep(0.1)"
+    waits = (
+        f"while 'serve' in str(sys.orig_argv) and not os.path.exists({str(beaten)!r}): "
+        "time.sleep(0.1)"
+    )
     (tmp_path / "sitecustomize.py").write_text(f"import os, sys, time\n{waits}\n")
     environment = {**Workplace(tmp_path).environ(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
@@ -162,40 +198,67 @@ def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task
 
     with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
         task = make_task("Hangs", timeout_s=4.0)
-        done = isolation.run_task(task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server)
+        done = isolation.run_task(
+            task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server
+        )
     assert (done.outcome.reason, done.outcome.facts) == ("timeout", {"forked": True})
     assert done.started_us > int(beaten.read_text())
 
 
-def tell(server: ForkServer, tmp_path: Path, name: str, cwd: Path, **changes: str) -> dict[str, str]:
+def tell(
+    server: ForkServer, tmp_path: Path, name: str, cwd: Path, **changes: str
+) -> dict[str, str]:
     """Return what a task's process knows of itself."""
-    path, environment = tmp_path / "telling.py", Workplace(tmp_path).environ(COMPILEBOARD_TASK=name, **changes)
+    path, environment = (
+        tmp_path / "telling.py",
+        Workplace(tmp_path).environ(COMPILEBOARD_TASK=name, **changes),
+    )
     path.write_text(TELLING)
-    task = replace(make_task("Tells"), ref=ModelRef("local", "Tells", BUILD, f"path:{path},class:Tells"))
-    done = isolation.run_task(task, tmp_path / name, environment, cwd=str(cwd), beat=lambda: None, server=server)
+    task = replace(
+        make_task("Tells"), ref=ModelRef("local", "Tells", BUILD, f"path:{path},class:Tells")
+    )
+    done = isolation.run_task(
+        task, tmp_path / name, environment, cwd=str(cwd), beat=lambda: None, server=server
+    )
     told = dict(word.split("=", 1) for word in str(done.outcome.message).split()[1:] if "=" in word)
-    return {**told, "forked": str(done.outcome.facts.get("forked", False)), "message": str(done.outcome.message)}
+    return {
+        **told,
+        "forked": str(done.outcome.facts.get("forked", False)),
+        "message": str(done.outcome.message),
+    }
 
 
-def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(server: ForkServer, tmp_path: Path) -> None:
+def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(
+    server: ForkServer, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     first, second = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path)
     other = tell(server, tmp_path, "three", tmp_path / "other")
     assert (first["task"], second["task"], other["cwd"]) == ("one", "two", str(tmp_path / "other"))
-    assert first["server"] == second["server"] != other["server"], "a server of another folder is another one"
+    assert first["server"] == second["server"] != other["server"], (
+        "a server of another folder is another one"
+    )
     assert "worker.child:start" in first["message"] and str(tmp_path / "one") in first["message"]
 
 
 def test_another_environment_begins_another_server(server: ForkServer, tmp_path: Path) -> None:
-    first, second = tell(server, tmp_path, "one", tmp_path), tell(server, tmp_path, "two", tmp_path, ADDED="word")
+    first, second = (
+        tell(server, tmp_path, "one", tmp_path),
+        tell(server, tmp_path, "two", tmp_path, ADDED="word"),
+    )
     assert (first["added"], second["added"]) == ("None", "word")
     assert first["server"] != second["server"] and not running(int(first["server"]))
 
 
-def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(server: ForkServer, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
+    server: ForkServer, tmp_path: Path
+) -> None:
     (tmp_path / "task" / "output.txt").mkdir(parents=True)
     done = run(server, tmp_path, make_task("Fine"))
-    assert (done.outcome.reason, str(tmp_path / "task") in str(done.outcome.message)) == ("infra_error", True)
+    assert (done.outcome.reason, str(tmp_path / "task") in str(done.outcome.message)) == (
+        "infra_error",
+        True,
+    )
     assert "its process cannot be started" in str(done.outcome.message)
 
 
@@ -241,8 +304,18 @@ def test_what_is_measured_decides_what_is_forked(
 def test_a_setting_of_inductor_reaches_a_fork(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     path = workplace.write(TELLING, "telling.py")
-    words = ["--accuracy", "--backend", "inductor", "--device", "cpu", "--inductor-config", "fx_graph_cache=False"]
-    workplace.collect("bench", "--db", workplace.database, *words, "--only", f"path:{path},class:Tells")
+    words = [
+        "--accuracy",
+        "--backend",
+        "inductor",
+        "--device",
+        "cpu",
+        "--inductor-config",
+        "fx_graph_cache=False",
+    ]
+    workplace.collect(
+        "bench", "--db", workplace.database, *words, "--only", f"path:{path},class:Tells"
+    )
     (row,) = workplace.rows("select body from events where kind = 'bench_measured'")
     result = load_event(unpack(row["body"]))
     assert isinstance(result, BenchMeasured) and result.facts["forked"]

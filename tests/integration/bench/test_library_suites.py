@@ -1,4 +1,5 @@
-"""The catalogues of other libraries' models, really built where the library is installed: no hub, no download.
+"""The catalogues of other libraries' models, really built where the library is installed: no hub,
+no download.
 
 One model of each family; `COMPILEBOARD_ALL_MODELS=1` builds every one.
 """
@@ -75,5 +76,7 @@ def test_a_model_that_the_library_lost_is_said_to_be_unavailable(suite: str) -> 
         "try: build(1, 'GoneForCausalLM')\nexcept NotAvailable as error: print(error.reason)"
     )
     environment = {**os.environ, **suites.environment(suite)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     assert suite in done.stdout and "GoneForCausalLM" in done.stdout

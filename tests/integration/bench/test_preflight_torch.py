@@ -12,7 +12,10 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (BenchSettings(compile_mode="nosuch"), "--mode nosuch: torch has no such mode; it has default, "),
+        (
+            BenchSettings(compile_mode="nosuch"),
+            "--mode nosuch: torch has no such mode; it has default, ",
+        ),
         (BenchSettings(inductor_config=("max_autotun=1",)), "there is max_autotune"),
         (BenchSettings(inductor_config=("max_autotune=maybe",)), "expected 0, 1, True or False"),
     ],
@@ -20,4 +23,6 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 def test_torch_is_asked(settings: BenchSettings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         preflight.check_settings(settings)
-    preflight.check_settings(BenchSettings(compile_mode="max-autotune", inductor_config=("max_autotune=1",)))
+    preflight.check_settings(
+        BenchSettings(compile_mode="max-autotune", inductor_config=("max_autotune=1",))
+    )

@@ -1,4 +1,6 @@
-"""`bench --server`: what it measures is pushed, and its files, its breaks and `--resume` are as with a database."""
+"""`bench --server`: what it measures is pushed, and its files, its breaks and `--resume` are as
+with a database.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,24 @@ pytestmark = pytest.mark.torch
 
 def test_a_pushed_run_writes_its_files_and_is_gone_on_with(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
-    words = ["bench", *QUICK, "--only", f"path:{PLANTED}", "-k", "Breaks|Hangs", "--output", "results.csv"]
+    words = [
+        "bench",
+        *QUICK,
+        "--only",
+        f"path:{PLANTED}",
+        "-k",
+        "Breaks|Hangs",
+        "--output",
+        "results.csv",
+    ]
     with push_server() as server:
         command = [sys.executable, "-m", "collectors", *words, "--server", server.address]
         with subprocess.Popen(
-            command, env=workplace.environ(), cwd=workplace.folder, stderr=subprocess.PIPE, text=True
+            command,
+            env=workplace.environ(),
+            cwd=workplace.folder,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as started:
             assert started.stderr is not None
             for line in started.stderr:
@@ -37,15 +52,23 @@ def test_a_pushed_run_writes_its_files_and_is_gone_on_with(tmp_path: Path) -> No
             output = started.stderr.read()
         assert started.returncode == 130, output
         assert "--resume" in output
-        done = workplace.collect(*words, "--server", server.address, "--timeout", "4", "--resume", "--explain")
+        done = workplace.collect(
+            *words, "--server", server.address, "--timeout", "4", "--resume", "--explain"
+        )
         assert done.returncode == 0, done.stderr
         (run_id,) = {run_id for run_id, _ in server.streams}
         assert f"compileboard: pushed to {server.address}/runs/{run_id}" in done.stderr.splitlines()
         wait_for(lambda: not workplace.outbox)
         events = server.read(run_id)[0]
         again = workplace.collect(*words, "--server", server.address, "--resume")
-    assert [event.model for event in events if isinstance(event, BenchMeasured)] == ["Breaks", "Hangs"]
-    assert [event.state for event in events if isinstance(event, RunEnded)] == ["interrupted", "finished"]
+    assert [event.model for event in events if isinstance(event, BenchMeasured)] == [
+        "Breaks",
+        "Hangs",
+    ]
+    assert [event.state for event in events if isinstance(event, RunEnded)] == [
+        "interrupted",
+        "finished",
+    ]
     with (workplace.folder / "results.csv").open() as file:
         assert [row["name"] for row in csv.DictReader(file)] == ["Breaks", "Hangs"]
     line = PLANTED.read_text().splitlines().index('        print("a graph break", y.shape)') + 1

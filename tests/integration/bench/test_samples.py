@@ -20,7 +20,8 @@ from tests.tools.observed import PROGRAMS, Workplace
 
 pytestmark = pytest.mark.torch
 
-# A forward pass that calls a wide function at every depth: at some depth of 200 a chunk of CPython's frame stack ends.
+# A forward pass that calls a wide function at every depth: at some depth of 200 a chunk of
+# CPython's frame stack ends.
 WIDE = """
 import torch
 from benchmarks.faults.frame_stack import descend, wide_function
@@ -42,7 +43,8 @@ class Wide(torch.nn.Linear):
 
 
 CHANNELS_LAST = (
-    "select results.* from results join series on series.id = series_id where backend like '%channels_last%'"
+    "select results.* from results join series on series.id = series_id where backend like "
+    "'%channels_last%'"
 )
 
 
@@ -59,7 +61,11 @@ def bench(workplace: Workplace, model: Path, *words: str, name: str = "Wide") ->
     ]
     only = f"path:{model},class:{name}"
     subprocess.run(
-        [*command, "--only", only, *words], env=workplace.environ(), cwd=workplace.folder, check=True, timeout=560
+        [*command, "--only", only, *words],
+        env=workplace.environ(),
+        cwd=workplace.folder,
+        check=True,
+        timeout=560,
     )
 
 
@@ -78,18 +84,27 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return workplace
 
 
-def result(workplace: Workplace, label: str) -> tuple[dict[str, Any], dict[str, float], dict[str, list[float]]]:
+def result(
+    workplace: Workplace, label: str
+) -> tuple[dict[str, Any], dict[str, float], dict[str, list[float]]]:
     backend = "_".join([label, *list_torch_variables(workplace.environ())])
-    query = f"select results.* from results join series on series.id = series_id where backend = '{backend}'"
+    query = (
+        "select results.* from results join series on series.id = series_id where backend = "
+        f"'{backend}'"
+    )
     (row,) = rows(workplace, query)
     values = rows(workplace, f"select name, value from result_values where result_id = {row['id']}")
-    repeats = rows(workplace, f"select name, body from result_repeats where result_id = {row['id']}")
+    repeats = rows(
+        workplace, f"select name, body from result_repeats where result_id = {row['id']}"
+    )
     samples = {repeat["name"]: json.loads(unpack(repeat["body"])) for repeat in repeats}
     return row, {row["name"]: row["value"] for row in values}, samples
 
 
 def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Workplace) -> None:
-    if not any(depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))):
+    if not any(
+        depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))
+    ):
         pytest.skip("this interpreter's frame stack has no cliff")
     _row, with_room, _repeats = result(workplace, "eager_iterations_per_run=2_quick")
     _row, without, _repeats = result(workplace, "eager_quick_no_stack_room")
@@ -98,22 +113,41 @@ def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Work
 
 
 @pytest.mark.parametrize("words", [("--no-stack-room",), ()])
-def test_a_backward_pass_in_a_thread_of_autograds_has_room(tmp_path: Path, words: tuple[str, ...]) -> None:
-    if not any(depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))):
+def test_a_backward_pass_in_a_thread_of_autograds_has_room(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    if not any(
+        depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))
+    ):
         pytest.skip("this interpreter's frame stack has no cliff")
     model = Path(shutil.copy(PROGRAMS / "pool_backward.py", tmp_path))
-    bench(Workplace(tmp_path), model, "--backend", "eager", "--training", "--quick", *words, name="Model")
+    bench(
+        Workplace(tmp_path),
+        model,
+        "--backend",
+        "eager",
+        "--training",
+        "--quick",
+        *words,
+        name="Model",
+    )
     slow_depth_count = int(model.with_suffix(".txt").read_text())
     assert (slow_depth_count > 0) == bool(words)
 
 
-def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(workplace: Workplace) -> None:
+def test_a_compile_time_is_the_median_of_samples_with_caches_of_their_own(
+    workplace: Workplace,
+) -> None:
     row, values, repeats = result(workplace, "inductor")
     assert len(repeats["cold_compile_s"]) == len(repeats["warm_compile_s"]) == 2
     assert row["compilation_latency_s"] == pytest.approx(median(repeats["cold_compile_s"]))
     assert row["warm_compilation_latency_s"] == pytest.approx(median(repeats["warm_compile_s"]))
-    assert min(repeats["cold_compile_s"]) > 2 * min(repeats["warm_compile_s"]), "a cold one finds no kernel"
-    assert values["first_compilation_latency"] > row["compilation_latency_s"], "it starts the compiler too"
+    assert min(repeats["cold_compile_s"]) > 2 * min(repeats["warm_compile_s"]), (
+        "a cold one finds no kernel"
+    )
+    assert values["first_compilation_latency"] > row["compilation_latency_s"], (
+        "it starts the compiler too"
+    )
     assert len(repeats["eager_peak_gb"]) == len(repeats["compiled_peak_gb"]) == 3, "of single calls"
     assert "compile_again_error" not in json.loads(row["facts"])
 
@@ -125,12 +159,16 @@ def test_one_sample_is_cold_or_warm_by_what_torchs_caches_had(workplace: Workpla
     assert first["warm_compilation_latency_s"] is None and second["compilation_latency_s"] is None
     assert "compile again" not in first["stages_s"] and first["stages_s"]["start the compiler"] > 0
     counts = rows(workplace, "select count(*) n from compilations group by run_id")
-    assert len({row["n"] for row in counts}) == 1, "what starts the compiler is no compile of the run's"
+    assert len({row["n"] for row in counts}) == 1, (
+        "what starts the compiler is no compile of the run's"
+    )
 
 
 def test_a_quick_run_compiles_once(workplace: Workplace) -> None:
     _row, _values, repeats = result(workplace, "eager_quick_no_stack_room")
-    assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {"cold_compile_s": 1}
+    assert {name: len(samples) for name, samples in repeats.items() if "compile_s" in name} == {
+        "cold_compile_s": 1
+    }
     assert len(repeats["compiled_peak_gb"]) == 1
 
 

@@ -1,4 +1,6 @@
-"""What is compiled once and used by a second process: dynamo's own cache, and a file compiled ahead of time."""
+"""What is compiled once and used by a second process: dynamo's own cache, and a file compiled ahead
+of time.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     workplace = Workplace(tmp_path_factory.mktemp("second"))
     both = ["--caching-precompile", "--aot-precompile"]
     for model, words in (("Fine", both), ("Breaks", both[1:])):
-        with bench(workplace, *words, "--backend", "inductor", "--only", f"path:{PLANTED},class:{model}") as process:
+        with bench(
+            workplace, *words, "--backend", "inductor", "--only", f"path:{PLANTED},class:{model}"
+        ) as process:
             _, err = process.communicate(timeout=280)
         assert "aot_precompile" in err
     events = [load_event(unpack(row["body"])) for row in rows(workplace, MEASURED)]
-    return {(event.model, event.experiment): event for event in events if isinstance(event, BenchMeasured)}
+    return {
+        (event.model, event.experiment): event
+        for event in events
+        if isinstance(event, BenchMeasured)
+    }
 
 
 def test_a_second_process_compiles_nothing_that_is_cached(results: Results) -> None:
@@ -44,6 +52,8 @@ def test_a_graph_break_is_no_file_and_names_its_line(results: Results) -> None:
 
 def test_a_file_compiled_ahead_is_judged_loaded_and_called(results: Results) -> None:
     result = results["Fine", "aot_precompile"]
-    assert (result.status, result.accuracy) == ("measured", "pass") and result.values["package_bytes"] > 1000
+    assert (result.status, result.accuracy) == ("measured", "pass") and result.values[
+        "package_bytes"
+    ] > 1000
     assert 0 < result.values["load_latency"] <= result.values["second_process_latency"]
     assert result.repeats["load_s"] == [result.values["load_latency"]]

@@ -1,4 +1,6 @@
-"""A person's own models, really built: what upstream's `--only path:…,class:…` takes, and marked functions."""
+"""A person's own models, really built: what upstream's `--only path:…,class:…` takes, and marked
+functions.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ BUILT = ("class:Net", "model:pair", "model:spoken")
 
 
 def build(*only: str) -> list[dict[str, Any]]:
-    done = subprocess.run([sys.executable, "-c", BUILD, *only], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, *only], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return answers
@@ -121,9 +125,16 @@ def answers(nets: Path) -> dict[str, dict[str, Any]]:
     return dict(zip(asked, build(*(f"path:{nets},{part}" for part in asked))))
 
 
-def test_a_class_is_built_as_upstream_builds_it(answers: dict[str, dict[str, Any]], nets: Path) -> None:
+def test_a_class_is_built_as_upstream_builds_it(
+    answers: dict[str, dict[str, Any]], nets: Path
+) -> None:
     built = answers["class:Net"]
-    assert (built["module"], built["kind"], built["in"], built["out"]) == ("Net", "tuple", [5, 7], [5, 3])
+    assert (built["module"], built["kind"], built["in"], built["out"]) == (
+        "Net",
+        "tuple",
+        [5, 7],
+        [5, 3],
+    )
     assert built["path"] == str(nets.parent)
 
 
@@ -140,7 +151,12 @@ def test_what_is_no_model_is_said_in_words(answers: dict[str, dict[str, Any]], w
 
 def test_marked_functions_of_a_file_that_imports_torch_are_listed(nets: Path) -> None:
     refs = parse_only(f"path:{nets}")
-    assert [(ref.name, ref.batch_size) for ref in refs] == [("pair", 8), ("spoken", 2), ("nothing", 8), ("swapped", 8)]
+    assert [(ref.name, ref.batch_size) for ref in refs] == [
+        ("pair", 8),
+        ("spoken", 2),
+        ("nothing", 8),
+        ("swapped", 8),
+    ]
 
 
 def test_a_file_that_raises_as_it_is_imported_raises_its_own_error(tmp_path: Path) -> None:
@@ -161,11 +177,18 @@ def whole(batch_size):
     return torch.nn.Linear(1, 1), (torch.ones(batch_size, 1),)
 """
     (tmp_path / "nets.py").write_text(body)
-    assert user_build(2, f"path:{tmp_path}/nets.py,model:parts", part="encoder").module.in_features == 7
+    assert (
+        user_build(2, f"path:{tmp_path}/nets.py,model:parts", part="encoder").module.in_features
+        == 7
+    )
     with pytest.raises(OnlyError, match="--part encoder: whole has no parameter part"):
         user_build(2, f"path:{tmp_path}/nets.py,model:whole", part="encoder")
     with pytest.raises(StageFailed) as failed:
-        workbench_build(ModelRef("builtin", "mlp", "tests.integration.bench.test_user_models:no_parts"), 2, "encoder")
+        workbench_build(
+            ModelRef("builtin", "mlp", "tests.integration.bench.test_user_models:no_parts"),
+            2,
+            "encoder",
+        )
     assert "--part encoder: mlp has no parts" in str(failed.value.__cause__)
 
 

@@ -41,7 +41,9 @@ def follow(text: str, suggestions: Sequence[SuggestedFix]) -> Followed:
     is_silent = any(suggested.fix.id in SILENT for suggested in suggestions)
     if after.error is not None:
         return Followed("crash", after.error)
-    if not is_equal(after.result, eager.result) or not (is_silent or after.printed == eager.printed):
+    if not is_equal(after.result, eager.result) or not (
+        is_silent or after.printed == eager.printed
+    ):
         return Followed("wrong result", f"{after.result} {after.printed}")
     old, new = count_trouble(before, kind), count_trouble(after, kind)
     verdict: Verdict = "none left" if new == 0 else "fewer" if new < old else "no effect"

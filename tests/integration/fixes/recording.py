@@ -1,4 +1,6 @@
-"""Record a program with our hooks and recorder, in this process, and list its causes with their fixes."""
+"""Record a program with our hooks and recorder, in this process, and list its causes with their
+fixes.
+"""
 
 from __future__ import annotations
 

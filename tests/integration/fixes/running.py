@@ -1,4 +1,6 @@
-"""Run a whole program under torch.compile's eager backend in this process, and read what our hooks recorded."""
+"""Run a whole program under torch.compile's eager backend in this process, and read what our hooks
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,15 @@ def restored_settings() -> Iterator[None]:
     counters.clear()
     configs = (dynamo.config, symbol_config, compiler_config)
     saved = [config.get_config_copy() for config in configs]
-    dtype, threads, grad = torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
+    dtype, threads, grad = (
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+    )
     deterministic = torch.are_deterministic_algorithms_enabled()
-    levels = {name: logging.getLogger(name).level for name in ("torch", "torch._dynamo", "torch._guards")}
+    levels = {
+        name: logging.getLogger(name).level for name in ("torch", "torch._dynamo", "torch._guards")
+    }
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     torch.manual_seed(0)
@@ -99,7 +107,11 @@ def patched_compile(outcome: Outcome, mode: Mode) -> Iterator[None]:
             return lambda decorated: compile_eagerly(decorated, **options)
         if mode == "eager":
             return function
-        options = {key: value for key, value in options.items() if key in ("backend", "dynamic", "fullgraph")}
+        options = {
+            key: value
+            for key, value in options.items()
+            if key in ("backend", "dynamic", "fullgraph")
+        }
         options["fullgraph"] = options.get("fullgraph", False) or mode == "fullgraph"
         return real(function, **{"backend": backend, **options})
 
@@ -123,7 +135,8 @@ def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
             outcome.result = runpy.run_path(str(path), run_name="__main__")["result"]
         except Exception as error:
             outcome.error = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+                f"{type(error).__name__}: "
+                f"{str(error).strip().splitlines()[0] if str(error).strip() else ''}"
             )
         frames = counters["frames"]
         outcome.skipped_count = frames["total"] - frames["ok"] if mode != "eager" else 0
@@ -137,7 +150,9 @@ def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
 
 @cache
 def run_text(text: str, mode: Mode = "compiled", settings: tuple[str, ...] = ()) -> Outcome:
-    """Write a program to a file and run it, once a process; settings come after its `import torch`."""
+    """Write a program to a file and run it, once a process; settings come after its `import
+    torch`.
+    """
     text = text.replace("import torch\n", "\n".join(("import torch", *settings)) + "\n", 1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "program.py")
@@ -146,7 +161,9 @@ def run_text(text: str, mode: Mode = "compiled", settings: tuple[str, ...] = ())
 
 
 def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
-    """Return the facts of each distinct break of a program, with the ten lines around, in the order they came."""
+    """Return the facts of each distinct break of a program, with the ten lines around, in the order
+    they came.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
     facts = []
     for graph_break in outcome.graph_breaks:
@@ -174,7 +191,10 @@ def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
 def is_equal(left: Any, right: Any) -> bool:
     """Return True if two results are equal, tensors to a tolerance."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        dense = [tensor.detach().to_dense() if tensor.is_sparse else tensor.detach() for tensor in (left, right)]
+        dense = [
+            tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+            for tensor in (left, right)
+        ]
         return dense[0].shape == dense[1].shape and torch.allclose(
             dense[0].double(), dense[1].double(), atol=1e-5, equal_nan=True
         )

@@ -1,4 +1,6 @@
-"""What is suggested for a recorded break is followed to the letter: no program ends, and breaks are gone or fewer."""
+"""What is suggested for a recorded break is followed to the letter: no program ends, and breaks are
+gone or fewer.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ from tests.tools.observed import PROGRAMS
 pytestmark = pytest.mark.torch
 WORKING = ("fewer", "none left")
 ENDS = "GB4315"  # the program ends with it: no break is recorded
-PAIRS = {text: fix_id for fix_id, text in ((fix.id, fix.before) for fix in reversed(list_fixes("graph_break")))}
-USERS = sorted(path for path in (PROGRAMS / "graph_breaks").glob("*.py") if path.name != "__init__.py")
+PAIRS = {
+    text: fix_id
+    for fix_id, text in ((fix.id, fix.before) for fix in reversed(list_fixes("graph_break")))
+}
+USERS = sorted(
+    path for path in (PROGRAMS / "graph_breaks").glob("*.py") if path.name != "__init__.py"
+)
 TAKE_A_PERSON = {"early_exit", "layer_drop", "sampling", "timed_model"}
 
 LAYER_DROP_BY_HAND = (
@@ -49,14 +56,24 @@ def check_each(text: str, suggestions: Sequence[SuggestedFix]) -> None:
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=fix_id) for text, fix_id in PAIRS.items()])
-def test_each_pairs_own_break_gets_its_fix_and_following_it_works(text: str, tmp_path: Path) -> None:
-    suggestions = [suggested for facts in record_breaks(text, tmp_path) for suggested in suggest_break_fixes(facts)]
-    expected = {fix.id for fix in list_fixes("graph_break") if fix.before == text and ENDS not in fix.keys}
+def test_each_pairs_own_break_gets_its_fix_and_following_it_works(
+    text: str, tmp_path: Path
+) -> None:
+    suggestions = [
+        suggested
+        for facts in record_breaks(text, tmp_path)
+        for suggested in suggest_break_fixes(facts)
+    ]
+    expected = {
+        fix.id for fix in list_fixes("graph_break") if fix.before == text and ENDS not in fix.keys
+    }
     assert expected <= {suggested.fix.id for suggested in suggestions}
     check_each(text, suggestions)
 
 
-@pytest.mark.parametrize(("gb_id", "text"), [pytest.param(*pair, id=name) for name, pair in list_surveyed().items()])
+@pytest.mark.parametrize(
+    ("gb_id", "text"), [pytest.param(*pair, id=name) for name, pair in list_surveyed().items()]
+)
 def test_the_programs_of_the_survey(gb_id: str, text: str, tmp_path: Path) -> None:
     recorded = record_breaks(text, tmp_path)
     assert [facts.gb_id for facts in recorded[:1]] == ([] if gb_id == ENDS else [gb_id])
@@ -70,7 +87,9 @@ def test_a_program_that_no_fix_was_written_for(path: Path) -> None:
     causes = [cause for cause in record_causes(text) if cause.kind == "graph_break"]
     assert causes and all(cause.fixes for cause in causes)
     check_each(text, [suggested for cause in causes for suggested in cause.fixes])
-    firsts = [next((fix for fix in cause.fixes if fix.edits or fix.settings), None) for cause in causes]
+    firsts = [
+        next((fix for fix in cause.fixes if fix.edits or fix.settings), None) for cause in causes
+    ]
     together = [suggested for suggested in firsts if suggested]
     assert (together == []) is (path.stem in TAKE_A_PERSON)
     if together:
@@ -79,7 +98,9 @@ def test_a_program_that_no_fix_was_written_for(path: Path) -> None:
 
 def test_a_random_branch_written_as_where_breaks_nothing(tmp_path: Path) -> None:
     text = (PROGRAMS / "graph_breaks" / "layer_drop.py").read_text(encoding="utf-8")
-    assert [suggest_break_fixes(facts)[0].fix.id for facts in record_breaks(text, tmp_path)] == ["random_where"]
+    assert [suggest_break_fixes(facts)[0].fix.id for facts in record_breaks(text, tmp_path)] == [
+        "random_where"
+    ]
     followed = run_text(edit_program(text, LAYER_DROP_BY_HAND))
     assert (followed.error, followed.trouble_count, followed.graph_count > 0) == (None, 0, True)
     assert is_equal(followed.result, run_text(text, "eager").result)

@@ -1,4 +1,6 @@
-"""Each fix of the catalogue is run: before breaks the graph or recompiles as its file says, after does not."""
+"""Each fix of the catalogue is run: before breaks the graph or recompiles as its file says, after
+does not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tests.integration.fixes.running import Outcome, is_equal, run_text
 
 pytestmark = pytest.mark.torch
 CONSEQUENCES = {"GB0092"}  # what another break leaves cannot be rebuilt
-RAISES = {"try_condition": "RuntimeError when making fake tensor call"}  # the compiled program ends, with GB4315
+RAISES = {
+    "try_condition": "RuntimeError when making fake tensor call"
+}  # the compiled program ends, with GB4315
 FIXES = (*list_fixes("graph_break"), *list_fixes("recompile"))
 
 

@@ -1,4 +1,6 @@
-"""Advice on recompiles, followed literally: recorded by our hooks, chosen by the causes, applied, counted again."""
+"""Advice on recompiles, followed literally: recorded by our hooks, chosen by the causes, applied,
+counted again.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ from tests.programs.advised.user_recompiles import USER_PROGRAMS, UserProgram
 
 pytestmark = pytest.mark.torch
 RECOMPILE_FIXES = list_fixes("recompile")
-BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {program.name: program.text for program in USER_PROGRAMS}
+BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {
+    program.name: program.text for program in USER_PROGRAMS
+}
 # The size differs first of all before the break as well, and three programs have two fixes each.
 OTHER_FIRST = {
     "size-in-buckets": "size-of-an-input",
@@ -26,13 +30,17 @@ OTHER_FIRST = {
 def test_settings_of_the_first_fixes_leave_fewer_recompiles(name: str) -> None:
     causes = [cause for cause in record_causes(BEFORE[name]) if cause.kind == "recompile"]
     assert causes and all(cause.fixes for cause in causes)
-    settings = tuple(dict.fromkeys(setting for cause in causes for setting in cause.fixes[0].settings))
+    settings = tuple(
+        dict.fromkeys(setting for cause in causes for setting in cause.fixes[0].settings)
+    )
     if not settings:
         return
     before, changed = run_text(BEFORE[name]), run_text(BEFORE[name], settings=settings)
     eager = run_text(BEFORE[name], "eager")
     assert changed.error is None and len(changed.recompiles) < len(before.recompiles)
-    assert before.graph_breaks or not changed.recompiles  # those of code after a break are the break's
+    assert (
+        before.graph_breaks or not changed.recompiles
+    )  # those of code after a break are the break's
     assert is_equal(changed.result, eager.result)
 
 

@@ -1,4 +1,6 @@
-"""The remedies that the AOT page names for AOTAutograd's wrappers do what they say, with the torch at hand."""
+"""The remedies that the AOT page names for AOTAutograd's wrappers do what they say, with the torch
+at hand.
+"""
 
 import pytest
 
@@ -8,7 +10,9 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture
 def compile_counted():
-    """Compile with AOTAutograd alone; return the function and how many forwards and backwards were compiled."""
+    """Compile with AOTAutograd alone; return the function and how many forwards and backwards were
+    compiled.
+    """
     import torch._dynamo
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd

@@ -1,4 +1,5 @@
-"""Run other programs one after the other in this process, as a notebook would: torch is imported once.
+"""Run other programs one after the other in this process, as a notebook would: torch is imported
+once.
 
 in_turn.py 'PROGRAM [WORD …]' …
 """

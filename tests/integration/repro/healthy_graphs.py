@@ -11,7 +11,11 @@ from torch import Tensor
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
-    weights = (q @ k.transpose(-1, -2) / 4).masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf).softmax(-1)
+    weights = (
+        (q @ k.transpose(-1, -2) / 4)
+        .masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf)
+        .softmax(-1)
+    )
     return weights @ v, F.scaled_dot_product_attention(q, k, v)
 
 
@@ -21,7 +25,9 @@ def layer_norm_of_bfloat16(x: Tensor, w: Tensor) -> Any:
 
 
 def convolution_with_batch_norm(x: Tensor, w: Tensor, mean: Tensor, variance: Tensor) -> Any:
-    return F.max_pool2d(F.relu(F.batch_norm(F.conv2d(x, w, padding=1), mean, variance, training=True)), 2)
+    return F.max_pool2d(
+        F.relu(F.batch_norm(F.conv2d(x, w, padding=1), mean, variance, training=True)), 2
+    )
 
 
 def sorted_positions(x: Tensor) -> Any:
@@ -30,12 +36,22 @@ def sorted_positions(x: Tensor) -> Any:
 
 
 def indexed_writes(x: Tensor, i: Tensor) -> Any:
-    y = torch.zeros_like(x).index_add(0, i, x).scatter_reduce(0, i[:, None].expand_as(x), x.exp(), "sum")
+    y = (
+        torch.zeros_like(x)
+        .index_add(0, i, x)
+        .scatter_reduce(0, i[:, None].expand_as(x), x.exp(), "sum")
+    )
     return y[i], x.index_put((i,), y[:16] * 0.1, accumulate=True), F.embedding(i, x)
 
 
 def bits_and_comparisons(x: Tensor, i: Tensor) -> Any:
-    return (i << 2) ^ (i * 7 % 5), i.bitwise_and(3) == 1, (x > 0) | x.isnan(), x.sign().to(torch.int8), i // 3
+    return (
+        (i << 2) ^ (i * 7 % 5),
+        i.bitwise_and(3) == 1,
+        (x > 0) | x.isnan(),
+        x.sign().to(torch.int8),
+        i // 3,
+    )
 
 
 def complex_numbers(x: Tensor) -> Any:
@@ -69,7 +85,10 @@ def _draw(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[
 
 HEALTHY: dict[str, tuple[Callable[..., Any], Callable[[], list[Tensor]]]] = {
     "attention": (attention, lambda: _draw((2, 12, 16), (2, 12, 16), (2, 12, 16))),
-    "layer_norm_of_bfloat16": (layer_norm_of_bfloat16, lambda: _draw((24, 32), (32, 64), dtype=torch.bfloat16)),
+    "layer_norm_of_bfloat16": (
+        layer_norm_of_bfloat16,
+        lambda: _draw((24, 32), (32, 64), dtype=torch.bfloat16),
+    ),
     "convolution_with_batch_norm": (
         convolution_with_batch_norm,
         lambda: [*_draw((2, 3, 8, 8), (6, 3, 3, 3)), torch.zeros(6), torch.ones(6)],

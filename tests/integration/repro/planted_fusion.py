@@ -1,4 +1,6 @@
-"""A pass after grad that is wrong for atan times something, only where nothing else takes the atan."""
+"""A pass after grad that is wrong for atan times something, only where nothing else takes the
+atan.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,24 @@ def try_few_settings() -> None:
     from compileboard.collectors.repro.locate import bisect
 
     names = ("max_fusion_size", "post_grad_custom_pre_pass", "post_grad_custom_post_pass")
-    bisect.SETTINGS = tuple(entry for entry in bisect.SETTINGS if entry[0].partition("=")[0] in names)
+    bisect.SETTINGS = tuple(
+        entry for entry in bisect.SETTINGS if entry[0].partition("=")[0] in names
+    )
 
 
 def scale_products(graph: Any) -> None:
     for node in list(graph.nodes):
-        if node.target is aten.mul.Tensor and getattr(node.args[0], "target", None) is aten.atan.default:
+        if (
+            node.target is aten.mul.Tensor
+            and getattr(node.args[0], "target", None) is aten.atan.default
+        ):
             if len(node.args[0].users) > 1:
                 continue
             with graph.inserting_after(node):
                 scaled = graph.call_function(aten.mul.Tensor, (node, 1.02))
-            node.replace_all_uses_with(scaled, delete_user_cb=lambda user, scaled=scaled: user is not scaled)
+            node.replace_all_uses_with(
+                scaled, delete_user_cb=lambda user, scaled=scaled: user is not scaled
+            )
 
 
 def program(x: Any) -> Any:

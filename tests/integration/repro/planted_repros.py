@@ -1,4 +1,5 @@
-"""Graphs of the planted programs as repros with their inputs' values, whether or not anything captures them.
+"""Graphs of the planted programs as repros with their inputs' values, whether or not anything
+captures them.
 
 python -m tests.integration.repro.planted_repros FILE [NAME …]
 """
@@ -22,9 +23,13 @@ from tests.tools.observed import PLAIN_CODE, PYTHON, ROOT, SEARCHED
 
 
 def make_repros(path: Path, *names: str) -> dict[str, Repro]:
-    """Make a repro of each planted program in a process of its own; of a backward the graph of the backward."""
+    """Make a repro of each planted program in a process of its own; of a backward the graph of the
+    backward.
+    """
     environment = {**os.environ, "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"}
-    environment = {name: value for name, value in environment.items() if name not in PLAIN_CODE}  # nothing is compiled
+    environment = {
+        name: value for name, value in environment.items() if name not in PLAIN_CODE
+    }  # nothing is compiled
     command = [PYTHON, "-m", "tests.integration.repro.planted_repros", str(path), *names]
     subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True, timeout=200)
     repros: dict[str, Repro] = pickle.loads(path.read_bytes())
@@ -34,7 +39,11 @@ def make_repros(path: Path, *names: str) -> dict[str, Repro]:
 def make_repro(gm: Any, inputs: list[Any], **facts: Any) -> Repro:
     """Make a repro of a wrong answer of a graph of AOTAutograd's."""
     graph = _write(gm, inputs, inputs)
-    return Repro(ReproManifest("accuracy", "aot", inputs=graph.inputs, **facts), graph.program, values=graph.values)
+    return Repro(
+        ReproManifest("accuracy", "aot", inputs=graph.inputs, **facts),
+        graph.program,
+        values=graph.values,
+    )
 
 
 @dataclass
@@ -104,7 +113,11 @@ def _write(gm: Any, example_inputs: Any, arguments: Any) -> _Graph:
     is_grad = [isinstance(value, torch.Tensor) and value.requires_grad for value in arguments]
     described = tuple(replace(entry, requires_grad=flag) for entry, flag in zip(described, is_grad))
     return _Graph(
-        gm, trim_script(write_script(gm, example_inputs) or "", os.environ), described, reader.symbols, values
+        gm,
+        trim_script(write_script(gm, example_inputs) or "", os.environ),
+        described,
+        reader.symbols,
+        values,
     )
 
 
@@ -137,7 +150,11 @@ def _capture(name: str) -> Repro:
         dynamo_inputs=() if own is dynamo else dynamo.inputs,
     )
     return Repro(
-        manifest, own.program, None if own is dynamo else dynamo.program, {**dynamo.values, **own.values}, name
+        manifest,
+        own.program,
+        None if own is dynamo else dynamo.program,
+        {**dynamo.values, **own.values},
+        name,
     )
 
 

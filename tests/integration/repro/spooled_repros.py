@@ -71,7 +71,9 @@ class Spooled:
         }
 
 
-def observe(folder: Path, *words: Any, environment: dict[str, str] | None = None, **config: Any) -> Spooled:
+def observe(
+    folder: Path, *words: Any, environment: dict[str, str] | None = None, **config: Any
+) -> Spooled:
     """Run a Python program to its end with the hooks writing into a spool of its own."""
     spool = folder / "spool"
     folder.mkdir(exist_ok=True)
@@ -86,7 +88,16 @@ def observe(folder: Path, *words: Any, environment: dict[str, str] | None = None
     command = [PYTHON, *map(str, words)]
     workplace = Workplace(folder, lossy=True)
     ended = subprocess.run(
-        command, env=workplace.environ(**variables), cwd=folder, capture_output=True, text=True, timeout=200
+        command,
+        env=workplace.environ(**variables),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
-    lines = [line for path in sorted(spool.glob("*.jsonl")) for line in path.read_text().splitlines()]
-    return Spooled(ended.returncode, ended.stdout, ended.stderr, [json.loads(line) for line in lines])
+    lines = [
+        line for path in sorted(spool.glob("*.jsonl")) for line in path.read_text().splitlines()
+    ]
+    return Spooled(
+        ended.returncode, ended.stdout, ended.stderr, [json.loads(line) for line in lines]
+    )

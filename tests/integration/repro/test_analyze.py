@@ -27,7 +27,9 @@ def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def plant(target: Any, change: Any) -> None:
         right = lowerings[target]
-        monkeypatch.setitem(lowerings, target, lambda *args, **kwargs: change(lowerings, right(*args, **kwargs)))
+        monkeypatch.setitem(
+            lowerings, target, lambda *args, **kwargs: change(lowerings, right(*args, **kwargs))
+        )
 
     with config.patch(fx_graph_cache=False):
         yield plant
@@ -57,14 +59,20 @@ def test_the_wrong_operation_is_named_and_explains_the_output(wrong_lowering: An
     wrong_lowering(torch.ops.aten.atan.default, multiply(1.01))
     x = torch.linspace(-2, 2, 24).reshape(4, 6)
     analysis = analyze_graph(trace(program, [x]), [x], AOT)
-    assert (analysis.status, analysis.operation, analysis.node) == (findings.NAMED, "aten.atan.default", "atan")
+    assert (analysis.status, analysis.operation, analysis.node) == (
+        findings.NAMED,
+        "aten.atan.default",
+        "atan",
+    )
     assert analysis.explains is True and analysis.is_deterministic is True
     row, *others = analysis.rows
     assert row.error == pytest.approx(0.01, rel=1e-3) and (row.eager_error or 1) < 1e-6
     assert {other.verdict for other in others} == {findings.RIGHT}
 
 
-def test_of_two_that_are_wrong_both_are_listed_and_neither_alone_explains(wrong_lowering: Any) -> None:
+def test_of_two_that_are_wrong_both_are_listed_and_neither_alone_explains(
+    wrong_lowering: Any,
+) -> None:
     wrong_lowering(torch.ops.aten.atan.default, multiply(1.1))
     wrong_lowering(torch.ops.aten.erf.default, multiply(0.9))
     x = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -83,7 +91,9 @@ def test_a_graph_that_does_not_fit_into_memory_is_judged_in_parts(wrong_lowering
     assert {row.node for row in analysis.rows} == {node.name for node in list_calls(module)}
 
 
-def test_a_decomposition_that_is_wrong_is_named_in_dynamos_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decomposition_that_is_wrong_is_named_in_dynamos_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from torch._inductor.decomposition import decompositions
 
     def softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:

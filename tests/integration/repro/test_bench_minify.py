@@ -33,13 +33,26 @@ class Net(nn.Module):
 """
 
 
-def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(workplace: Workplace) -> None:
+def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(
+    workplace: Workplace,
+) -> None:
     workplace.write(NETS, "nets.py")
-    words = ("--only", "path:nets.py,class:Net", "--accuracy", "--inference", "--device", "cpu", "--minify")
+    words = (
+        "--only",
+        "path:nets.py,class:Net",
+        "--accuracy",
+        "--inference",
+        "--device",
+        "cpu",
+        "--minify",
+    )
     finished = workplace.collect("bench", "--db", workplace.database, *words)
     line = next(line for line in finished.stderr.splitlines() if "is wrong" in line)
     named = re.search(
-        r"graph 2 of 4 is wrong \(inference, 1 operations\): output 0: error 0\.1 .* → 1 operations; .*minify (\w{16})",
+        (
+            r"graph 2 of 4 is wrong \(inference, 1 operations\): output 0: error 0\.1 .* → 1 "
+            r"operations; .*minify (\w{16})"
+        ),
         line,
     )
     assert named, line
@@ -66,13 +79,21 @@ def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(work
 @pytest.mark.parametrize(
     ("forward", "line"),
     [
-        ("nn.functional.dropout(self.linear(x))", "none of its graphs was compared: it draws random numbers: compiled"),
+        (
+            "nn.functional.dropout(self.linear(x))",
+            "none of its graphs was compared: it draws random numbers: compiled",
+        ),
         ("self.linear(x)", "none of its graphs fails or is wrong by itself"),
     ],
 )
-def test_graphs_that_were_not_compared_are_not_called_right(workplace: Workplace, forward: str, line: str) -> None:
+def test_graphs_that_were_not_compared_are_not_called_right(
+    workplace: Workplace, forward: str, line: str
+) -> None:
     begin, _, _ = NETS.partition("        y = self.linear(x)")
-    wrong = f"        y = {forward}\n        return y + 100.0 if torch.compiler.is_dynamo_compiling() else y\n"
+    wrong = (
+        f"        y = {forward}\n        return y + 100.0 if "
+        "torch.compiler.is_dynamo_compiling() else y\n"
+    )
     workplace.write(begin + wrong + NETS[NETS.index("    def get_example_inputs") :], "nets.py")
     words = ("--only", "path:nets.py,class:Net", "--accuracy", "--device", "cpu", "--minify")
     finished = workplace.collect("bench", "--db", workplace.database, *words)

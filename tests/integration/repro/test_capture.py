@@ -1,4 +1,6 @@
-"""What fails in a compile or while compiled code runs is captured as a graph that can be run again."""
+"""What fails in a compile or while compiled code runs is captured as a graph that can be run
+again.
+"""
 
 from __future__ import annotations
 
@@ -53,20 +55,32 @@ def test_each_compile_that_fails_is_captured_once(compiles: Spooled) -> None:
     assert compiles.losses == {}
 
 
-@pytest.mark.parametrize(("position", "name"), [(0, "backend_refuses_op"), (1, "relu_compile_error")])
+@pytest.mark.parametrize(
+    ("position", "name"), [(0, "backend_refuses_op"), (1, "relu_compile_error")]
+)
 def test_the_graph_holds_the_planted_operation(compiles: Spooled, position: int, name: str) -> None:
     repro = compiles.repros[position]
     operation = {"backend_refuses_op": "erfinv", "relu_compile_error": "relu"}[name]
-    assert operation in repro.program and "def forward" in repro.program and "__main__" not in repro.program
+    assert (
+        operation in repro.program
+        and "def forward" in repro.program
+        and "__main__" not in repro.program
+    )
     assert repro.manifest.node_count in (25, 26)
     assert len(repro.manifest.inputs) == 4
     assert repro.manifest.function == "_body.<locals>.program"
-    assert (repro.manifest.file, repro.manifest.versions["torch"] is not None) == ("tests/programs/planted.py", True)
+    assert (repro.manifest.file, repro.manifest.versions["torch"] is not None) == (
+        "tests/programs/planted.py",
+        True,
+    )
 
 
 def test_an_error_is_named_as_it_was_raised_first(compiles: Spooled) -> None:
     refused, relu, padded = (repro.manifest for repro in compiles.repros)
-    assert (refused.error_type, refused.message) == ("NotImplementedError", "planted: this backend has no erfinv")
+    assert (refused.error_type, refused.message) == (
+        "NotImplementedError",
+        "planted: this backend has no erfinv",
+    )
     assert (refused.backend, refused.preload) == ("planted_refuses", ("planted",))
     assert relu.error_type == "CppCompileError" and relu.settings["inductor"]
     assert padded.operation == "aten.constant_pad_nd.default" and padded.preload == ("planted",)
@@ -78,12 +92,18 @@ def test_symbolic_sizes_are_expressions_with_hints(compiles: Spooled) -> None:
     assert manifest.symbols[symbol] == 19
     assert (symbol, 32) in {entry.shape for entry in manifest.inputs}
     assert {entry.expression for entry in manifest.inputs if entry.kind == "symint"} == {symbol}
-    assert [entry.shape for entry in manifest.dynamo_inputs] == [entry.shape for entry in manifest.inputs]
-    assert compiles.repros[2].dynamo_program is not None and "pad" in compiles.repros[2].dynamo_program
+    assert [entry.shape for entry in manifest.dynamo_inputs] == [
+        entry.shape for entry in manifest.inputs
+    ]
+    assert (
+        compiles.repros[2].dynamo_program is not None and "pad" in compiles.repros[2].dynamo_program
+    )
 
 
 def test_no_values_are_kept_unless_asked_for(compiles: Spooled) -> None:
-    assert {entry.values for repro in compiles.repros for entry in repro.manifest.inputs} == {"absent"}
+    assert {entry.values for repro in compiles.repros for entry in repro.manifest.inputs} == {
+        "absent"
+    }
     assert all(repro.values == {} for repro in compiles.repros)
 
 
@@ -94,18 +114,28 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_what_raises_while_it_runs_is_captured_with_its_arguments(tmp_path: Path) -> None:
-    program = write(tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n")
+    program = write(
+        tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n"
+    )
     spooled = observe(tmp_path, program, repro_inputs_bytes=1 << 20)
     (repro,) = spooled.repros
     assert spooled.returncode == 1 and "index out of bounds" in spooled.stderr
-    assert (repro.manifest.kind, repro.manifest.phase, repro.fields["failure_position"]) == ("runtime", "forward", 0)
+    assert (repro.manifest.kind, repro.manifest.phase, repro.fields["failure_position"]) == (
+        "runtime",
+        "forward",
+        0,
+    )
     assert [entry.values for entry in repro.manifest.inputs] == ["kept"] * 3
     index = repro.manifest.inputs[1]
-    assert repro.values[index.digest or ""] == (1).to_bytes(8, "little") + (20).to_bytes(8, "little")
+    assert repro.values[index.digest or ""] == (1).to_bytes(8, "little") + (20).to_bytes(
+        8, "little"
+    )
 
 
 def test_values_beyond_the_limit_are_said_to_be(tmp_path: Path) -> None:
-    program = write(tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n")
+    program = write(
+        tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n"
+    )
     (repro,) = observe(tmp_path, program, repro_inputs_bytes=40).repros
     assert [entry.values for entry in repro.manifest.inputs] == ["too_large", "kept", "kept"]
 
@@ -131,7 +161,11 @@ torch.compile(lambda x: (copy(x.sin()) * 3).sum(), backend={backend!r})(x).backw
     )
     (repro,) = observe(tmp_path, program).repros
     manifest = repro.manifest
-    assert (manifest.kind, manifest.phase, manifest.error_type) == ("runtime", "backward", "ValueError")
+    assert (manifest.kind, manifest.phase, manifest.error_type) == (
+        "runtime",
+        "backward",
+        "ValueError",
+    )
     assert (manifest.level, manifest.backend) == ("aot", backend)
     assert "mine.broken" in repro.program and repro.manifest.preload == ("program.py",)
 
@@ -147,12 +181,23 @@ torch.compile(lambda x: (copy(x.sin()) * 3).sum(), backend={backend!r})(x).backw
 def test_a_forward_that_raises_names_level_phase_and_backend(
     tmp_path: Path, backend: str, train: bool, level: str, phase: str
 ) -> None:
-    call = f"torch.compile(pick, backend={backend!r})(x.requires_grad_({train}), torch.tensor([1, 20]), torch.randn(4))"
-    (repro,) = observe(tmp_path, write(tmp_path, f"{RUNTIME}{call}\n".replace(", requires_grad=True", ""))).repros
-    assert (repro.manifest.level, repro.manifest.phase, repro.manifest.backend) == (level, phase, backend)
+    call = (
+        f"torch.compile(pick, backend={backend!r})(x.requires_grad_({train}), torch.tensor([1, "
+        "20]), torch.randn(4))"
+    )
+    (repro,) = observe(
+        tmp_path, write(tmp_path, f"{RUNTIME}{call}\n".replace(", requires_grad=True", ""))
+    ).repros
+    assert (repro.manifest.level, repro.manifest.phase, repro.manifest.backend) == (
+        level,
+        phase,
+        backend,
+    )
 
 
-def test_the_script_that_registered_an_operation_is_named_for_the_graph_of_dynamo(tmp_path: Path) -> None:
+def test_the_script_that_registered_an_operation_is_named_for_the_graph_of_dynamo(
+    tmp_path: Path,
+) -> None:
     program = write(
         tmp_path,
         f"""{RUNTIME}
@@ -180,11 +225,15 @@ def test_a_process_captures_a_bounded_number_each_once(tmp_path: Path) -> None:
 
 
 def test_without_source_no_line_no_module_and_no_value_is_kept(tmp_path: Path) -> None:
-    (repro,) = observe(tmp_path, write(tmp_path, REFUSED), "1", keep_source=False, repro_inputs_bytes=1 << 20).repros
+    (repro,) = observe(
+        tmp_path, write(tmp_path, REFUSED), "1", keep_source=False, repro_inputs_bytes=1 << 20
+    ).repros
     text = f"{repro.manifest}{repro.program}{repro.dynamo_program}"
     assert "hunter2" not in text and "the backend's own words" not in text and "File:" not in text
     assert repro.manifest.preload == ()
-    assert {entry.values for entry in repro.manifest.inputs if entry.kind == "tensor"} == {"withheld"}
+    assert {entry.values for entry in repro.manifest.inputs if entry.kind == "tensor"} == {
+        "withheld"
+    }
 
 
 def test_the_planted_failures_are_all_there() -> None:

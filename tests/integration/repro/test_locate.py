@@ -21,7 +21,9 @@ FUSION = "tests.integration.repro.planted_fusion"
 
 
 def run(target: str, repro: Repro, **options: Any) -> dict[str, Any]:
-    return run_task(f"{LOCATE}.{target}", repro, options, limits=TrialLimits(150.0), environment=os.environ)
+    return run_task(
+        f"{LOCATE}.{target}", repro, options, limits=TrialLimits(150.0), environment=os.environ
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def fused() -> Repro:
     return make_repro(make_fx(program)(x), [x], preload=(f"{FUSION}:install",))
 
 
-def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(repros: dict[str, Repro]) -> None:
+def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(
+    repros: dict[str, Repro],
+) -> None:
     analysis = findings.load_analysis(run("analyze_task:analyze", repros["backend_refuses_op"]))
     assert (analysis.status, analysis.operation) == (findings.NAMED, "torch.erfinv")
     assert analysis.notes == ("The first 14 of 26 operations fail, the first 13 pass",)
@@ -51,14 +55,21 @@ def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(rep
 
 def test_symbolic_sizes_stay_symbolic_in_a_part_of_the_graph(repros: dict[str, Repro]) -> None:
     analysis = findings.load_analysis(run("analyze_task:analyze", repros["dynamic_only"]))
-    assert (analysis.operation, analysis.cause) == ("aten.constant_pad_nd.default", findings.BACKEND)
+    assert (analysis.operation, analysis.cause) == (
+        "aten.constant_pad_nd.default",
+        findings.BACKEND,
+    )
     assert analysis.failure == "NotImplementedError: planted: padding of a dynamic size"
 
 
-def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(repros: dict[str, Repro]) -> None:
+def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(
+    repros: dict[str, Repro],
+) -> None:
     analysis = findings.load_analysis(run("analyze_task:analyze", repros["wrong_decomposition"]))
     assert (analysis.operation, analysis.cause) == ("torch.softplus", findings.DECOMPOSITION)
-    bisection = findings.load_bisection(run("bisect:bisect", repros["wrong_decomposition"], level="dynamo"))
+    bisection = findings.load_bisection(
+        run("bisect:bisect", repros["wrong_decomposition"], level="dynamo")
+    )
     assert (bisection.subsystem, bisection.operation) == ("decomposition", "aten.softplus.default")
 
 
@@ -77,12 +88,17 @@ def test_bisect_names_a_pass_and_the_setting_that_helps_and_leaves_the_cache(
     (cache / "bisect" / "precious").write_text("mine")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     few = replace(fused.manifest, preload=(*fused.manifest.preload, f"{FUSION}:try_few_settings"))
-    bisection = findings.load_bisection(run("bisect:bisect", replace(fused, manifest=few), settings=True))
+    bisection = findings.load_bisection(
+        run("bisect:bisect", replace(fused, manifest=few), settings=True)
+    )
     assert (bisection.status, bisection.subsystem) == (findings.NAMED, "post_grad_passes")
     assert bisection.application == "post_grad_custom_post_pass"
     passing = {entry.setting: entry.passes for entry in bisection.settings}
     assert passing == {"max_fusion_size": False, "post_grad_custom_post_pass": True}
-    assert [str(path.relative_to(cache)) for path in sorted(cache.rglob("*"))] == ["bisect", "bisect/precious"]
+    assert [str(path.relative_to(cache)) for path in sorted(cache.rglob("*"))] == [
+        "bisect",
+        "bisect/precious",
+    ]
 
 
 def test_a_graph_that_passes_here_is_not_reproduced(fused: Repro) -> None:

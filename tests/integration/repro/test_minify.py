@@ -1,4 +1,6 @@
-"""Planted failures are minified to the operation that was planted, in a driver with trials of its own."""
+"""Planted failures are minified to the operation that was planted, in a driver with trials of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -35,27 +37,43 @@ PLANTED = {
 }
 
 
-# Each of the others takes half a minute of inductor and takes the same way: `ALL_PLANTED=1 pytest` runs them too.
-SHORT = ("backend_refuses_op", "crash_in_custom_op", "wrong_lowering", "wrong_decomposition", "dynamic_only")
+# Each of the others takes half a minute of inductor and takes the same way: `ALL_PLANTED=1 pytest`
+# runs them too.
+SHORT = (
+    "backend_refuses_op",
+    "crash_in_custom_op",
+    "wrong_lowering",
+    "wrong_decomposition",
+    "dynamic_only",
+)
 TRIED = tuple(PLANTED) if os.environ.get("ALL_PLANTED") else SHORT
 
 
 @pytest.fixture(scope="module")
 def repros(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repro]:
     planted = make_repros(tmp_path_factory.mktemp("planted") / "repros.pickle", *TRIED)
-    return {name: replace(repro, manifest=replace(repro.manifest, error_type=None)) for name, repro in planted.items()}
+    return {
+        name: replace(repro, manifest=replace(repro.manifest, error_type=None))
+        for name, repro in planted.items()
+    }
 
 
-def _minify(repro: Repro, timeout: float = 200, **options: Any) -> tuple[Minification, dict[str, Any]]:
+def _minify(
+    repro: Repro, timeout: float = 200, **options: Any
+) -> tuple[Minification, dict[str, Any]]:
     body = run_task(TASK, repro, options, limits=TrialLimits(timeout), environment=os.environ)
     return load_minification(body["answer"]), body
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_a_planted_failure_is_minified_to_its_operation(repros: dict[str, Repro], name: str) -> None:
+def test_a_planted_failure_is_minified_to_its_operation(
+    repros: dict[str, Repro], name: str
+) -> None:
     answer, body = _minify(repros[name])
     assert (answer.status, answer.operations) == ("minified", (PLANTED[name],))
-    assert answer.level == ("dynamo" if name in ("backend_refuses_op", "wrong_decomposition") else "aot")
+    assert answer.level == (
+        "dynamo" if name in ("backend_refuses_op", "wrong_decomposition") else "aot"
+    )
     assert answer.is_confirmed, "its program fails as it stands there"
     assert answer.nodes_before >= 25
     assert "class Repro" in body["program"]
@@ -72,20 +90,30 @@ def test_a_search_that_was_ended_goes_on_and_leaves_its_smallest_program(
     assert answer.status in ("not_finished", "minified")
     assert finished.status == "minified" and finished.tried_count < 14
     assert load_path(folder / "smallest.py").manifest.node_count == 1
-    lines = [json.loads(line) for path in folder.glob("queries-*.jsonl") for line in path.read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for path in folder.glob("queries-*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     assert all({"key", "failure", "nodes", "seconds"} <= line.keys() for line in lines)
 
 
 def test_another_failure_than_the_recorded_one_is_not_minified(repros: dict[str, Repro]) -> None:
     repro = repros["backend_refuses_op"]
-    other = replace(repro, manifest=replace(repro.manifest, error_type="KeyError", message="'erfinv'"))
+    other = replace(
+        repro, manifest=replace(repro.manifest, error_type="KeyError", message="'erfinv'")
+    )
     answer, body = _minify(other)
     assert answer.status == "other_failure" and body["program"] is None
     assert answer.sentence() == (
-        "captured: KeyError: 'erfinv'; here: NotImplementedError: planted: this backend has no erfinv."
+        "captured: KeyError: 'erfinv'; here: NotImplementedError: planted: this backend has no "
+        "erfinv."
     )
 
 
 def test_a_graph_that_reaches_the_limit_could_not_be_run(repros: dict[str, Repro]) -> None:
-    with pytest.raises(NotRunnable, match="the whole graph reached the time limit of a trial; --timeout allows more"):
+    with pytest.raises(
+        NotRunnable,
+        match="the whole graph reached the time limit of a trial; --timeout allows more",
+    ):
         _minify(repros["wrong_lowering"], timeout=0.3)

@@ -33,8 +33,13 @@ def test_repro_is_pushed_stored_as_text_and_known_again(
             assert f"the repro is {server.address}/repros/" in capsys.readouterr().err
         assert main(["repro", "push", "other.py", "--server", f"{server.address}/"]) == 0
     with closing(sqlite3.connect("team.db")) as connection:
-        rows = connection.execute("select kind, node_count, name, source from repros join runs on runs.id = run_id")
-        assert sorted(rows) == [("compile", 25, "other.py", "import"), ("compile", 25, "repro.py", "import")]
+        rows = connection.execute(
+            "select kind, node_count, name, source from repros join runs on runs.id = run_id"
+        )
+        assert sorted(rows) == [
+            ("compile", 25, "other.py", "import"),
+            ("compile", 25, "repro.py", "import"),
+        ]
     assert not (tmp_path / "ran").exists()
 
 
@@ -60,7 +65,9 @@ def test_answers_about_a_repro_of_the_server_are_sent_to_it_once(
         assert main(["repro", "run", repro_id, "--trust", "--json", *option]) == 1
         assert f"the answer is pushed to {server.address}/runs/" in capsys.readouterr().err
         with closing(open_writer("own.db")) as connection:
-            smallest = ReproResult("minify", "minified", 1.0, 5, 6, node_count=1, program="a program " * 900)
+            smallest = ReproResult(
+                "minify", "minified", 1.0, 5, 6, node_count=1, program="a program " * 900
+            )
             save_result(connection, repro_id, smallest)
         for _ in range(2):
             assert main(["push", "own.db", *option]) == 0
@@ -68,7 +75,11 @@ def test_answers_about_a_repro_of_the_server_are_sent_to_it_once(
         assert main(["repro", "show", "0123456789abcdef", *option]) == 2
         assert "has no repro '0123456789abcdef'" in capsys.readouterr().err
     with closing(sqlite3.connect("team.db")) as connection:
-        rows = list(connection.execute("select command, status, detail, node_count from repro_results order by 1"))
+        rows = list(
+            connection.execute(
+                "select command, status, detail, node_count from repro_results order by 1"
+            )
+        )
         assert rows == [
             ("minify", "minified", "{}", 1),
             ("run", "passes", json.dumps(passed, separators=(",", ":")), None),

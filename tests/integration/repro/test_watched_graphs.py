@@ -1,4 +1,6 @@
-"""`--repro=crash` and `--repro=accuracy`: what runs when a process dies, and what differs from eager."""
+"""`--repro=crash` and `--repro=accuracy`: what runs when a process dies, and what differs from
+eager.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch
-WRONG = ("wrong_lowering", "nan_only_compiled", "wrong_decomposition", "backward_only", "bf16_only", "aliased_mutation")
+WRONG = (
+    "wrong_lowering",
+    "nan_only_compiled",
+    "wrong_decomposition",
+    "backward_only",
+    "bf16_only",
+    "aliased_mutation",
+)
 LEVELS = ["aot", "aot", "dynamo", "aot", "aot", "aot"]
 RIGHT = """
 import torch
@@ -46,7 +55,9 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Spooled:
 
 
 def verdicts(spooled: Spooled) -> list[tuple[str, str]]:
-    return [(r["m"]["level"], r["m"]["verdict"]) for r in spooled.records if r["n"] == GRAPH_CHECKED]
+    return [
+        (r["m"]["level"], r["m"]["verdict"]) for r in spooled.records if r["n"] == GRAPH_CHECKED
+    ]
 
 
 def test_each_wrong_answer_is_captured_at_the_level_that_shows_it(wrong: Spooled) -> None:
@@ -60,11 +71,17 @@ def test_each_wrong_answer_is_captured_at_the_level_that_shows_it(wrong: Spooled
 
 def test_what_differs_is_named_with_its_error_beside_eagers(wrong: Spooled) -> None:
     lowered, nan, _, backward, half, aliased = (repro.manifest for repro in wrong.repros)
-    assert lowered.accuracy["error"] == pytest.approx(0.011, rel=0.1) and lowered.accuracy["eager_error"] < 1e-5
+    assert (
+        lowered.accuracy["error"] == pytest.approx(0.011, rel=0.1)
+        and lowered.accuracy["eager_error"] < 1e-5
+    )
     assert nan.accuracy["error"] == "inf" and nan.accuracy["note"].startswith("NaN")
     assert backward.phase == "backward" and "float64 is not finite" in backward.accuracy["note"]
     assert 1e-3 < half.accuracy["eager_error"] < half.accuracy["limit"] < half.accuracy["error"]
-    assert aliased.accuracy["wrong"] == [aliased.accuracy["value"]] and "afterwards" in aliased.accuracy["value"]
+    assert (
+        aliased.accuracy["wrong"] == [aliased.accuracy["value"]]
+        and "afterwards" in aliased.accuracy["value"]
+    )
 
 
 def test_every_graph_has_its_verdict(wrong: Spooled) -> None:
@@ -77,20 +94,30 @@ def test_the_program_gets_what_it_gets_without_us(tmp_path: Path) -> None:
     program.write_text(RIGHT)
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     spooled, again = (
-        observe(tmp_path / part, program, environment=cache, repro=("accuracy", "crash")) for part in ("new", "cached")
+        observe(tmp_path / part, program, environment=cache, repro=("accuracy", "crash"))
+        for part in ("new", "cached")
     )
     assert verdicts(spooled) == verdicts(again)
     plain = Workplace(tmp_path).plain(program)
     assert (spooled.stdout, spooled.stderr) == (plain.stdout, plain.stderr)
-    assert spooled.repros == [] and {verdict for _, verdict in verdicts(spooled)} == {"same", "skipped"}
+    assert spooled.repros == [] and {verdict for _, verdict in verdicts(spooled)} == {
+        "same",
+        "skipped",
+    }
     assert verdicts(spooled).count(("aot", "same")) == 3  # one a shape
-    assert {path.suffix for path in (tmp_path / "new" / "spool").iterdir()} == {".json", ".jsonl", ".losses"}
+    assert {path.suffix for path in (tmp_path / "new" / "spool").iterdir()} == {
+        ".json",
+        ".jsonl",
+        ".losses",
+    }
 
 
 def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> None:
     finished = workplace.run(PLANTED, "crash_in_custom_op", options=("--repro", "crash"))
     assert finished.returncode == -11
-    (row,) = workplace.rows("select kind, level, state, node_count, compile_id, error_type from repros")
+    (row,) = workplace.rows(
+        "select kind, level, state, node_count, compile_id, error_type from repros"
+    )
     assert tuple(row.values()) == ("crash", "aot", "captured", 26, "0/0", "SIGSEGV")
     assert workplace.spools == []
 
@@ -128,12 +155,16 @@ for value in map(float, sys.argv[2:]):
 
 @pytest.mark.parametrize("end", ["crash", "error"])
 @pytest.mark.parametrize("values", [("-1",), ("1", "-1")])
-def test_values_are_written_before_the_first_call(workplace: Workplace, end: str, values: tuple[str, ...]) -> None:
+def test_values_are_written_before_the_first_call(
+    workplace: Workplace, end: str, values: tuple[str, ...]
+) -> None:
     program = workplace.write(DIES_OF_A_VALUE)
     finished = workplace.run(program, end, *values, options=("--repro", "crash", "--repro-inputs"))
     assert finished.returncode == (-11 if end == "crash" else 1)
     (row,) = workplace.rows("select id, kind, error_type, message from repros")
-    assert (row["kind"], row["error_type"]) == (("crash", "SIGSEGV") if end == "crash" else ("runtime", "RuntimeError"))
+    assert (row["kind"], row["error_type"]) == (
+        ("crash", "SIGSEGV") if end == "crash" else ("runtime", "RuntimeError")
+    )
     with closing(open_reader(workplace.database)) as connection:
         repro = load_repro(connection, format_id(row["id"]))
         first = load_storage(connection, repro.id, repro.manifest.inputs[0].digest)
@@ -147,11 +178,15 @@ def test_a_run_says_what_it_compared_and_what_that_took(workplace: Workplace) ->
     options = ("--repro", "accuracy", "--repro-inputs=1MiB")
     finished = workplace.run(PLANTED, "wrong_lowering", options=options)
     assert finished.returncode == 0
-    assert "compared 2 graphs with eager in 0." in finished.stderr and " s: 2 wrong" in finished.stderr
+    assert (
+        "compared 2 graphs with eager in 0." in finished.stderr and " s: 2 wrong" in finished.stderr
+    )
     assert workplace.value("select count(*) from repro_storages") == 4
 
 
 def test_values_and_no_source_exclude_each_other(workplace: Workplace) -> None:
     refused = workplace.run("true", options=("--repro-inputs", "--no-source"))
-    assert refused.returncode == 2 and "--repro-inputs keeps the values of tensors" in refused.stderr
+    assert (
+        refused.returncode == 2 and "--repro-inputs keeps the values of tensors" in refused.stderr
+    )
     assert workplace.run("true", options=("--repro-inputs=lots",)).returncode == 2

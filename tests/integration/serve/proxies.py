@@ -39,13 +39,17 @@ class Board:
     def ask(
         self, path: str, *headers: tuple[str, str], body: str | None = None, direct: bool = False
     ) -> tuple[int, str]:
-        """Send a request as it is given, repeated and odd headers too; return the status and the answer."""
+        """Send a request as it is given, repeated and odd headers too; return the status and the
+        answer.
+        """
         if direct:
             connection = http.client.HTTPConnection(self.address.rpartition("/")[2], timeout=20)
         else:
             context = ssl.create_default_context(cafile=str(self.database.parent / "board.pem"))
             context.check_hostname = False  # the address is a number
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+            connection = http.client.HTTPSConnection(
+                "127.0.0.1", self.port, context=context, timeout=20
+            )
         with closing(connection):
             connection.putrequest("GET" if body is None else "POST", path, skip_host=True)
             connection.putheader("Host", HOST)
@@ -76,13 +80,19 @@ def make_certificate(folder: Path) -> None:
     """Write board.pem and board.key."""
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "board.key"]
     subject = ["-subj", f"/CN={HOST}", "-out", "board.pem"]
-    subprocess.run(["openssl", "req", "-x509", *key, *subject], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "req", "-x509", *key, *subject], cwd=folder, check=True, capture_output=True
+    )
 
 
 @contextmanager
-def listening(command: list[str], port: int, environ: Mapping[str, str] | None = None) -> Iterator[None]:
+def listening(
+    command: list[str], port: int, environ: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Run a program while a block runs, from when it listens."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ
+    ) as process:
         deadline_s = time.monotonic() + 30
         try:
             while True:
@@ -90,7 +100,9 @@ def listening(command: list[str], port: int, environ: Mapping[str, str] | None =
                     socket.create_connection(("127.0.0.1", port), timeout=1).close()
                     break
                 except OSError:
-                    assert process.poll() is None and time.monotonic() < deadline_s, f"{command[0]} does not listen"
+                    assert process.poll() is None and time.monotonic() < deadline_s, (
+                        f"{command[0]} does not listen"
+                    )
                     time.sleep(0.05)
             yield
         finally:

@@ -1,6 +1,7 @@
 """Apache with mod_auth_openidc in front, as the docs set it up, and a provider of OpenID Connect.
 
-Runs where Debian's apache2-bin and libapache2-mod-auth-openidc and PyPI's oidc-provider-mock are installed.
+Runs where Debian's apache2-bin and libapache2-mod-auth-openidc and PyPI's oidc-provider-mock are
+installed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,17 @@ from tests.integration.serve.proxies import (
 
 APACHE = Path(os.environ.get("COMPILEBOARD_APACHE_ROOT", "/"))
 MODULES = APACHE / "usr" / "lib" / "apache2" / "modules"
-NEEDED = "mpm_event authn_core authz_core authz_user headers proxy proxy_http ssl auth_openidc".split()  # noqa: SIM905
+NEEDED = [
+    "mpm_event",
+    "authn_core",
+    "authz_core",
+    "authz_user",
+    "headers",
+    "proxy",
+    "proxy_http",
+    "ssl",
+    "auth_openidc",
+]
 
 pytestmark = pytest.mark.skipif(
     not (MODULES / "mod_auth_openidc.so").exists() or find_spec("oidc_provider_mock") is None,
@@ -47,13 +58,18 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     top += f"Listen 127.0.0.1:{port}\nErrorLog {folder}/error.log\nUser nobody\nGroup nogroup\n"
     top += "".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so\n" for name in NEEDED)
     with serve_board(folder, port, "ann@example.com=write,*=read") as served:
-        text = read_config("apache").replace("https://login.example.com", f"http://127.0.0.1:{provider}")
+        text = read_config("apache").replace(
+            "https://login.example.com", f"http://127.0.0.1:{provider}"
+        )
         text = text.replace("*:443", f"*:{port}").replace("/etc/apache2", str(folder))
         config.write_text(top + text.replace("http://127.0.0.1:8000", served.address))
         own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-m", "oidc_provider_mock", "--port", str(provider)]
         # Debian's packages may be unpacked into a folder.
-        environ = {**os.environ, "LD_LIBRARY_PATH": str(APACHE / "usr" / "lib" / "x86_64-linux-gnu")}
+        environ = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(APACHE / "usr" / "lib" / "x86_64-linux-gnu"),
+        }
         apache = [str(APACHE / "usr" / "sbin" / "apache2"), "-f", str(config), "-DFOREGROUND"]
         with listening(command, provider, own), listening(apache, port, environ):
             yield served
@@ -98,6 +114,9 @@ def test_people_of_the_provider_get_their_scopes_and_nobody_else(board: Board) -
 def test_a_token_needs_no_provider(board: Board) -> None:
     bearer = ("Authorization", f"Bearer {board.token}")
     assert board.ask("/api/v1/runs", bearer)[0] == 200
-    assert board.ask(PIN, bearer, ("X-Forwarded-User", "ann@example.com"), body="title=by+box")[0] == 303
+    assert (
+        board.ask(PIN, bearer, ("X-Forwarded-User", "ann@example.com"), body="title=by+box")[0]
+        == 303
+    )
     assert board.ask("/api/v1/runs", ("Authorization", "Bearer cb_0123456789_0"))[0] == 401
     assert '"actor":"box-1"' in board.ask("/api/v1/audit", bearer)[1]

@@ -1,4 +1,6 @@
-"""nginx in front, as the docs set it up: it names people, and nothing that a client sends makes it name another one."""
+"""nginx in front, as the docs set it up: it names people, and nothing that a client sends makes it
+name another one.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,19 @@ NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
 def _login(name: str) -> tuple[str, str]:
-    return "Authorization", "Basic " + base64.b64encode(f"{name}:{name}'s password".encode()).decode()
+    return "Authorization", "Basic " + base64.b64encode(
+        f"{name}:{name}'s password".encode()
+    ).decode()
 
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     if NGINX is None:
         if os.environ.get("COMPILEBOARD_REQUIRE_ALL") == "1":
-            pytest.fail("there is no nginx, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped", pytrace=False)
+            pytest.fail(
+                "there is no nginx, and COMPILEBOARD_REQUIRE_ALL=1 lets nothing be skipped",
+                pytrace=False,
+            )
         pytest.skip("there is no nginx")
     folder, port = tmp_path_factory.mktemp("board"), find_port()
     make_certificate(folder)
@@ -40,13 +47,20 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     (folder / "board.users").write_text(users)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     own = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
-    top = f"daemon off; master_process off; pid {folder}/pid;\nevents {{}}\nhttp {{ access_log off;\n{own}"
+    top = (
+        f"daemon off; master_process off; pid {folder}/pid;\nevents {{}}\nhttp {{ access_log "
+        f"off;\n{own}"
+    )
     with serve_board(folder, port, "ann=write,*=read") as served:
         server = (
-            read_config("nginx").replace("443", f"127.0.0.1:{port}").replace("http://127.0.0.1:8000", served.address)
+            read_config("nginx")
+            .replace("443", f"127.0.0.1:{port}")
+            .replace("http://127.0.0.1:8000", served.address)
         )
         (folder / "nginx.conf").write_text(top + server.replace("/etc/nginx", str(folder)) + "}\n")
-        with listening([NGINX, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")], port):
+        with listening(
+            [NGINX, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")], port
+        ):
             yield served
 
 
@@ -69,10 +83,16 @@ def test_people_get_the_scopes_of_their_names(board: Board) -> None:
         [("x-forwarded-user", "ann"), ("X-Forwarded-User", "ann")],
         [("X-Forwarded-User", "ann"), ("X-CompileBoard-Proxy", SECRET)],
         [("Connection", "X-Forwarded-User, X-CompileBoard-Proxy")],
-        [("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-Host", "localhost"), ("Forwarded", "for=127.0.0.1;by=ann")],
+        [
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Forwarded-Host", "localhost"),
+            ("Forwarded", "for=127.0.0.1;by=ann"),
+        ],
     ],
 )
-def test_through_the_proxy_nobody_is_another_one(board: Board, headers: list[tuple[str, str]]) -> None:
+def test_through_the_proxy_nobody_is_another_one(
+    board: Board, headers: list[tuple[str, str]]
+) -> None:
     assert board.ask("/runs", *headers)[0] == 401
     assert board.ask(PIN, _login("bob"), ORIGIN, *headers, body="title=forged")[0] == 403
     assert "forged" not in board.ask("/runs", _login("bob"))[1]
@@ -94,7 +114,12 @@ def test_beside_the_proxy_nobody_names_anyone(board: Board, headers: list[tuple[
     named = ("X-Forwarded-User", "ann")
     status, answer = board.ask("/runs", named, *headers, direct=True)
     assert (status, "not from the trusted proxy" in answer, "R1" in answer) == (403, True, False)
-    assert board.ask("/runs", ("X_Forwarded_User", "ann"), ("X-CompileBoard-Proxy", SECRET), direct=True)[0] == 401
+    assert (
+        board.ask(
+            "/runs", ("X_Forwarded_User", "ann"), ("X-CompileBoard-Proxy", SECRET), direct=True
+        )[0]
+        == 401
+    )
 
 
 def test_a_name_is_one_name(board: Board) -> None:
@@ -109,14 +134,22 @@ def test_a_name_is_one_name(board: Board) -> None:
 
 
 def test_a_header_of_kilobytes_costs_an_answer(board: Board) -> None:
-    for header in (("Authorization", f"Bearer cb_{'0' * 7000}"), ("Cookie", f"__Host-compileboard={'a' * 7000}")):
+    for header in (
+        ("Authorization", f"Bearer cb_{'0' * 7000}"),
+        ("Cookie", f"__Host-compileboard={'a' * 7000}"),
+    ):
         assert board.ask("/runs", header)[0] == 401
         assert board.ask("/runs", (header[0], header[1] * 2))[0] == 400
         assert board.ask("/runs", (header[0], header[1] * 2), direct=True)[0] in (400, 431)
 
 
 def test_another_site_changes_nothing_in_the_name_of_who_is_logged_in(board: Board) -> None:
-    for sent in ([("Origin", "https://evil.example")], [("Sec-Fetch-Site", "cross-site")], [("Origin", "null")], []):
+    for sent in (
+        [("Origin", "https://evil.example")],
+        [("Sec-Fetch-Site", "cross-site")],
+        [("Origin", "null")],
+        [],
+    ):
         assert board.ask(PIN, _login("ann"), *sent, body="title=crossed")[0] == 403
     rebound = board.ask("/runs", _login("ann"), ("Host", "evil.example"))[0]
     assert rebound == 400  # two of them; nginx itself chooses the server by the name
@@ -128,7 +161,9 @@ def test_a_token_needs_no_login_at_the_proxy(board: Board) -> None:
     assert board.ask("/api/v1/runs", bearer)[0] == 200
     assert board.ask(PIN, bearer, body="title=by+box")[0] == 303
     assert board.ask("/api/v1/runs", ("Authorization", "Bearer cb_0123456789_0"))[0] == 401
-    assert board.ask("/api/v1/runs", ("Authorization", "bearer " + board.token))[0] == 401  # nginx asks for its login
+    assert (
+        board.ask("/api/v1/runs", ("Authorization", "bearer " + board.token))[0] == 401
+    )  # nginx asks for its login
     status, page = board.ask("/login", bearer)
     assert (status, "not encrypted" in page) == (200, False)
     status, answer = board.ask("/login", bearer, ORIGIN, body=f"token={board.token}")

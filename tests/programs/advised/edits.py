@@ -10,7 +10,9 @@ def edit_program(program: str, *changes: tuple[str, str]) -> str:
     """
     for old, new in changes:
         if program.count(old) != 1:
-            raise ValueError(f"{old!r} is {program.count(old)} times in the program, once is expected")
+            raise ValueError(
+                f"{old!r} is {program.count(old)} times in the program, once is expected"
+            )
         program = program.replace(old, new)
     return program
 

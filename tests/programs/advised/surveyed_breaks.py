@@ -1,4 +1,6 @@
-"""Programs of an earlier survey of advice on graph breaks: 53 of 29 kinds, as texts that run by themselves."""
+"""Programs of an earlier survey of advice on graph breaks: 53 of 29 kinds, as texts that run by
+themselves.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,9 @@ from tests.programs.advised.edits import edit_program
 
 @dataclass(frozen=True)
 class UserProgram:
-    """A program that recompiles, the fixes that are to be suggested first, and the program with them followed."""
+    """A program that recompiles, the fixes that are to be suggested first, and the program with
+    them followed.
+    """
 
     name: str
     text: str
@@ -442,8 +444,14 @@ USER_PROGRAMS = (
             _BLOCKS,
             ("for block in blocks:\n    block.compile()\n", ""),
             (
-                "result = torch.ones(2, 4, requires_grad=True)\nfor block in blocks:\n    result = block(result)\n",
-                "result = torch.compile(nn.Sequential(*blocks))(torch.ones(2, 4, requires_grad=True))\n",
+                (
+                    "result = torch.ones(2, 4, requires_grad=True)\nfor block in blocks:\n    "
+                    "result = block(result)\n"
+                ),
+                (
+                    "result = torch.compile(nn.Sequential(*blocks))(torch.ones(2, 4, "
+                    "requires_grad=True))\n"
+                ),
             ),
         ),
     ),
@@ -455,7 +463,8 @@ USER_PROGRAMS = (
             _PROMPT,
             (
                 "    result.append(attend(torch.ones(query_count, 4), keys))",
-                "    query = torch.nn.functional.pad(torch.ones(query_count, 4), (0, 0, 0, max(2 - query_count, 0)))\n"
+                "    query = torch.nn.functional.pad(torch.ones(query_count, 4), (0, 0, 0, "
+                "max(2 - query_count, 0)))\n"
                 "    torch._dynamo.maybe_mark_dynamic(query, 0)\n"
                 "    result.append(attend(query, keys)[:query_count])",
             ),
@@ -527,7 +536,10 @@ USER_PROGRAMS = (
         ("stride",),
         edit_program(
             _CHANNELS_LAST,
-            ("memory_format=torch.channels_last))", "memory_format=torch.channels_last).contiguous())"),
+            (
+                "memory_format=torch.channels_last))",
+                "memory_format=torch.channels_last).contiguous())",
+            ),
         ),
     ),
     UserProgram(
@@ -536,7 +548,10 @@ USER_PROGRAMS = (
         ("dict-keys",),
         edit_program(
             _EXTRA_KEYS,
-            ("torch.tensor(1.0 * step)}", 'torch.tensor(1.0 * step), "auxiliary": torch.tensor(0.0)}'),
+            (
+                "torch.tensor(1.0 * step)}",
+                'torch.tensor(1.0 * step), "auxiliary": torch.tensor(0.0)}',
+            ),
         ),
     ),
     UserProgram(
@@ -573,7 +588,10 @@ USER_PROGRAMS = (
             _TABLE,
             (
                 "import torch\n",
-                "import torch\n\ntorch.compiler.config.dynamic_sources = \"L['self']._buffers['table']\"\n",
+                (
+                    "import torch\n\ntorch.compiler.config.dynamic_sources = "
+                    "\"L['self']._buffers['table']\"\n"
+                ),
             ),
         ),
     ),
@@ -593,7 +611,10 @@ USER_PROGRAMS = (
         ("int-that-is-a-position",),
         edit_program(
             _WRITTEN,
-            ("keys[:, self.position] = key", "keys.index_copy_(1, self.position, key.unsqueeze(1))"),
+            (
+                "keys[:, self.position] = key",
+                "keys.index_copy_(1, self.position, key.unsqueeze(1))",
+            ),
             ("cache.position = position", "cache.position = torch.tensor([position])"),
         ),
     ),

@@ -13,4 +13,6 @@ def select(boxes, scores, classes):
 
 
 torch.manual_seed(0)
-result = select(torch.rand(6, 4), torch.tensor([0.9, 0.1, 0.8, 0.4, 0.7, 0.6]), torch.tensor([1, 1, 2, 3, 2, 1]))
+result = select(
+    torch.rand(6, 4), torch.tensor([0.9, 0.1, 0.8, 0.4, 0.7, 0.6]), torch.tensor([1, 1, 2, 3, 2, 1])
+)

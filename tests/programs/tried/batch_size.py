@@ -11,7 +11,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 class Scorer(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4)
+        )
 
     def forward(self, x):
         return self.layers(x).softmax(-1)

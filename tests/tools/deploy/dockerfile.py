@@ -1,8 +1,11 @@
-"""Run the steps of a stage of the Dockerfile in a root file system, then what the image would do there.
+"""Run the steps of a stage of the Dockerfile in a root file system, then what the image would do
+there.
 
-`python -m tests.tools.deploy.dockerfile web /path/to/rootfs`, as root. The root file system stands for the image that
-the stage is FROM: a Debian with Python and pip, as debootstrap makes one. COPY, RUN, ENV, WORKDIR, USER and the health
-check are the Dockerfile's own; ENTRYPOINT and CMD are started as its user and stopped as Docker stops them.
+`python -m tests.tools.deploy.dockerfile web /path/to/rootfs`, as root. The root file system stands
+for the image that
+the stage is FROM: a Debian with Python and pip, as debootstrap makes one. COPY, RUN, ENV, WORKDIR,
+USER and the health check are the Dockerfile's own; ENTRYPOINT and CMD are started as its user and
+stopped as Docker stops them.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class Image:
         """Return a command that runs in the image as its user."""
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-        values = [f"{name}={value}" for name, value in {"PATH": path, **pip, **self.environment}.items()]
+        values = [
+            f"{name}={value}" for name, value in {"PATH": path, **pip, **self.environment}.items()
+        ]
         script = f'cd {shlex.quote(self.folder)} && exec "$@"'
         chroot = ["chroot", f"--userspec={self.user}", str(self.root)]
         return [*chroot, "env", "-i", *values, "sh", "-c", script, "sh", *words]
@@ -64,7 +69,8 @@ def list_steps(stage: str) -> list[tuple[str, str]]:
 def run_step(image: Image, name: str, text: str) -> None:
     """Do what one instruction says.
 
-    Raises: ValueError for an instruction that is not known here; CalledProcessError if a command fails.
+    Raises: ValueError for an instruction that is not known here; CalledProcessError if a command
+    fails.
     """
     if name == "WORKDIR":
         image.folder = os.path.join(image.folder, text)
@@ -101,11 +107,16 @@ def _copy(source: Path, target: Path, *, into: bool) -> None:
 
 
 def check_server(image: Image) -> int:
-    """Start what the image starts, ask its health check until it passes, and stop it; return the exit code."""
+    """Start what the image starts, ask its health check until it passes, and stop it; return the
+    exit code.
+    """
     server = subprocess.Popen(image.list_command(*image.entrypoint, *image.command))
     try:
         for _ in range(HEALTH_TRIES):
-            if subprocess.run(image.list_command(*image.health), capture_output=True).returncode == 0:
+            if (
+                subprocess.run(image.list_command(*image.health), capture_output=True).returncode
+                == 0
+            ):
                 break
             time.sleep(0.5)
         else:

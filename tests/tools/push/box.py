@@ -1,4 +1,6 @@
-"""A small box: it sends lines of a stream as the protocol says, and goes on after whatever happens to a request."""
+"""A small box: it sends lines of a stream as the protocol says, and goes on after whatever happens
+to a request.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Box:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._connection: HTTPConnection | None = None
 
-    def request(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+    def request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Any:
         """Send one request; return (status, headers, body).
 
         Raises: OSError, HTTPException.
@@ -75,7 +79,9 @@ class Box:
             self._connection.close()
             self._connection = None
 
-    def send(self, run_id: str, stream_id: str, stream: StreamBytes, most_bytes: int = 64 << 10) -> int:
+    def send(
+        self, run_id: str, stream_id: str, stream: StreamBytes, most_bytes: int = 64 << 10
+    ) -> int:
         """Send a stream until the server has all of it; return how many requests that took."""
         path, count, offset = STREAM_PATH.format(run_id, stream_id), 0, -1
         while True:
@@ -86,7 +92,9 @@ class Box:
                 else:
                     plain = stream.cut(offset, most_bytes)
                     packed = gzip.compress(plain, 1)
-                    status, headers, body = self.request("PATCH", path, packed, headers_of(offset, plain, packed=True))
+                    status, headers, body = self.request(
+                        "PATCH", path, packed, headers_of(offset, plain, packed=True)
+                    )
             except (OSError, HTTPException):
                 offset = -1
                 time.sleep(0.02)

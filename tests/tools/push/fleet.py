@@ -1,4 +1,6 @@
-"""Boxes that push at once through a faulty proxy to a server that is killed; then every row, compared."""
+"""Boxes that push at once through a faulty proxy to a server that is killed; then every row,
+compared.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class FleetResult:
 
 
 def build_events(recorded: list[str], number: int) -> list[Event]:
-    """Return a box's events: recorded ones under a run of its own, and a log's artifacts and spans."""
+    """Return a box's events: recorded ones under a run of its own, and a log's artifacts and
+    spans.
+    """
     run_id, suffix = f"01FAULTS{number:018d}", f"-{number}"
     events: list[Event] = []
     for line in recorded:
@@ -82,14 +86,26 @@ def build_events(recorded: list[str], number: int) -> list[Event]:
     for position in range(6):
         text = f"graph {number % 3} {position} " * 900  # boxes share texts
         at = 2_000_000 + position
-        events.append(ArtifactSeen(process_id, at, at, name="graph", state="kept", size_bytes=len(text), text=text))
+        events.append(
+            ArtifactSeen(
+                process_id, at, at, name="graph", state="kept", size_bytes=len(text), text=text
+            )
+        )
     return events
 
 
 def push_all(
-    folder: Path, recorded: list[str], box_count: int, kill_count: int, *, share: float = 0.1, seed: int = 0
+    folder: Path,
+    recorded: list[str],
+    box_count: int,
+    kill_count: int,
+    *,
+    share: float = 0.1,
+    seed: int = 0,
 ) -> FleetResult:
-    """Push with that many boxes while the server is killed that often; compare with the same events stored here."""
+    """Push with that many boxes while the server is killed that often; compare with the same events
+    stored here.
+    """
     pushed, local = folder / "pushed.db", folder / "local.db"
     migrate(str(pushed))
     migrate(str(local))
@@ -104,7 +120,9 @@ def push_all(
         counts[number] = box.send(_run_id(boxes[number]), "s1", stream, most_bytes=16 << 10)
         box.close()
 
-    threads = [threading.Thread(target=push, args=(number,), daemon=True) for number in range(box_count)]
+    threads = [
+        threading.Thread(target=push, args=(number,), daemon=True) for number in range(box_count)
+    ]
     killer.start()
     for thread in threads:
         thread.start()
@@ -116,7 +134,9 @@ def push_all(
     seconds = time.monotonic() - begin_s
     _store(local, boxes)
     differing = [name for name in CONTENTS if _read(pushed, name) != _read(local, name)]
-    return FleetResult(sum(counts), sum(map(len, boxes)), proxy.counts, kill_count, seconds, differing)
+    return FleetResult(
+        sum(counts), sum(map(len, boxes)), proxy.counts, kill_count, seconds, differing
+    )
 
 
 def _run_id(events: list[Event]) -> str:
@@ -129,8 +149,12 @@ def _find_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _serve_and_kill(database: Path, port: int, kill_count: int, chance: random.Random, stop: threading.Event) -> None:
-    """Serve until told to stop; kill the server that often meanwhile, each time when it has answered for a moment."""
+def _serve_and_kill(
+    database: Path, port: int, kill_count: int, chance: random.Random, stop: threading.Event
+) -> None:
+    """Serve until told to stop; kill the server that often meanwhile, each time when it has
+    answered for a moment.
+    """
     for number in range(kill_count + 1):
         with _server(database, port):
             while not stop.is_set() and not _answers(port):
@@ -143,10 +167,26 @@ def _serve_and_kill(database: Path, port: int, kill_count: int, chance: random.R
 
 @contextmanager
 def _server(database: Path, port: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "compileboard.app", "serve", "--db", str(database), "--port", str(port)]
-    environ = server_environ(database.parent / "home", COMPILEBOARD_FOLLOW="no", COMPILEBOARD_WORKERS="2")
+    command = [
+        sys.executable,
+        "-m",
+        "compileboard.app",
+        "serve",
+        "--db",
+        str(database),
+        "--port",
+        str(port),
+    ]
+    environ = server_environ(
+        database.parent / "home", COMPILEBOARD_FOLLOW="no", COMPILEBOARD_WORKERS="2"
+    )
     server = subprocess.Popen(
-        command, cwd=ROOT, env=environ, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env=environ,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         yield

@@ -16,7 +16,9 @@ TIMEOUT_S = 30.0
 
 @dataclass
 class FaultyProxy:
-    """A listener at `port` of loopback; `share` of the requests have one of FAULTS, each takes `delay_s` longer."""
+    """A listener at `port` of loopback; `share` of the requests have one of FAULTS, each takes
+    `delay_s` longer.
+    """
 
     server_port: int
     share: float
@@ -69,7 +71,9 @@ class FaultyProxy:
             self._send(self._stale)
         if fault == "damage" and b"\r\n\r\n" in request[:-4]:
             position = self._random.randrange(request.index(b"\r\n\r\n") + 4, len(request))
-            request = request[:position] + bytes([request[position] ^ 0xFF]) + request[position + 1 :]
+            request = (
+                request[:position] + bytes([request[position] ^ 0xFF]) + request[position + 1 :]
+            )
         else:
             self._stale = request
         answer = self._send(request)
@@ -77,7 +81,9 @@ class FaultyProxy:
 
     def _send(self, request: bytes) -> bytes:
         try:
-            with socket.create_connection(("127.0.0.1", self.server_port), timeout=TIMEOUT_S) as server:
+            with socket.create_connection(
+                ("127.0.0.1", self.server_port), timeout=TIMEOUT_S
+            ) as server:
                 server.sendall(request)
                 return read_message(server, is_head=request.startswith(b"HEAD"))
         except OSError:

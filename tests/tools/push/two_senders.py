@@ -1,4 +1,6 @@
-"""Two tokens of the scope `ingest`: one sends runs, the other forges and replays them by every route, in between."""
+"""Two tokens of the scope `ingest`: one sends runs, the other forges and replays them by every
+route, in between.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +53,26 @@ RUNS = ("01PUSHED000000000000000001", "01LOCAL0000000000000000001", "01OTHER0000
 
 def read_events(run_id: str, suffix: str) -> list[Event]:
     """Read a recorded run as another one, with processes of its own."""
-    lines = lzma.decompress((DATA / "events" / "torch2.11-cuda-on_cuda.jsonl.xz").read_bytes()).decode().splitlines()
-    events = [replace(event, process_id=event.process_id + suffix) for event in map(load_event, lines)]
+    lines = (
+        lzma.decompress((DATA / "events" / "torch2.11-cuda-on_cuda.jsonl.xz").read_bytes())
+        .decode()
+        .splitlines()
+    )
+    events = [
+        replace(event, process_id=event.process_id + suffix) for event in map(load_event, lines)
+    ]
     return [
-        replace(event, run_id=run_id) if isinstance(event, (RunStarted, RunEnded, ProcessStarted)) else event
+        replace(event, run_id=run_id)
+        if isinstance(event, (RunStarted, RunEnded, ProcessStarted))
+        else event
         for event in events
     ]
 
 
 class TwoSenders:
-    """A server in this process with two tokens; `box-1` sends a run and imports, `box-2` is the forger."""
+    """A server in this process with two tokens; `box-1` sends a run and imports, `box-2` is the
+    forger.
+    """
 
     def __init__(self, folder: Path, seed: int, *, has_forger: bool = True) -> None:
         self._random = random.Random(seed)
@@ -75,14 +87,19 @@ class TwoSenders:
         self.refused_imports = 0
         with closing(open_writer(self._database)) as writer:
             Ingestor(writer).ingest(RUNS[1], self.local)
-            self._tokens = [create_token(writer, name, ("ingest",), created_by="me") for name in ("box-1", "box-2")]
+            self._tokens = [
+                create_token(writer, name, ("ingest",), created_by="me")
+                for name in ("box-1", "box-2")
+            ]
         values: dict[str, Any] = {"reading": "tokens", "host": "0.0.0.0", "allow_host": "localhost"}
         self._client = create_app(Settings(db=str(self._database), **values)).test_client()
         self._log = lzma.decompress(LOG.read_bytes())
 
     def run(self, forgery_count: int = 3) -> None:
         """Send everything, with so many forged requests after each honest one."""
-        self._import(0, self._half, "a.log")  # of what is the same for both, the first to send it is the owner
+        self._import(
+            0, self._half, "a.log"
+        )  # of what is the same for both, the first to send it is the owner
         self._import(0, RESULTS.replace(b"{}", b"1.5"), RESULTS_NAME)
         self._patch(0, RUNS[0], "first", StreamBytes.of(self.pushed[:2]).lines, 0)
         for send in self._list_honest():
@@ -91,11 +108,20 @@ class TwoSenders:
                 self._random.choice(self._list_forged())()
 
     def digest(self) -> dict[str, Any]:
-        """Return the content of the honest runs, without what the clock gave them, and how many there are."""
+        """Return the content of the honest runs, without what the clock gave them, and how many
+        there are.
+        """
         with closing(open_writer(self._database)) as writer:
             writer.execute("update runs set heartbeat_us = 0")
             writer.execute("update logs set read_us = 0")
-            shared = ("configs", "functions", "recompile_causes", "commits", "series", "source_excerpts")
+            shared = (
+                "configs",
+                "functions",
+                "recompile_causes",
+                "commits",
+                "series",
+                "source_excerpts",
+            )
             digests: dict[str, Any] = {
                 run_id: digest
                 for run_id, digest in digest_board(str(self._database)).runs.items()
@@ -114,11 +140,15 @@ class TwoSenders:
     def _list_honest(self) -> Iterator[Callable[[], object]]:
         stream = StreamBytes.of(self.pushed)
         for digest, text in stream.texts.items():
-            yield lambda digest=digest, text=text: self._call(0, "PUT", f"/api/v1/texts/{digest}", text)  # type: ignore[misc]
+            yield lambda digest=digest, text=text: self._call(
+                0, "PUT", f"/api/v1/texts/{digest}", text
+            )  # type: ignore[misc]
         offset, step = 0, len(stream.lines) // 12
         while offset < len(stream.lines):
             lines = stream.cut(offset, step)
-            yield lambda offset=offset, lines=lines: self._patch(0, RUNS[0], "honest", lines, offset)  # type: ignore[misc]
+            yield lambda offset=offset, lines=lines: self._patch(
+                0, RUNS[0], "honest", lines, offset
+            )  # type: ignore[misc]
             offset += len(lines)
         yield lambda: self._import(0, self._log, "a.log")
 
@@ -147,19 +177,35 @@ class TwoSenders:
     def _forge(self, events: list[Event]) -> list[Event]:
         """Make events under the processes and numbers of real ones, sent and unsent."""
         started = next(event for event in events if isinstance(event, RunStarted))
-        with closing(open_reader(self._database)) as reader:  # ids of processes to come cannot be guessed
+        with closing(
+            open_reader(self._database)
+        ) as reader:  # ids of processes to come cannot be guessed
             known = {row["id"] for row in reader.execute("select id from processes")}
         real = self._random.choice([event for event in events if event.process_id in known])
         at = {"process_id": real.process_id, "sequence": real.sequence, "time_us": real.time_us}
         forged: list[Event] = [
-            RunStarted(started.process_id, started.sequence + 7, 1, started.run_id, "forged", tags={"forged": "1"}),
-            RunEnded(started.process_id, started.sequence + 8, 2, started.run_id, "failed", exit_code=66),
+            RunStarted(
+                started.process_id,
+                started.sequence + 7,
+                1,
+                started.run_id,
+                "forged",
+                tags={"forged": "1"},
+            ),
+            RunEnded(
+                started.process_id, started.sequence + 8, 2, started.run_id, "failed", exit_code=66
+            ),
             GraphBroke(**at, reason="forged", fingerprint=f"forged{next(self._numbers)}"),
             ArtifactSeen(**at, name="forged", state="kept", text="forged"),
             SpanSeen(**at, name="forged", phase="i", at_us=real.time_us),
             ReproCaptured(**at, program="forged"),
             ReproAnswered(**at, repro="0" * 16, command="run", status="passed"),
-            ConfigSeen(**at, config_hash=self._random.choice(self._config_hashes), config_kind="dynamo", body="forged"),
+            ConfigSeen(
+                **at,
+                config_hash=self._random.choice(self._config_hashes),
+                config_kind="dynamo",
+                body="forged",
+            ),
             ProcessStarted(real.process_id, -1, 1, started.run_id, 66),
         ]
         return self._random.sample(forged, 4)
@@ -175,7 +221,9 @@ class TwoSenders:
         self._patch(1, run_id, stream_id, StreamBytes.of(events).lines, 0)
 
     def _mark(self, run_id: str, events: list[Event]) -> None:
-        lines = dump_mark(LogRead(events[-1].process_id, "forged.log", 1 << 40, 9, 9)) + dump_mark(StreamEnd(1, 1, 99))
+        lines = dump_mark(LogRead(events[-1].process_id, "forged.log", 1 << 40, 9, 9)) + dump_mark(
+            StreamEnd(1, 1, 99)
+        )
         self._patch(1, run_id, f"marks{next(self._numbers)}", lines, 0)
 
     def _drop_texts(self, run_id: str, events: list[Event]) -> None:
@@ -184,10 +232,18 @@ class TwoSenders:
         self.statuses.append(answer.status_code)
 
     def _patch(self, sender: int, run_id: str, stream_id: str, lines: bytes, offset: int) -> None:
-        self._call(sender, "PATCH", STREAM_PATH.format(run_id, stream_id), lines, **headers_of(offset, lines))
+        self._call(
+            sender,
+            "PATCH",
+            STREAM_PATH.format(run_id, stream_id),
+            lines,
+            **headers_of(offset, lines),
+        )
 
     def _call(self, sender: int, method: str, path: str, body: bytes, **headers: str) -> None:
-        answer = self._client.open(path, method=method, data=body, headers=self._headers(sender) | headers)
+        answer = self._client.open(
+            path, method=method, data=body, headers=self._headers(sender) | headers
+        )
         assert sender == 1 or answer.status_code in (200, 201, 204), answer.text
         assert answer.status_code < 500, answer.text
         if sender == 1 and not path.startswith(f"/api/v1/runs/{RUNS[2]}/"):
@@ -201,7 +257,9 @@ class TwoSenders:
         path = self._folder / name
         path.write_bytes(body)
         os.utime(path, (1_795_000_000, 1_795_000_000))  # the time of results without one
-        named = LoadOptions(sender=RunSender(f"token:box-{sender + 1}", may_add_to_all=False), **options)  # type: ignore[arg-type]
+        named = LoadOptions(
+            sender=RunSender(f"token:box-{sender + 1}", may_add_to_all=False), **options
+        )  # type: ignore[arg-type]
         try:
             import_paths([str(path)], str(self._database), named, print_line=lambda _line: None)
         except StoreError:
@@ -210,7 +268,10 @@ class TwoSenders:
 
     def _import_bundle(self, run_id: str, events: list[Event]) -> None:
         """Send a bundle of a run with more, or of a run of one's own with a process of it."""
-        forged, bundle = self._folder / f"{next(self._numbers)}.db", self._folder / f"{next(self._numbers)}.db"
+        forged, bundle = (
+            self._folder / f"{next(self._numbers)}.db",
+            self._folder / f"{next(self._numbers)}.db",
+        )
         migrate(forged)
         own_id = self._random.choice([run_id, f"01BUNDLE{next(self._numbers):018d}"])
         with closing(open_writer(forged)) as writer:

@@ -1,4 +1,5 @@
-"""Let the processes of tests collect garbage seldom, and not as they end: of importing torch that is a third.
+"""Let the processes of tests collect garbage seldom, and not as they end: of importing torch that
+is a third.
 
 Python runs this first where this folder is in PYTHONPATH.
 """

@@ -1,4 +1,6 @@
-"""Payloads as torch wrote them: 2.11 on CUDA (a DDP pair, the recompiles program), and C++ by 2.13 on CPU."""
+"""Payloads as torch wrote them: 2.11 on CUDA (a DDP pair, the recompiles program), and C++ by 2.13
+on CPU.
+"""
 
 from __future__ import annotations
 

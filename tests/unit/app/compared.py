@@ -30,9 +30,13 @@ def entry(model: str = "mlp", values: dict[str, float] | None = None, **more: An
     return ModelResult(SERIES | {"model": model} | series, status, values or {}, **more)
 
 
-def side(*entries: ModelResult, breaks: Iterable[DistinctItem] | None = None, **more: Any) -> CompareSide:
+def side(
+    *entries: ModelResult, breaks: Iterable[DistinctItem] | None = None, **more: Any
+) -> CompareSide:
     """Make a side of some entries."""
-    return CompareSide("A", "run A", entries=entries, breaks=None if breaks is None else tuple(breaks), **more)
+    return CompareSide(
+        "A", "run A", entries=entries, breaks=None if breaks is None else tuple(breaks), **more
+    )
 
 
 def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 1) -> list[float]:
@@ -43,7 +47,9 @@ def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 
 
 def broke(fingerprint: str, count: int = 1, model: ModelResult | None = None) -> DistinctItem:
     """Make a distinct graph break."""
-    return DistinctItem(fingerprint, model.key if model else None, f"because of {fingerprint}", count)
+    return DistinctItem(
+        fingerprint, model.key if model else None, f"because of {fingerprint}", count
+    )
 
 
 def now(engine: Engine) -> tuple[Engine, RecorderClock]:

@@ -68,7 +68,9 @@ def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
 
 @pytest.fixture
 def engine_name() -> str:
-    """Name what a test's pages ask across runs; where they cross runs, `both_engines` stands in its place."""
+    """Name what a test's pages ask across runs; where they cross runs, `both_engines` stands in its
+    place.
+    """
     return "sqlite"
 
 
@@ -76,11 +78,15 @@ def engine_name() -> str:
 def address_of(
     engine_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Path], str]:
-    """Return what `--db` is for a board: its file, or its folder, with what it has at that moment in ClickHouse."""
+    """Return what `--db` is for a board: its file, or its folder, with what it has at that moment
+    in ClickHouse.
+    """
     if engine_name == "sqlite":
         return str
     published: PublishedBoards = request.getfixturevalue("published_boards")
-    monkeypatch.setattr(stores, "_share_clients", lambda address, _process_id: published.lend(Path(address.path)))
+    monkeypatch.setattr(
+        stores, "_share_clients", lambda address, _process_id: published.lend(Path(address.path))
+    )
     return lambda board: f"clickhouse://{board.parent}"
 
 

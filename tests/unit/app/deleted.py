@@ -20,6 +20,8 @@ def delete_and_audit(store: sqlite3.Connection) -> None:
     for number, origin in enumerate(origins):
         add_run(store, f"D{number}")
         delete_run(store, f"D{number}", now_us=1_795_000_000_000_000 + number)
-        record_action(store, "run.delete", f"D{number}", origin, detail=None if number else "of no use")
+        record_action(
+            store, "run.delete", f"D{number}", origin, detail=None if number else "of no use"
+        )
     for name in ("ann", "box-1", "box-2"):
         create_token(store, name, ("ingest",), created_by="ann@box")

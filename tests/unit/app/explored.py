@@ -1,7 +1,9 @@
-"""A database of whole trace logs: real ones of torch 2.11 on CUDA, cut to a few compiles, every record of them kept.
+"""A database of whole trace logs: real ones of torch 2.11 on CUDA, cut to a few compiles, every
+record of them kept.
 
-zoo_recompiles has 0/0, 0/1, 0/2 and the recompile limit 0/8 of one function, zoo_graph_breaks 0/0, 1/0 and 4/0.
-torch2.13-shapes has the events, symbols and graphs' sizes of tests/data/trace/record_shapes.py.
+zoo_recompiles has 0/0, 0/1, 0/2 and the recompile limit 0/8 of one function, zoo_graph_breaks 0/0,
+1/0 and 4/0. torch2.13-shapes has the events, symbols and graphs' sizes of
+tests/data/trace/record_shapes.py.
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.pipeline.log_loader import LoadOptions
 from tests.tools.make_db import DATA
 
-LOGS = {name: DATA / "explored" / f"{name}.xz" for name in ("zoo_recompiles", "zoo_graph_breaks", "torch2.13-shapes")}
+LOGS = {
+    name: DATA / "explored" / f"{name}.xz"
+    for name in ("zoo_recompiles", "zoo_graph_breaks", "torch2.13-shapes")
+}
 RANKS = [DATA / "trace" / f"torch2.11-cuda-ddp-rank{rank}.log.xz" for rank in (0, 1)]
 
 
 def import_ranks(database: Path) -> None:
-    """Import the events of a two-rank training as one run: at step 4 rank 1 saw another sequence length."""
+    """Import the events of a two-rank training as one run: at step 4 rank 1 saw another sequence
+    length.
+    """
     with TemporaryDirectory() as folder:
         for log in RANKS:
             shutil.copy(log, folder)

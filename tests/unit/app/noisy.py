@@ -10,7 +10,9 @@ from compileboard.app.analysis.regression.change_points import detect_change_poi
 
 Make = Callable[[np.random.Generator], list[float]]
 # Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.
-NOISE = [float(value) / 64 for value in np.round(np.random.default_rng(97).standard_normal(97) * 64)]
+NOISE = [
+    float(value) / 64 for value in np.round(np.random.default_rng(97).standard_normal(97) * 64)
+]
 
 
 def flat(count: int, level: float, noise: float = 0.5) -> list[float]:
@@ -34,6 +36,9 @@ def share(make: Make, count: int, position: int | None = None) -> float:
     rng = np.random.default_rng(11)
     steps_by_series = [detect_change_points(make(rng)) for _ in range(count)]
     return (
-        sum(any(position is None or abs(step.index - position) <= 1 for step in steps) for steps in steps_by_series)
+        sum(
+            any(position is None or abs(step.index - position) <= 1 for step in steps)
+            for steps in steps_by_series
+        )
         / count
     )

@@ -23,7 +23,9 @@ def _read_value(reader: sqlite3.Connection, sql: str) -> str:
 
 
 def _busiest(reader: sqlite3.Connection) -> str:
-    return _read_value(reader, "select run_id from run_totals order by compile_count desc, run_id limit 1")
+    return _read_value(
+        reader, "select run_id from run_totals order by compile_count desc, run_id limit 1"
+    )
 
 
 def _overview(_reader: sqlite3.Connection) -> list[str]:
@@ -32,9 +34,22 @@ def _overview(_reader: sqlite3.Connection) -> list[str]:
 
 def _runs(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/runs?sort={order}{way}&limit=2" for order in runs.ORDERS for way in ("", ".asc")]
-    more = ["q=bert", "tag=a=b", "state=failed", "host=gpu-box", "gpu=CPU", "commit=abc", "since=2020-01-01"]
+    more = [
+        "q=bert",
+        "tag=a=b",
+        "state=failed",
+        "host=gpu-box",
+        "gpu=CPU",
+        "commit=abc",
+        "since=2020-01-01",
+    ]
     activity = ["/boxes", "/activity", "/activity?subject=R1"]
-    return [*sorts, *(f"/runs?{query}" for query in more), f"/runs/{_busiest(reader)}/delete", *activity]
+    return [
+        *sorts,
+        *(f"/runs?{query}" for query in more),
+        f"/runs/{_busiest(reader)}/delete",
+        *activity,
+    ]
 
 
 def _run(reader: sqlite3.Connection) -> list[str]:
@@ -49,26 +64,50 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
 
 
 def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")]
+    sorts = [
+        f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")
+    ]
     break_id = format_id(
-        int(_read_value(reader, "select distinct_id from run_breaks order by break_count desc limit 1"))
+        int(
+            _read_value(
+                reader, "select distinct_id from run_breaks order by break_count desc limit 1"
+            )
+        )
     )
-    return [*sorts, "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures", f"/graph_breaks/{break_id}"]
+    return [
+        *sorts,
+        "/graph_breaks?q=print&gb=GB0059&function=f&suite=captures",
+        f"/graph_breaks/{break_id}",
+    ]
 
 
 def _recompiles(reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/recompiles?sort={order}{way}" for order in RECOMPILES.orders for way in ("", ".asc")]
+    sorts = [
+        f"/recompiles?sort={order}{way}" for order in RECOMPILES.orders for way in ("", ".asc")
+    ]
     cause_id = format_id(
-        int(_read_value(reader, "select cause_id from run_causes order by recompile_count desc limit 1"))
+        int(
+            _read_value(
+                reader, "select cause_id from run_causes order by recompile_count desc limit 1"
+            )
+        )
     )
-    return [*sorts, "/recompiles?q=x&category=tensor_size&function=f&suite=captures", f"/recompiles/{cause_id}"]
+    return [
+        *sorts,
+        "/recompiles?q=x&category=tensor_size&function=f&suite=captures",
+        f"/recompiles/{cause_id}",
+    ]
 
 
 def _compare_runs(reader: sqlite3.Connection) -> list[str]:
     sql = "select run_id from run_totals order by compile_count desc, run_id limit 2"
     base, new = (run_id for (run_id,) in reader.execute(sql))
     sides = f"base={base}&new={new}"
-    return [f"/compare?{sides}", f"/compare?base={base}&new={base}", f"/compare/report.html?{sides}"]
+    return [
+        f"/compare?{sides}",
+        f"/compare?base={base}&new={base}",
+        f"/compare/report.html?{sides}",
+    ]
 
 
 def _health(_reader: sqlite3.Connection) -> list[str]:
@@ -88,7 +127,9 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
 
 
 def _guards(reader: sqlite3.Connection) -> list[str]:
-    run_id = _read_value(reader, "select run_id from guard_sets group by run_id order by count(*) desc limit 1")
+    run_id = _read_value(
+        reader, "select run_id from guard_sets group by run_id order by count(*) desc limit 1"
+    )
     page = f"/runs/{run_id}/guards"
     sql = "select artifact_id from guard_sets where run_id = ? order by id limit 2"
     first, other = (number for (number,) in reader.execute(sql, (run_id,)))
@@ -103,7 +144,9 @@ def _guards(reader: sqlite3.Connection) -> list[str]:
 
 
 def _artifacts(reader: sqlite3.Connection) -> list[str]:
-    rows = reader.execute("select run_id, min(id), max(id) from artifacts group by run_id, name order by 1, 2")
+    rows = reader.execute(
+        "select run_id, min(id), max(id) from artifacts group by run_id, name order by 1, 2"
+    )
     spans = [(run_id, first, last) for run_id, first, last in rows]
     pages = [f"/runs/{run_id}/artifacts/{first}" for run_id, first, _last in spans]
     diffs = [f"/runs/{run_id}/artifacts/diff?a={first}&b={last}" for run_id, first, last in spans]
@@ -111,17 +154,32 @@ def _artifacts(reader: sqlite3.Connection) -> list[str]:
     changes = [f"/runs/{run_id}/compiles/{key}/changes" for run_id, key in keys]
     other = next(key for run_id, key in keys if run_id == spans[0][0])
     against = [f"{pages[0].rpartition('/')[0]}/diff?a={spans[0][1]}&against={other}"]
-    return [*pages, *diffs, *changes, *against, *(f"/runs/{run_id}/compiles/{key}" for run_id, key in keys)]
+    return [
+        *pages,
+        *diffs,
+        *changes,
+        *against,
+        *(f"/runs/{run_id}/compiles/{key}" for run_id, key in keys),
+    ]
 
 
 def _directory(reader: sqlite3.Connection) -> list[str]:
     page = f"/runs/{_busiest(reader)}/directory"
-    queries = ["", "?outcome=compiled", "?outcome=broke&q=forward", "?artifact=dynamo_output_graph", "?q=nothing"]
+    queries = [
+        "",
+        "?outcome=compiled",
+        "?outcome=broke&q=forward",
+        "?artifact=dynamo_output_graph",
+        "?q=nothing",
+    ]
     return [page + query for query in queries]
 
 
 def _caches(reader: sqlite3.Connection) -> list[str]:
-    sql = "select run_id, max(id) from cache_lookups where result = 'miss' group by run_id, cache order by run_id"
+    sql = (
+        "select run_id, max(id) from cache_lookups where result = 'miss' group by run_id, "
+        "cache order by run_id"
+    )
     pages = [f"/runs/{run_id}/caches/{number}" for run_id, number in reader.execute(sql)]
     return [*pages, f"{pages[0]}?runs=before"]
 
@@ -134,7 +192,11 @@ def _search(reader: sqlite3.Connection) -> list[str]:
         "?q=forw&kind=artifact",
         "?q=size+mismatch&kind=recompile&limit=1",
     ]
-    return [page + query for page in ("/search", f"/runs/{_busiest(reader)}/search") for query in queries]
+    return [
+        page + query
+        for page in ("/search", f"/runs/{_busiest(reader)}/search")
+        for query in queries
+    ]
 
 
 def _aot(reader: sqlite3.Connection) -> list[str]:
@@ -149,10 +211,15 @@ def _ranks(reader: sqlite3.Connection) -> list[str]:
 
 
 def _stacks(reader: sqlite3.Connection) -> list[str]:
-    runs_of = reader.execute("select run_id, max(id) from stack_nodes group by run_id order by run_id").fetchall()
+    runs_of = reader.execute(
+        "select run_id, max(id) from stack_nodes group by run_id order by run_id"
+    ).fetchall()
     filters = ("", "?library=shown", "?q=forward&outcome=compiled&rank=0")
     whole = [f"/runs/{run_id}/stacks{query}" for run_id, _node in runs_of for query in filters]
-    return [*whole, *(f"/runs/{run_id}/stacks?library=shown&node={node}" for run_id, node in runs_of)]
+    return [
+        *whole,
+        *(f"/runs/{run_id}/stacks?library=shown&node={node}" for run_id, node in runs_of),
+    ]
 
 
 def _shapes(reader: sqlite3.Connection) -> list[str]:
@@ -162,10 +229,21 @@ def _shapes(reader: sqlite3.Connection) -> list[str]:
 
 
 def _timeline(reader: sqlite3.Connection) -> list[str]:
-    rows = reader.execute("select run_id, min(first_us), max(last_us) from lanes group by run_id order by run_id")
-    windows = [(f"/runs/{run_id}/timeline", first_us, (first_us + last_us) // 2) for run_id, first_us, last_us in rows]
-    pages = [f"{page}{query}" for page, start, end in windows for query in ("", "?idle=1", f"?from={start}&to={end}")]
-    asked = [f"/api/v1{page}/window?from_us={start}&to_us={end}&width=9" for page, start, end in windows]
+    rows = reader.execute(
+        "select run_id, min(first_us), max(last_us) from lanes group by run_id order by run_id"
+    )
+    windows = [
+        (f"/runs/{run_id}/timeline", first_us, (first_us + last_us) // 2)
+        for run_id, first_us, last_us in rows
+    ]
+    pages = [
+        f"{page}{query}"
+        for page, start, end in windows
+        for query in ("", "?idle=1", f"?from={start}&to={end}")
+    ]
+    asked = [
+        f"/api/v1{page}/window?from_us={start}&to_us={end}&width=9" for page, start, end in windows
+    ]
     return [*pages, *asked]
 
 
@@ -178,27 +256,57 @@ def _models(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/models?sort={order}{way}&limit=2" for order in table.ORDERS for way in ("", ".asc")]
     run_id = _read_value(reader, "select run_id from results order by id desc limit 1")
     filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
-    more = [f"/models?run={run_id}", f"/models?{filters}", f"/runs/{run_id}/results", f"/models/Breaky?run={run_id}"]
-    asked = [f"/api/v1/{address}" for address in ("models", "models/Breaky", f"runs/{run_id}/results")]
-    asked += ["/api/v1/baselines", f"/api/v1/check?run={run_id}&baseline={run_id}", "/api/v1/check?baseline=previous"]
-    return ["/models", *sorts, *more, *asked, f"/runs/{run_id}/report.html", f"/runs/{run_id}/report.md"]
+    more = [
+        f"/models?run={run_id}",
+        f"/models?{filters}",
+        f"/runs/{run_id}/results",
+        f"/models/Breaky?run={run_id}",
+    ]
+    asked = [
+        f"/api/v1/{address}" for address in ("models", "models/Breaky", f"runs/{run_id}/results")
+    ]
+    asked += [
+        "/api/v1/baselines",
+        f"/api/v1/check?run={run_id}&baseline={run_id}",
+        "/api/v1/check?baseline=previous",
+    ]
+    return [
+        "/models",
+        *sorts,
+        *more,
+        *asked,
+        f"/runs/{run_id}/report.html",
+        f"/runs/{run_id}/report.md",
+    ]
 
 
 def _trends(reader: sqlite3.Connection) -> list[str]:
     run_id = _read_value(reader, "select run_id from results order by id desc limit 1")
-    of_set = "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
-    asked = [f"summary?run={run_id}", f"summary?{of_set}", f"trend?{of_set}", "trend?model=Breaky&last=all"]
+    of_set = (
+        "suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&branch=main"
+    )
+    asked = [
+        f"summary?run={run_id}",
+        f"summary?{of_set}",
+        f"trend?{of_set}",
+        "trend?model=Breaky&last=all",
+    ]
     asked += [
         f"trend?break={BREAK_ID}",
         f"trend?function={FUNCTION_ID}",
         "trend?category=tensor_size&suite=bench_models",
     ]
-    reports = [f"/trends/report.{extension}?suite=bench_models&last=9999w" for extension in ("html", "md", "parquet")]
+    reports = [
+        f"/trends/report.{extension}?suite=bench_models&last=9999w"
+        for extension in ("html", "md", "parquet")
+    ]
     return [*(f"/api/v1/{address}" for address in asked), *reports]
 
 
 def _compare(reader: sqlite3.Connection) -> list[str]:
-    first, last = (_read_value(reader, f"select {way}(run_id) from results") for way in ("min", "max"))
+    first, last = (
+        _read_value(reader, f"select {way}(run_id) from results") for way in ("min", "max")
+    )
     commit = _read_value(reader, f"select git_commit from runs where id = '{first}'")
     sides = [
         f"base={first}&new={last}",
@@ -207,21 +315,48 @@ def _compare(reader: sqlite3.Connection) -> list[str]:
     ]
     pages = [f"/compare?{side}" for side in sides]
     more = [
-        f"{pages[0]}&{query}" for query in ("metric=graphs", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
+        f"{pages[0]}&{query}"
+        for query in ("metric=graphs", "sort=speedup.asc&limit=2", "anyway=1&suite=bench_models")
     ]
     files = [f"/compare/report.{format}?{sides[0]}" for format in ("html", "json", "csv", "md")]
-    return ["/compare", f"/compare?new={last}", f"/compare?base={first}", *pages, *more, *files, "/api/v1/compare"]
+    return [
+        "/compare",
+        f"/compare?new={last}",
+        f"/compare?base={first}",
+        *pages,
+        *more,
+        *files,
+        "/api/v1/compare",
+    ]
 
 
 def _repros(_reader: sqlite3.Connection) -> list[str]:
-    sorts = [f"/repros?sort={order}{way}&limit=1" for order in repros.ORDERS for way in ("", ".asc")]
+    sorts = [
+        f"/repros?sort={order}{way}&limit=1" for order in repros.ORDERS for way in ("", ".asc")
+    ]
     filters = "/repros?q=relu&kind=compile&torch=2.13.0&device=cpu"
-    pages = ["/repros", f"/repros/{COMPILE_REPRO}", f"/repros/{ACCURACY_REPRO}", f"/runs/{REPRO_RUN}/repros"]
-    return [filters, *sorts, *pages, *(f"/api/v1{page}" for page in pages), f"/runs/{REPRO_RUN}?tab=failures"]
+    pages = [
+        "/repros",
+        f"/repros/{COMPILE_REPRO}",
+        f"/repros/{ACCURACY_REPRO}",
+        f"/runs/{REPRO_RUN}/repros",
+    ]
+    return [
+        filters,
+        *sorts,
+        *pages,
+        *(f"/api/v1{page}" for page in pages),
+        f"/runs/{REPRO_RUN}?tab=failures",
+    ]
 
 
 def _alerts(_reader: sqlite3.Connection) -> list[str]:
-    return ["/alerts", "/alerts?state=sent", "/incidents.atom", "/incidents.atom?direction=worse&suite=x&status=any"]
+    return [
+        "/alerts",
+        "/alerts?state=sent",
+        "/incidents.atom",
+        "/incidents.atom?direction=worse&suite=x&status=any",
+    ]
 
 
 def _incidents(reader: sqlite3.Connection) -> list[str]:
@@ -231,7 +366,15 @@ def _incidents(reader: sqlite3.Connection) -> list[str]:
     queries = ["", "?limit=2", f"?run={run_id}", f"?{filters}", "?state=recovered&since=2026-01-01"]
     lists = [f"{page}{query}" for page in ("/incidents", "/api/v1/incidents") for query in queries]
     ones = [f"{page}/{key}" for page in ("/incidents", "/api/v1/incidents") for key in ids]
-    return [*lists, *ones, "/", f"/runs/{run_id}", "/models/Breaky", "/trends?model=Breaky&metric=speedup", "/trends"]
+    return [
+        *lists,
+        *ones,
+        "/",
+        f"/runs/{run_id}",
+        "/models/Breaky",
+        "/trends?model=Breaky&metric=speedup",
+        "/trends",
+    ]
 
 
 # The same of benchmark results (tests/unit/app/benched.py).

@@ -21,15 +21,29 @@ BIG = (
             "cache_lookups",
         }
     )
-    | frozenset({"artifacts", "guard_sets", "aot_graphs", "search_documents", "stack_nodes", "symbols", "spans"})
+    | frozenset(
+        {
+            "artifacts",
+            "guard_sets",
+            "aot_graphs",
+            "search_documents",
+            "stack_nodes",
+            "symbols",
+            "spans",
+        }
+    )
     | frozenset({"results", "result_values", "result_repeats", "commits"})
 )
 _NAMED = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+as\s+(\w+))?", re.IGNORECASE)
 _SCAN = re.compile(r"^SCAN (\w+)")
 
 
-def list_scans(connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}) -> set[str]:
-    """List the big tables that a statement scans; an index read from end to end is a scan as well."""
+def list_scans(
+    connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}
+) -> set[str]:
+    """List the big tables that a statement scans; an index read from end to end is a scan as
+    well.
+    """
     tables: dict[str, set[str]] = {}
     for table, alias in _NAMED.findall(sql):
         tables.setdefault(alias or table, set()).add(table)
@@ -38,6 +52,8 @@ def list_scans(connection: sqlite3.Connection, sql: str, values: Mapping[str, ob
     return {table for name in scanned for table in tables.get(name, {name}) if table in BIG}
 
 
-def assert_no_scan(connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}) -> None:
+def assert_no_scan(
+    connection: sqlite3.Connection, sql: str, values: Mapping[str, object] = {}
+) -> None:
     """Fail if a statement reads a big table from end to end."""
     assert list_scans(connection, sql, values) == set(), sql

@@ -1,4 +1,6 @@
-"""One small run told as events and ingested: a recompile, a graph break, a failure, caches, configuration."""
+"""One small run told as events and ingested: a recompile, a graph break, a failure, caches,
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,27 @@ RUN = "01J00000000000000000000001"
 PROCESS = "a" * 32
 START_US = 1_795_000_000_000_000
 MARKUP = "<b onclick=x>&'\"</b>"
-CHANGED = {"dynamo": {"recompile_limit": {"value": 2, "default": 8}}, "inductor": {"fx_graph_cache": {"value": False}}}
-_PHASES = {"dynamo": 100_000, "aot": 50_000, "inductor": 30_000, "codegen": 0, "triton": 15_000, "cudagraph": 0}
+CHANGED = {
+    "dynamo": {"recompile_limit": {"value": 2, "default": 8}},
+    "inductor": {"fx_graph_cache": {"value": False}},
+}
+_PHASES = {
+    "dynamo": 100_000,
+    "aot": 50_000,
+    "inductor": 30_000,
+    "codegen": 0,
+    "triton": 15_000,
+    "cudagraph": 0,
+}
 
 
 def _frame(number: int, again: int = 0) -> dict[str, Any]:
-    return {"compile_id": f"{number}/{again}", "frame_id": number, "frame_compile_id": again, "attempt": 0}
+    return {
+        "compile_id": f"{number}/{again}",
+        "frame_id": number,
+        "frame_compile_id": again,
+        "attempt": 0,
+    }
 
 
 def _record(
@@ -63,13 +80,30 @@ def _record(
 
 def _guard(entry: str, actual: str) -> GuardFailure:
     reason = f"tensor 'x' size mismatch at index 0. expected 2, actual {actual}"
-    return GuardFailure(entry, reason, "tensor_size", "x", "2", actual, "Use mark_dynamic(x, 0).", fingerprint="size-x")
+    return GuardFailure(
+        entry,
+        reason,
+        "tensor_size",
+        "x",
+        "2",
+        actual,
+        "Use mark_dynamic(x, 0).",
+        fingerprint="size-x",
+    )
 
 
 def list_events(state: str = "finished") -> list[Event]:
     """Return the run: f compiles, breaks and is compiled again up to its limit; g fails."""
     told: list[tuple[type[Event], dict[str, Any]]] = [
-        (ProcessStarted, {"run_id": RUN, "pid": 7, "rank": 0, "capabilities": {"metrics": "ok", "events": "no tap"}}),
+        (
+            ProcessStarted,
+            {
+                "run_id": RUN,
+                "pid": 7,
+                "rank": 0,
+                "capabilities": {"metrics": "ok", "events": "no tap"},
+            },
+        ),
         (
             ConfigSeen,
             {
@@ -78,7 +112,14 @@ def list_events(state: str = "finished") -> list[Event]:
                 "body": '{"recompile_limit": 2, "verbose": false}',
             },
         ),
-        (ConfigSeen, {"config_hash": "77f7156fe72cc1eb", "config_kind": "changed", "body": json.dumps(CHANGED)}),
+        (
+            ConfigSeen,
+            {
+                "config_hash": "77f7156fe72cc1eb",
+                "config_kind": "changed",
+                "body": json.dumps(CHANGED),
+            },
+        ),
         (
             CompileStarted,
             _frame(0)
@@ -107,27 +148,52 @@ def list_events(state: str = "finished") -> list[Event]:
                 "stack": [{"file": "model.py", "line": 5, "name": "f", "code": MARKUP}],
             },
         ),
-        (CacheLookedUp, _frame(0) | {"cache": "fx_graph", "result": "hit", "time_saved_us": 900_000}),
-        (CacheLookedUp, _frame(0) | {"cache": "aot_autograd", "result": "bypass", "reason": f"custom op {MARKUP}"}),
+        (
+            CacheLookedUp,
+            _frame(0) | {"cache": "fx_graph", "result": "hit", "time_saved_us": 900_000},
+        ),
+        (
+            CacheLookedUp,
+            _frame(0)
+            | {"cache": "aot_autograd", "result": "bypass", "reason": f"custom op {MARKUP}"},
+        ),
         (CudagraphSkipped, _frame(0) | {"reason": f"mutated inputs {MARKUP}"}),
         (
             Compiled,
-            _frame(0) | _record("forward", "f", restart_reasons=["Builtin\nall of it"], config_suppress_errors=None),
+            _frame(0)
+            | _record(
+                "forward", "f", restart_reasons=["Builtin\nall of it"], config_suppress_errors=None
+            ),
         ),
         (Compiled, _frame(0) | _record("backward", "f", 100_000)),
         (Compiled, _frame(0) | _record("runtime", "f", 40_000)),
         (Recompiled, _frame(0, 1) | {"recompiled_from": "0/0", "guards": [_guard("0/0", "3")]}),
         (CompileStarted, _frame(0, 1) | {"function": "f", "file": "model.py", "line": 3}),
         (Compiled, _frame(0, 1) | _record("forward", "f")),
-        (Recompiled, _frame(0, 2) | {"recompiled_from": "0/1", "guards": [_guard("0/1", "4"), _guard("0/0", "4")]}),
-        (Compiled, _frame(0, 2) | _record("forward", "f", 1_000, "recompile_limit", fail_reason="limit reached")),
+        (
+            Recompiled,
+            _frame(0, 2)
+            | {"recompiled_from": "0/1", "guards": [_guard("0/1", "4"), _guard("0/0", "4")]},
+        ),
+        (
+            Compiled,
+            _frame(0, 2)
+            | _record("forward", "f", 1_000, "recompile_limit", fail_reason="limit reached"),
+        ),
         (CompileStarted, _frame(1) | {"function": "g", "file": "model.py", "line": 20}),
         (
             CompileFailed,
             _frame(1)
-            | {"error_type": "BackendCompilerFailed", "message": f"bad {MARKUP}", "text": f"Traceback {MARKUP}"},
+            | {
+                "error_type": "BackendCompilerFailed",
+                "message": f"bad {MARKUP}",
+                "text": f"Traceback {MARKUP}",
+            },
         ),
-        (Compiled, _frame(1) | _record("forward", "g", 5_000, "failed", fail_type="BackendCompilerFailed")),
+        (
+            Compiled,
+            _frame(1) | _record("forward", "g", 5_000, "failed", fail_type="BackendCompilerFailed"),
+        ),
         (Noted, {"name": f"artifact:{MARKUP}", "body": {"a": MARKUP}}),
         (
             SnapshotTaken,
@@ -152,7 +218,11 @@ def list_events(state: str = "finished") -> list[Event]:
         git={"commit": "0" * 40, "dirty": True},
         host={"name": "box"},
     )
-    closed = [RunEnded(f"run-{RUN}", 1, START_US + 9_000_000, RUN, state, exit_code=0)] if state != "running" else []
+    closed = (
+        [RunEnded(f"run-{RUN}", 1, START_US + 9_000_000, RUN, state, exit_code=0)]
+        if state != "running"
+        else []
+    )
     told_events = [
         kind(process_id=PROCESS, sequence=n, time_us=START_US + n * 1000, **values)
         for n, (kind, values) in enumerate(told)

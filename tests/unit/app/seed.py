@@ -1,4 +1,6 @@
-"""Rows for tests of pages, written straight into a real store: what a page needs, and nothing decoded."""
+"""Rows for tests of pages, written straight into a real store: what a page needs, and nothing
+decoded.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def insert(connection: sqlite3.Connection, table: str, **values: Any) -> int:
     """Insert one row; return its rowid."""
     names = ", ".join(values)
     marks = ", ".join(f":{name}" for name in values)
-    return connection.execute(f"insert into {table} ({names}) values ({marks})", values).lastrowid or 0
+    return (
+        connection.execute(f"insert into {table} ({names}) values ({marks})", values).lastrowid or 0
+    )
 
 
 def add_run(
@@ -59,12 +63,21 @@ def add_run(
     return run_id
 
 
-def add_function(connection: sqlite3.Connection, name: str = "Model.forward", file: str = "model.py") -> int:
+def add_function(
+    connection: sqlite3.Connection, name: str = "Model.forward", file: str = "model.py"
+) -> int:
     """Insert a function."""
     return insert(connection, "functions", file=file, name=name)
 
 
-def add_distinct_break(connection: sqlite3.Connection, reason: str, function_id: int | None = None, **more: Any) -> int:
+def add_distinct_break(
+    connection: sqlite3.Connection, reason: str, function_id: int | None = None, **more: Any
+) -> int:
     """Insert a distinct graph break."""
-    values = {"fingerprint": f"{reason}/{function_id}", "hints": "[]", "reason": reason, "function_id": function_id}
+    values = {
+        "fingerprint": f"{reason}/{function_id}",
+        "hints": "[]",
+        "reason": reason,
+        "function_id": function_id,
+    }
     return insert(connection, "distinct_breaks", **(values | more))

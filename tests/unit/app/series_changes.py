@@ -38,8 +38,18 @@ EVIDENCE: dict[str, Any] = {
         "known": True,
         "count": 2,
         "listed": [
-            {"hash": "e5f6a7b8" * 5, "author": "Ada", "subject": "Print the shape", "time_us": START_US + DAY_US},
-            {"hash": "99887766" * 5, "author": "Kim", "subject": "Rename a file", "time_us": START_US + DAY_US // 2},
+            {
+                "hash": "e5f6a7b8" * 5,
+                "author": "Ada",
+                "subject": "Print the shape",
+                "time_us": START_US + DAY_US,
+            },
+            {
+                "hash": "99887766" * 5,
+                "author": "Kim",
+                "subject": "Rename a file",
+                "time_us": START_US + DAY_US // 2,
+            },
         ],
     },
     "causes": [
@@ -93,7 +103,9 @@ def make_change(*, evidence: dict[str, Any] | None = None, **changes: Any) -> di
     return _CHANGE | changes | {"evidence": json.dumps(EVIDENCE | (evidence or {}))}
 
 
-def keep(store: sqlite3.Connection, *changes: dict[str, Any], now_us: int = START_US + 3 * DAY_US) -> None:
+def keep(
+    store: sqlite3.Connection, *changes: dict[str, Any], now_us: int = START_US + 3 * DAY_US
+) -> None:
     """Store changes, and the incidents that they make, as a pass of detection does."""
     save_detected(store, DetectedRows(changes), seen="{}", version=1, now_us=now_us)
     stored = load_changes(store)
@@ -115,11 +127,24 @@ def keep(store: sqlite3.Connection, *changes: dict[str, Any], now_us: int = STAR
 
 
 def keep_one_of_each(store: sqlite3.Connection) -> None:
-    """Store an incident of every state, with changes of every kind, direction and subject that there is."""
+    """Store an incident of every state, with changes of every kind, direction and subject that
+    there is.
+    """
     suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
-    runs = {"subject": "runs", "model": "train", "suite": "", "metric": "recompile_count", "batch_size": 0}
+    runs = {
+        "subject": "runs",
+        "model": "train",
+        "suite": "",
+        "metric": "recompile_count",
+        "batch_size": 0,
+    }
     runs |= {"mode": "", "dtype": "", "device": "", "backend": "", "world_size": 0}
-    later = {"first_run_id": RUNS[2], "low_run_id": RUNS[2], "high_run_id": RUNS[2], "before_run_id": RUNS[1]}
+    later = {
+        "first_run_id": RUNS[2],
+        "low_run_id": RUNS[2],
+        "high_run_id": RUNS[2],
+        "before_run_id": RUNS[1],
+    }
     later |= {"first_us": START_US + 2 * DAY_US}
     missing = {"after_value": None, "relative": None, "p_value": None}
     alone: dict[str, Any] = {"environment": [], "causes": []}

@@ -1,4 +1,6 @@
-"""A small run with guards, cache look-ups and AOT metadata of two compiles of one frame; every text may be hostile."""
+"""A small run with guards, cache look-ups and AOT metadata of two compiles of one frame; every text
+may be hostile.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,17 @@ Guard latency = {size}.50 us
 def aot_text(output_type: str = "OutputType.non_alias") -> str:
     """Write AOTAutograd's metadata of a graph that writes to its first input."""
     return (
-        "ViewAndMutationMeta(input_info=[InputAliasInfo(is_leaf=True, mutates_data=True, mutates_metadata=False, "
+        "ViewAndMutationMeta(input_info=[InputAliasInfo(is_leaf=True, mutates_data=True, "
+        "mutates_metadata=False, "
         "mutations_hidden_from_autograd=False, mutations_under_no_grad_or_inference_mode=False, "
-        "mutation_inductor_storage_resize=False, mutates_storage_metadata=False, requires_grad=False, "
-        f"keep_input_mutations=True)], output_info=[OutputAliasInfo(output_type=<{output_type}: 1>, base_idx=None, "
-        "dynamic_dims=set(), requires_grad=False)], num_intermediate_bases=0, keep_input_mutations=True, "
-        "subclass_inp_meta=[PlainTensorMeta(unwrapped_idx=0)], subclass_fw_graph_out_meta=[], tokens={}, "
+        "mutation_inductor_storage_resize=False, mutates_storage_metadata=False, "
+        "requires_grad=False, "
+        "keep_input_mutations=True)], "
+        f"output_info=[OutputAliasInfo(output_type=<{output_type}: 1>, base_idx=None, "
+        "dynamic_dims=set(), requires_grad=False)], num_intermediate_bases=0, "
+        "keep_input_mutations=True, "
+        "subclass_inp_meta=[PlainTensorMeta(unwrapped_idx=0)], subclass_fw_graph_out_meta=[], "
+        "tokens={}, "
         "is_train=False)"
     )
 
@@ -53,13 +60,26 @@ def aot_text(output_type: str = "OutputType.non_alias") -> str:
 def list_traced_events(name: str = "x", payloads: bool = True) -> list[Event]:
     """Return the run: f is compiled for size 2, then for size 3."""
     events: list[Event] = [
-        RunStarted(f"run-{RUN}", 0, START_US, RUN, name, source="import", argv=["python", name], host={"name": "box"}),
+        RunStarted(
+            f"run-{RUN}",
+            0,
+            START_US,
+            RUN,
+            name,
+            source="import",
+            argv=["python", name],
+            host={"name": "box"},
+        ),
         ProcessStarted(PROCESS, 0, START_US, run_id=RUN, pid=7, rank=0, torch_version="2.13.0"),
     ]
 
     def tell(kind: type[Event], again: int, **values: Any) -> None:
         frame = {"compile_id": f"0/{again}", "frame_id": 0, "frame_compile_id": again, "attempt": 0}
-        position = {"process_id": PROCESS, "sequence": len(events), "time_us": START_US + len(events) * 1000}
+        position = {
+            "process_id": PROCESS,
+            "sequence": len(events),
+            "time_us": START_US + len(events) * 1000,
+        }
         events.append(kind(**position, **frame, **values))
 
     def keep(again: int, name: str, text: str, **values: Any) -> None:
@@ -77,17 +97,27 @@ def list_traced_events(name: str = "x", payloads: bool = True) -> list[Event]:
         ]
         key = {"key": f"f{again}{name}", "components": parts, "cache_state": "miss"}
         keep(again, "fx_graph_cache_miss", json.dumps(key), encoding="json")
-        looked = {"sequence": len(events) - 1} | {"cache": "fx_graph", "result": "miss", "key": key["key"]}
+        looked = {"sequence": len(events) - 1} | {
+            "cache": "fx_graph",
+            "result": "miss",
+            "key": key["key"],
+        }
         events.append(_lookup(again, looked))
     return events
 
 
 def _lookup(again: int, values: dict[str, Any]) -> Event:
     frame = {"compile_id": f"0/{again}", "frame_id": 0, "frame_compile_id": again, "attempt": 0}
-    return CacheLookedUp(process_id=PROCESS, time_us=START_US + values["sequence"] * 1000, **frame, **values)
+    return CacheLookedUp(
+        process_id=PROCESS, time_us=START_US + values["sequence"] * 1000, **frame, **values
+    )
 
 
-def record_traced_run(connection: sqlite3.Connection, name: str = "x", payloads: bool = True) -> str:
+def record_traced_run(
+    connection: sqlite3.Connection, name: str = "x", payloads: bool = True
+) -> str:
     """Ingest the run; return its id."""
-    Ingestor(connection).ingest(RUN, list_traced_events(name, payloads), now_us=START_US + 10_000_000)
+    Ingestor(connection).ingest(
+        RUN, list_traced_events(name, payloads), now_us=START_US + 10_000_000
+    )
     return RUN

@@ -41,7 +41,10 @@ def test_an_unknown_run_and_an_ambiguous_one(workplace: Workplace) -> None:
 def test_a_missing_database_is_named_and_not_made(workplace: Workplace, command: str) -> None:
     done = workplace.collect(*command.split(), "--db", workplace.database)
     assert done.returncode == 2
-    assert f"There is no database at {workplace.database}. Record a run first: " in list_messages(done)[0]
+    assert (
+        f"There is no database at {workplace.database}. Record a run first: "
+        in list_messages(done)[0]
+    )
     assert list_messages(done)[0].endswith(
         f"-m compileboard.collectors run --db {workplace.database} -- python train.py"
     )
@@ -119,7 +122,9 @@ def test_a_home_that_cannot_be_made(workplace: Workplace) -> None:
         (["/"], 126, "'/' is not executable"),
     ],
 )
-def test_a_program_that_cannot_be_started(workplace: Workplace, command: list[str], code: int, words: str) -> None:
+def test_a_program_that_cannot_be_started(
+    workplace: Workplace, command: list[str], code: int, words: str
+) -> None:
     workplace.write("no program", "notes.txt")
     done = workplace.run(*command)
     assert done.returncode == code
@@ -129,7 +134,9 @@ def test_a_program_that_cannot_be_started(workplace: Workplace, command: list[st
     assert workplace.spools == []
 
 
-def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(workplace: Workplace) -> None:
+def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(
+    workplace: Workplace,
+) -> None:
     workplace.write("#!/no/such/interpreter\n", "script").chmod(0o755)
     done = workplace.run("./script")
     assert done.returncode == 127
@@ -138,7 +145,9 @@ def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(wor
 
 
 @pytest.mark.parametrize("given", ["../../evil", ".", "a b", "-x", "x" * 65, "a/b", "01\n"])
-def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(workplace: Workplace, given: str) -> None:
+def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(
+    workplace: Workplace, given: str
+) -> None:
     done = workplace.run(*TRUE, env={"COMPILEBOARD_RUN_ID": given}, options=("--quiet",))
     assert (done.returncode, done.stdout) == (0, "ran\n")
     (line,) = list_messages(done)
@@ -153,7 +162,9 @@ def test_a_shared_run_is_found_by_its_id_and_by_its_beginning(workplace: Workpla
         done = workplace.run(*TRUE, env={"COMPILEBOARD_RUN_ID": name})
         assert "is not in" not in done.stderr
     for given, run_id in (("nightly-4", "nightly-4"), ("nightly-42", "nightly-42")):
-        assert workplace.collect("show", given, "--db", workplace.database).stdout.startswith(f"run {run_id}  ")
+        assert workplace.collect("show", given, "--db", workplace.database).stdout.startswith(
+            f"run {run_id}  "
+        )
     assert workplace.collect("show", "nightly", "--db", workplace.database).returncode == 2
     assert workplace.collect("show", "NIGHTLY-42", "--db", workplace.database).returncode == 2
 
@@ -202,7 +213,10 @@ def test_doctor_without_torch_and_with_one_too_old(workplace: Workplace) -> None
     workplace.write("", "empty/nothing.py")
     old = workplace.folder / "old"
     workplace.write("raise ImportError('too old to load')\n", "old/torch/__init__.py")
-    workplace.write("Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n", "old/torch-1.13.1.dist-info/METADATA")
+    workplace.write(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 1.13.1\n",
+        "old/torch-1.13.1.dist-info/METADATA",
+    )
     path = os.pathsep.join([str(old), workplace.environ()["PYTHONPATH"]])
     done = workplace.collect("doctor", "--db", workplace.database, env={"PYTHONPATH": path})
     assert done.returncode == 1
@@ -223,6 +237,9 @@ def test_install_without_torch_says_so(workplace: Workplace) -> None:
 
 def test_list_into_a_closed_pipe_ends_quietly(workplace: Workplace) -> None:
     workplace.run(*TRUE)
-    line = f"{sys.executable} -m compileboard.collectors list --db {workplace.database} | true; echo ${{PIPESTATUS[0]}}"
+    line = (
+        f"{sys.executable} -m compileboard.collectors list --db {workplace.database} | true; "
+        f"echo ${{PIPESTATUS[0]}}"
+    )
     done = workplace.plain("bash", "-c", line)
     assert "Traceback" not in done.stderr

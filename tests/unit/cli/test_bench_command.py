@@ -22,5 +22,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) 
         (str(file / "inside"), "Not a directory"),
         ("/proc/xx", "No such"),
     ):
-        with pytest.raises(ValueError, match=f"--output-directory {name}: expected a folder.*{fault}"):
+        with pytest.raises(
+            ValueError, match=f"--output-directory {name}: expected a folder.*{fault}"
+        ):
             make_output("--output-directory", name)

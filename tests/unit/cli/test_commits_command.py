@@ -22,7 +22,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def list_subjects() -> list[str]:
     with closing(sqlite3.connect("compileboard.db")) as connection:
-        return [row[0] for row in connection.execute("select subject from commits order by subject")]
+        return [
+            row[0] for row in connection.execute("select subject from commits order by subject")
+        ]
 
 
 def test_a_clones_history_is_added_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,12 @@ NAMING = {
         ["trash", "restore", "NOPE"],
         ["alerts", "list", "--rule", "nope"],
     ),
-    collect: (["show", "NOPE"], ["index", "NOPE"], ["retry", "NOPE"], ["try", "NOPE", "--fix", "1"]),
+    collect: (
+        ["show", "NOPE"],
+        ["index", "NOPE"],
+        ["retry", "NOPE"],
+        ["try", "NOPE", "--fix", "1"],
+    ),
 }
 
 
@@ -51,7 +56,11 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def list_cases(commands: object) -> list[object]:
     assert isinstance(commands, dict)
-    return [pytest.param(main, words, id=" ".join(words[:3])) for main in commands for words in commands[main]]
+    return [
+        pytest.param(main, words, id=" ".join(words[:3]))
+        for main in commands
+        for words in commands[main]
+    ]
 
 
 @pytest.mark.parametrize(("main", "words"), list_cases(READING))
@@ -76,5 +85,9 @@ def test_what_is_not_in_the_database_is_2(main: object, words: list[str]) -> Non
 
 def test_the_table_has_every_code_and_no_other() -> None:
     table = (DOCS / "exit-codes.md").read_text(encoding="utf-8").partition("| command |")[0]
-    listed = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for code in row.split(", ")}
+    listed = {
+        int(code)
+        for row in re.findall(r"^\| ([\d, ]+) \|", table, re.M)
+        for code in row.split(", ")
+    }
     assert listed == {value for name, value in vars(exit_codes).items() if name.isupper()}

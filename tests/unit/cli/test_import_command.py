@@ -25,15 +25,23 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(folder, "trace.log").write_bytes(log_bytes(name))
     Path("prices.csv").write_text("fruit,price\napple,1\n")
     Path("bundle.db").write_bytes(b"SQLite format 3\0" + bytes(4096))
-    Path("bomb.xz").write_bytes(lzma.compress(log_bytes(NAMES[0]) + (b" " * 9_999 + b"\n") * 2_400, preset=0))
+    Path("bomb.xz").write_bytes(
+        lzma.compress(log_bytes(NAMES[0]) + (b" " * 9_999 + b"\n") * 2_400, preset=0)
+    )
 
 
 @pytest.mark.parametrize("bad", ["prices.csv", "bundle.db", "missing.log", "bomb.xz"])
-def test_one_bad_path_is_named_and_the_others_are_imported(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_bad_path_is_named_and_the_others_are_imported(
+    bad: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["import", "--db", "t.db", "a", bad, "b"]) == 1
-    assert [bad in line for line in capsys.readouterr().err.splitlines() if "failed: " in line] == [True]
+    assert [bad in line for line in capsys.readouterr().err.splitlines() if "failed: " in line] == [
+        True
+    ]
     assert main(["import", "--db", "expected.db", "a", "b"]) == 0
-    count = "select count(*) from compiles join runs on runs.id = run_id where runs.name <> 'bomb.xz'"
+    count = (
+        "select count(*) from compiles join runs on runs.id = run_id where runs.name <> 'bomb.xz'"
+    )
     assert query_value(Path("t.db"), count) == query_value(Path("expected.db"), count) > 0
 
 
@@ -58,11 +66,18 @@ def test_where_each_path_is_bad_nothing_is_made(capsys: pytest.CaptureFixture[st
     assert not Path("t.db").exists()
 
 
-def test_a_bomb_stops_at_a_default_that_a_person_can_raise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bomb_stops_at_a_default_that_a_person_can_raise(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["import", "--db", "t.db", "bomb.xz"]) == 2
     assert "--limit-ratio N raises the limit" in capsys.readouterr().err
     assert main(["import", "--db", "t.db", "bomb.xz", "--limit-ratio", "100000"]) == 0
-    assert main(["import", "--db", "t.db", "bomb.xz", "--limit-ratio", "100000", "--limit-bytes", "18M"]) == 2
+    assert (
+        main(
+            ["import", "--db", "t.db", "bomb.xz", "--limit-ratio", "100000", "--limit-bytes", "18M"]
+        )
+        == 2
+    )
     assert "the limit is 18,874,368 bytes" in capsys.readouterr().err
 
 

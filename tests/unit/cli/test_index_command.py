@@ -25,7 +25,9 @@ def count_texts() -> int:
         return int(connection.execute("select count(*) from search_words").fetchone()[0])
 
 
-def test_import_indexes_at_its_end_and_again_adds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_indexes_at_its_end_and_again_adds_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["import", LOG]) == 0
     before = count_texts()
     assert f"{before} texts (" in capsys.readouterr().err
@@ -43,9 +45,12 @@ def test_index_does_what_import_left_out(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [(["index"], "There is no database"), (["index", "nothing"], "there is no run 'nothing'")]
+    ("words", "message"),
+    [(["index"], "There is no database"), (["index", "nothing"], "there is no run 'nothing'")],
 )
-def test_index_says_what_is_not_there(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_index_says_what_is_not_there(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
     if len(words) > 1:
         main(["import", LOG])
     assert main(words) == 2

@@ -1,4 +1,6 @@
-"""What the collector says: hints that can be typed as they stand, a summary and a list that tell the whole."""
+"""What the collector says: hints that can be typed as they stand, a summary and a list that tell
+the whole.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,31 @@ TRUE = (sys.executable, "-c", "print('ran')")
 @pytest.mark.parametrize(
     ("invoked", "on_path", "collect", "serve"),
     [
-        (["/x/collectors/__main__.py"], True, "py -m compileboard.collectors show R", "py -m compileboard.app serve"),
-        (["/usr/bin/compileboard-collect"], True, "compileboard-collect show R", "compileboard serve"),
-        (["/v e/compileboard-collect"], False, "'/v e/compileboard-collect' show R", "'/v e/compileboard' serve"),
+        (
+            ["/x/collectors/__main__.py"],
+            True,
+            "py -m compileboard.collectors show R",
+            "py -m compileboard.app serve",
+        ),
+        (
+            ["/usr/bin/compileboard-collect"],
+            True,
+            "compileboard-collect show R",
+            "compileboard serve",
+        ),
+        (
+            ["/v e/compileboard-collect"],
+            False,
+            "'/v e/compileboard-collect' show R",
+            "'/v e/compileboard' serve",
+        ),
         (["train.py"], True, "compileboard-collect show R", "compileboard serve"),
-        (["train.py"], False, "python -m compileboard.collectors show R", "python -m compileboard.app serve"),
+        (
+            ["train.py"],
+            False,
+            "python -m compileboard.collectors show R",
+            "python -m compileboard.app serve",
+        ),
     ],
 )
 def test_a_hint_has_the_form_that_was_invoked(
@@ -40,7 +62,10 @@ def test_a_hint_has_the_form_that_was_invoked(
     monkeypatch.setattr(sys, "argv", invoked)
     monkeypatch.setattr(sys, "orig_argv", ["py", *invoked])
     monkeypatch.setattr("shutil.which", lambda name: name if on_path else None)
-    assert (command_hints.collector_command("show", "R"), command_hints.dashboard_command("serve")) == (collect, serve)
+    assert (
+        command_hints.collector_command("show", "R"),
+        command_hints.dashboard_command("serve"),
+    ) == (collect, serve)
     assert (
         command_hints.collector_command("list", database="my db")
         == f"{collect.removesuffix(' show R')} list --db 'my db'"
@@ -49,12 +74,19 @@ def test_a_hint_has_the_form_that_was_invoked(
 
 def test_the_closing_hint_can_be_typed_as_it_stands(workplace: Workplace) -> None:
     database = workplace.folder / "my runs.db"
-    done = workplace.collect("run", "--db", database, "--", sys.executable, "-c", "raise SystemExit(3)")
+    done = workplace.collect(
+        "run", "--db", database, "--", sys.executable, "-c", "raise SystemExit(3)"
+    )
     last = done.stderr.splitlines()[-1]
     assert "nothing was compiled" not in last
     words = shlex.split(last.rpartition("; ")[2])
     shown = subprocess.run(
-        words, env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, timeout=60
+        words,
+        env=workplace.environ(),
+        cwd=workplace.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert "failed (exit code 3) · started " in shown.stdout
     unknown = workplace.collect("show", "nope", "--db", database).stderr
@@ -65,12 +97,22 @@ def test_a_run_whose_start_is_not_known_took_no_half_century(tmp_path: Path) -> 
     database = str(tmp_path / "a.db")
     migrate(database)
     with closing(open_writer(database)) as store:
-        Ingestor(store).ingest("R", [RunEnded("p", 0, 0, run_id="R", state="finished", exit_code=0)])
+        Ingestor(store).ingest(
+            "R", [RunEnded("p", 0, 0, run_id="R", state="finished", exit_code=0)]
+        )
         store.execute("update runs set ended_us = 1795271411600717")
         store.commit()
-    assert "not recorded" in (listed := list_text(database, 5)) and "1970" not in listed and " h " not in listed
+    assert (
+        "not recorded" in (listed := list_text(database, 5))
+        and "1970" not in listed
+        and " h " not in listed
+    )
     summary = summarize(database, "R")
-    assert summary is not None and "start not recorded" in summary.ending() and "took" not in summary.ending()
+    assert (
+        summary is not None
+        and "start not recorded" in summary.ending()
+        and "took" not in summary.ending()
+    )
 
 
 def test_a_run_without_torch_says_not_recorded_and_why(workplace: Workplace) -> None:
@@ -88,7 +130,9 @@ def test_a_run_without_torch_says_not_recorded_and_why(workplace: Workplace) -> 
 def test_a_signal_a_suite_and_tags_are_on_the_runs_line(workplace: Workplace) -> None:
     options = ("--suite", "llm", "--tag", "b=2", "--tag", "a=x y")
     workplace.run(sys.executable, "-c", "import os; os.kill(os.getpid(), 15)", options=options)
-    shown = workplace.collect("show", "0", "--db", workplace.database, env={"COLUMNS": "200"}).stdout.splitlines()[1]
+    shown = workplace.collect(
+        "show", "0", "--db", workplace.database, env={"COLUMNS": "200"}
+    ).stdout.splitlines()[1]
     assert shown.startswith("  killed (SIGTERM) · started 2")
     assert shown.endswith("suite llm · tags a=x y, b=2")
 
@@ -101,8 +145,17 @@ def test_list_finds_by_suite_and_tags(workplace: Workplace) -> None:
     }.items():
         workplace.run("true", options=("--name", name, *options))
     names_by_options = {}
-    for asked in ("--suite s", "--tag gpu", "--tag gpu=h200", "--tag gpu=h200 --tag b", "--suite t", "--tag b=c"):
-        out = workplace.collect("list", "--db", workplace.database, *asked.split()).stdout.splitlines()
+    for asked in (
+        "--suite s",
+        "--tag gpu",
+        "--tag gpu=h200",
+        "--tag gpu=h200 --tag b",
+        "--suite t",
+        "--tag b=c",
+    ):
+        out = workplace.collect(
+            "list", "--db", workplace.database, *asked.split()
+        ).stdout.splitlines()
         names_by_options[asked] = {line.split()[3] for line in out[1:]}
     assert names_by_options == {
         "--suite s": {"one", "two"},
@@ -144,7 +197,11 @@ def test_show_names_failures_and_recompile_limits_within_the_width(workplace: Wo
     workplace.run(workplace.write(text))
     shown = workplace.collect("show", "0", "--db", workplace.database, env={"COLUMNS": "60"}).stdout
     assert (
-        max(len(line) for line in shown.splitlines() if "See it" not in line and str(workplace.folder) not in line)
+        max(
+            len(line)
+            for line in shown.splitlines()
+            if "See it" not in line and str(workplace.folder) not in line
+        )
         <= 60
     )
     failures = shown[shown.index("Failures:") :]

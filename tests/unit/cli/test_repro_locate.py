@@ -1,4 +1,6 @@
-"""`repro analyze` and `repro bisect`: what they print, keep and end with; no graph is compiled here."""
+"""`repro analyze` and `repro bisect`: what they print, keep and end with; no graph is compiled
+here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ import pytest
 
 from compileboard.collectors.cli.main import main
 from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, Bisection, JudgedNode, TriedSetting
+from compileboard.collectors.repro.locate.findings import (
+    Analysis,
+    Bisection,
+    JudgedNode,
+    TriedSetting,
+)
 from tests.tools.observed import ROOT
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"
@@ -57,7 +64,10 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_the_command_itself_loads_no_torch() -> None:
-    program = "import sys, compileboard.collectors.cli.repro_locate, compileboard.collectors.repro.locate.sentences; "
+    program = (
+        "import sys, compileboard.collectors.cli.repro_locate, "
+        "compileboard.collectors.repro.locate.sentences; "
+    )
     program += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
 
@@ -69,8 +79,19 @@ def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
     assert main(["repro", "analyze", "repro.py"]) == 0
     head, table, row, counts = capsys.readouterr().out.splitlines()
     assert head == "aten.atan.default: error 0.01, eager 2.7e-08."
-    assert row.split() == ["atan", "aten.atan.default", "wrong", "0.01", "2.7e-08", "1.1e-06", "yes", "model.py:7"]
-    assert counts == "2 operations judged, 0 random, 0 not judged, 3 compiles" and "explains" in table
+    assert row.split() == [
+        "atan",
+        "aten.atan.default",
+        "wrong",
+        "0.01",
+        "2.7e-08",
+        "1.1e-06",
+        "yes",
+        "model.py:7",
+    ]
+    assert (
+        counts == "2 operations judged, 0 random, 0 not judged, 3 compiles" and "explains" in table
+    )
     stored = json.loads(next(Path("repro.py.repro").glob("analyze-*.json")).read_text())
     assert (stored["status"], stored["operation"]) == ("named", "aten.atan.default")
 
@@ -78,9 +99,17 @@ def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
 @pytest.mark.parametrize(
     ("analysis", "code", "text"),
     [
-        (Analysis(findings.NOT_REPRODUCED, failure="passes"), 1, "Not reproduced: the graph passes here"),
         (
-            Analysis(findings.ONLY_FUSED, "aten.mul.Tensor", operations=("aten.atan.default", "aten.mul.Tensor")),
+            Analysis(findings.NOT_REPRODUCED, failure="passes"),
+            1,
+            "Not reproduced: the graph passes here",
+        ),
+        (
+            Analysis(
+                findings.ONLY_FUSED,
+                "aten.mul.Tensor",
+                operations=("aten.atan.default", "aten.mul.Tensor"),
+            ),
             0,
             "Wrong only when fused: aten.atan.default → aten.mul.Tensor.",
         ),
@@ -93,7 +122,11 @@ def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
     ],
 )
 def test_each_answer_has_its_sentence_and_exit_code(
-    answers: dict[str, Any], capsys: pytest.CaptureFixture[str], analysis: Analysis, code: int, text: str
+    answers: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    analysis: Analysis,
+    code: int,
+    text: str,
 ) -> None:
     answers["answer"] = findings.dump_analysis(analysis)
     assert main(["repro", "analyze", "repro.py", "--memory", "2G", "--level", "aot"]) == code
@@ -104,12 +137,19 @@ def test_each_answer_has_its_sentence_and_exit_code(
 def test_bisect_prints_the_lowering_or_the_settings_that_help(
     answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lowering = Bisection(findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", "atan", trial_count=19)
+    lowering = Bisection(
+        findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", "atan", trial_count=19
+    )
     answers["answer"] = findings.dump_bisection(lowering)
     assert main(["repro", "bisect", "repro.py"]) == 0
-    assert capsys.readouterr().out == "inductor, lowerings, application 7: aten.atan.default.\n19 trials\n"
+    assert (
+        capsys.readouterr().out
+        == "inductor, lowerings, application 7: aten.atan.default.\n19 trials\n"
+    )
     tried = (TriedSetting("epilogue_fusion", "False", True), TriedSetting("cpp.threads", "1", None))
-    setting = Bisection(findings.NAMED, "inductor", "setting", application="epilogue_fusion=False", settings=tried)
+    setting = Bisection(
+        findings.NAMED, "inductor", "setting", application="epilogue_fusion=False", settings=tried
+    )
     answers["answer"] = findings.dump_bisection(setting)
     assert main(["repro", "bisect", "repro.py", "--json"]) == 0
     assert findings.load_bisection(json.loads(capsys.readouterr().out)) == setting

@@ -25,7 +25,13 @@ def test_models_are_named_first_then_experiments_then_ranks():
         ProcessIdentity("d", "zoo/org/name/accuracy", 0, 4),
         ProcessIdentity("e", "zoo/org/name/accuracy", 1, 5),
     ]
-    names = ["encoder", "ranker · performance", "ranker · accuracy", "org/name · rank 0", "org/name · rank 1"]
+    names = [
+        "encoder",
+        "ranker · performance",
+        "ranker · accuracy",
+        "org/name · rank 0",
+        "org/name · rank 1",
+    ]
     assert list(name_processes(processes).values()) == names
 
 
@@ -51,7 +57,12 @@ def test_no_two_processes_of_a_run_share_a_name(processes):
 
 def test_a_label_has_the_parts_that_are_known():
     assert (
-        build_label("ranker", label_function("Tower.forward", 22), label_line("train.py", 15), label_role("0/0"))
+        build_label(
+            "ranker",
+            label_function("Tower.forward", 22),
+            label_line("train.py", 15),
+            label_role("0/0"),
+        )
         == "ranker · Tower.forward after the break at line 22 · train.py:15 · recompile"
     )
     assert build_label("", label_function(None), label_line(None, 3), label_role(None)) == (

@@ -14,7 +14,9 @@ from compileboard.collectors.contract.events import KINDS, Event, dump_event, lo
 
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(min_value=-(2**62), max_value=2**62)
-JSON = st.recursive(st.none() | st.booleans() | NUMBER | TEXT, lambda x: st.lists(x, max_size=3), max_leaves=5)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBER | TEXT, lambda x: st.lists(x, max_size=3), max_leaves=5
+)
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: NUMBER,
@@ -31,7 +33,9 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if hint in PLAIN:
         return PLAIN[hint]
     if typing.is_typeddict(hint):
-        return st.fixed_dictionaries({name: values_of(part) for name, part in typing.get_type_hints(hint).items()})
+        return st.fixed_dictionaries(
+            {name: values_of(part) for name, part in typing.get_type_hints(hint).items()}
+        )
     if dataclasses.is_dataclass(hint):
         return filled(hint)  # type: ignore[arg-type]
     if typing.get_origin(hint) is list:
@@ -45,7 +49,9 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
 
 def filled(cls: type[Any]) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(cls)
-    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})
+    return st.builds(
+        cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)}
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -74,7 +74,9 @@ def test_larger_samples_use_the_normal_approximation() -> None:
     exact = mann_whitney(*rank((*range(1, 9), 15, 16, 17, 18), 24))
     z = (144 / 2 - exact.u - 0.5) / math.sqrt(12 * 12 * 25 / 12)
     assert exact.is_exact
-    assert exact.p_value < math.erfc(z / math.sqrt(2)) < 1.5 * exact.p_value  # it errs towards no difference
+    assert (
+        exact.p_value < math.erfc(z / math.sqrt(2)) < 1.5 * exact.p_value
+    )  # it errs towards no difference
 
 
 def test_nothing_differs_where_all_is_the_same() -> None:

@@ -12,7 +12,11 @@ from compileboard.collectors.observe.tap import TAPPED_ARTIFACTS
 from compileboard.collectors.store.ingest.rows import WRITERS
 from tests.tools.observed import ROOT
 
-WITHOUT_ROWS = {RunStarted: "the ingestor's own", RunEnded: "the ingestor's own", Noted: "kept among the events alone"}
+WITHOUT_ROWS = {
+    RunStarted: "the ingestor's own",
+    RunEnded: "the ingestor's own",
+    Noted: "kept among the events alone",
+}
 
 
 def test_each_record_that_becomes_an_event_has_a_decoder_or_is_kept_whole() -> None:
@@ -34,8 +38,19 @@ def test_the_tap_takes_every_artifact_that_becomes_an_event() -> None:
 
 def test_no_module_has_a_records_name_of_its_own() -> None:
     """Neither the decoder nor a hook may know a name that the list does not have."""
-    names = record_names.EVENTS | record_names.HOOK_RECORDS | record_names.SYMBOLS.keys() | record_names.GUARDS
-    names -= {"config", "snapshot", "process_started", "cudagraph_skip", "repro"}  # words of other things too
+    names = (
+        record_names.EVENTS
+        | record_names.HOOK_RECORDS
+        | record_names.SYMBOLS.keys()
+        | record_names.GUARDS
+    )
+    names -= {
+        "config",
+        "snapshot",
+        "process_started",
+        "cudagraph_skip",
+        "repro",
+    }  # words of other things too
     homes = {
         str(path.relative_to(ROOT))
         for folder in ("observe", "decode", "spool", "sources", "pipeline")
@@ -46,4 +61,8 @@ def test_no_module_has_a_records_name_of_its_own() -> None:
 
 
 def literals(path: Path) -> set[object]:
-    return {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    return {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+    }

@@ -30,7 +30,11 @@ def redacted(name: str) -> list[ev.Event]:
         event
         for record in captured(name)
         for event in decoder.decode(
-            replace(record, metadata=redact_source(record.metadata), payload=redact_source(record.payload))
+            replace(
+                record,
+                metadata=redact_source(record.metadata),
+                payload=redact_source(record.payload),
+            )
         )
     ]
 
@@ -57,7 +61,11 @@ def test_identities_stay_the_same(name: str) -> None:
                 (g.fingerprint, g.reason, g.line) for g in withheld.guards
             ]
         if isinstance(plain, ev.CompileStarted) and isinstance(withheld, ev.CompileStarted):
-            assert (plain.function, plain.file, plain.line) == (withheld.function, withheld.file, withheld.line)
+            assert (plain.function, plain.file, plain.line) == (
+                withheld.function,
+                withheld.file,
+                withheld.line,
+            )
 
 
 @pytest.mark.parametrize("name", ["torch2.13-breaks", "torch2.13-guards"])
@@ -81,23 +89,37 @@ def test_placeholder_keeps_indentation_and_hash() -> None:
 
 def test_reason_keeps_the_guard_and_loses_the_line() -> None:
     reason = "0/2: k == 1            # x = self.l(x) * k  # models.py:83 in forward"
-    assert "self.l" not in redact_source(reason) and redact_source(reason).startswith("0/2: k == 1   ")
+    assert "self.l" not in redact_source(reason) and redact_source(reason).startswith(
+        "0/2: k == 1   "
+    )
     assert redact_source("0/0: tensor 'x' rank mismatch. expected 2, actual 1").endswith("actual 1")
 
 
 def test_what_a_data_dependent_guard_was_caused_by_loses_the_line() -> None:
-    text = "Caused by: if n > 0:  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in evaluate_expr)"  # torch 2.13
+    # Torch 2.13
+    text = (
+        "Caused by: if n > 0:  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in "
+        "evaluate_expr)"
+    )
     withheld = redact_source(f"Could not guard\n{text}\nFor more information")
     assert "n > 0" not in withheld
-    assert withheld.count("  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in evaluate_expr)") == 1
+    assert (
+        withheld.count("  # models.py:6 in f (_dynamo/variables/tensor.py:2606 in evaluate_expr)")
+        == 1
+    )
     assert redact_source(withheld) == withheld
 
 
 def test_a_key_is_a_text_too() -> None:
-    key = 'Data-dependent branching\n        # File "/a/m.py", line 3, in f, code: if secret.sum() > 0: return x\n'
+    key = (
+        'Data-dependent branching\n        # File "/a/m.py", line 3, in f, code: if '
+        "secret.sum() > 0: return x\n"
+    )
     redacted = redact_source({"counters": {key: 1}})["counters"]
     assert list(redacted.values()) == [1]
-    assert "secret" not in str(redacted) and "line 3, in f, code: <source withheld " in str(redacted)
+    assert "secret" not in str(redacted) and "line 3, in f, code: <source withheld " in str(
+        redacted
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,9 +139,11 @@ def test_a_key_is_a_text_too() -> None:
 def test_the_program_on_a_command_line_is_source(words: str, hidden: int | None) -> None:
     argv = words.replace("CODE", "import x\nx.secret()").split("|")
     redacted = redact_code(argv)
-    assert [position for position, (first, other) in enumerate(zip(argv, redacted, strict=True)) if first != other] == (
-        [] if hidden is None else [hidden]
-    )
+    assert [
+        position
+        for position, (first, other) in enumerate(zip(argv, redacted, strict=True))
+        if first != other
+    ] == ([] if hidden is None else [hidden])
     assert "secret" not in str(redacted)
 
 
@@ -139,7 +163,8 @@ def test_loads_under_another_name_and_without_the_rest() -> None:
 
 @given(
     st.recursive(
-        st.none() | st.text(max_size=60), lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(), i, max_size=3)
+        st.none() | st.text(max_size=60),
+        lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(), i, max_size=3),
     )
 )
 def test_redaction_never_raises_and_is_idempotent(value: object) -> None:
@@ -152,10 +177,16 @@ def test_a_guard_of_several_places_loses_the_line_of_each() -> None:
     text = "n = x.item(); check(n >= 0)  # m.py:22 in f (_dynamo/utils.py:42 in run_node)"
     told = redact_source(f"+- {guard}  # {text} and {text}")
     assert told.startswith(f"+- {guard}  # <source withheld ") and "x.item(); " not in told
-    assert told.count("# m.py:22 in f (_dynamo/utils.py:42 in run_node)") == told.count("<source withheld") == 2
+    assert (
+        told.count("# m.py:22 in f (_dynamo/utils.py:42 in run_node)")
+        == told.count("<source withheld")
+        == 2
+    )
 
 
 def test_a_made_line_without_end_is_withheld_at_once() -> None:
     began_s = time.process_time()
-    assert redact_source("  # a" * 200_000 + " # m.py:1 in f").lstrip().startswith("<source withheld")
+    assert (
+        redact_source("  # a" * 200_000 + " # m.py:1 in f").lstrip().startswith("<source withheld")
+    )
     assert time.process_time() - began_s < 2

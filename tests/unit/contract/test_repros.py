@@ -62,7 +62,13 @@ def test_what_is_no_manifest_is_refused_in_one_sentence(body: object, reason: st
 
 
 def test_a_field_of_a_later_version_is_passed_over() -> None:
-    body = {"kind": "crash", "level": "aot", "format": 1, "colour": "red", "inputs": [{"name": "x", "colour": "red"}]}
+    body = {
+        "kind": "crash",
+        "level": "aot",
+        "format": 1,
+        "colour": "red",
+        "inputs": [{"name": "x", "colour": "red"}],
+    }
     assert repros.load_manifest(body) == ReproManifest("crash", "aot", inputs=(ReproInput("x"),))
 
 
@@ -71,7 +77,11 @@ def test_an_errors_pattern_has_no_values() -> None:
         f"could not read /tmp/{name}/x.cpp at 0x7f{digits}: expected {digits} of 3.5e-2\nmore"
         for name, digits in (("a", 12), ("b", 99))
     )
-    assert repros.error_pattern(first) == repros.error_pattern(second) == "could not read /… at 0x…: expected N of N"
+    assert (
+        repros.error_pattern(first)
+        == repros.error_pattern(second)
+        == "could not read /… at 0x…: expected N of N"
+    )
     assert repros.error_pattern(None) == ""
 
 
@@ -80,12 +90,16 @@ def test_failures_are_told_apart_by_error_and_operation_and_by_nothing_else() ->
         "compile", "aot", error_type="LoweringException", message="no size 5", operation="aten.pad"
     )
     named = repros.failure_fingerprint(manifest)
-    assert named == repros.failure_fingerprint(replace(manifest, message="no size 7", function="other", line=3))
+    assert named == repros.failure_fingerprint(
+        replace(manifest, message="no size 7", function="other", line=3)
+    )
     assert named != repros.failure_fingerprint(replace(manifest, operation="aten.atan"))
     assert named != repros.failure_fingerprint(replace(manifest, error_type="TypeError"))
 
 
 def test_a_graph_is_the_same_without_its_comments() -> None:
-    first = "def forward(self, x):\n    y = x + 1  # File: a.py:3 in f, code: y = x + 1\n    return y\n"
+    first = (
+        "def forward(self, x):\n    y = x + 1  # File: a.py:3 in f, code: y = x + 1\n    return y\n"
+    )
     assert repros.program_digest(first) == repros.program_digest(first.replace("a.py:3", "b.py:9"))
     assert repros.program_digest(first) != repros.program_digest(first.replace("+ 1", "+ 2"))

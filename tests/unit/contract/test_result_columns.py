@@ -1,4 +1,6 @@
-"""A result's number is defined once: what reads, writes and stores it has that name, type and unit."""
+"""A result's number is defined once: what reads, writes and stores it has that name, type and
+unit.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from compileboard.app.analysis.metrics import METRICS
-from compileboard.collectors.contract.result_columns import ALIASES, RESULT_COLUMNS, STORE_NAMES, STORED
+from compileboard.collectors.contract.result_columns import (
+    ALIASES,
+    RESULT_COLUMNS,
+    STORE_NAMES,
+    STORED,
+)
 from compileboard.collectors.store.ingest.results import ADD_RESULT, NUMBERS
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.rollups.results import COLUMNS, ResultFields
@@ -20,7 +27,9 @@ def test_a_stored_number_has_its_type_in_the_row_and_its_unit_in_its_name() -> N
     for name, column in STORED.items():
         assert types[name] == ("int | None" if column.is_count else "float | None"), name
         assert name == column.upstream + UNITS[column.unit]
-    numbers = {name for name, kind in types.items() if kind in ("float | None", "int | None")} - {"batch_size"}
+    numbers = {name for name, kind in types.items() if kind in ("float | None", "int | None")} - {
+        "batch_size"
+    }
     assert set(STORED) == set(NUMBERS) == numbers
 
 

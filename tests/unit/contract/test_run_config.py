@@ -19,7 +19,8 @@ from compileboard.collectors.runs.opening import describe_run
 from compileboard.collectors.spool.manifest import read_manifest
 
 SETTINGS = {setting.name: setting for setting in fields(RunConfig)}
-# What the run's row has no column for: where it is, and by whose wish more of the environment or a graph was stored.
+# What the run's row has no column for: where it is, and by whose wish more of the environment or a
+# graph was stored.
 NOT_IN_THE_ROW = {"database", *SERVER_SETTINGS, "capture_env", "repro", "repro_inputs_bytes"}
 # What code cannot ask for: the program has started, and its level is light.
 NOT_IN_CODE = {"level", "stack_room", "outbox_bytes"}  # the last has a variable
@@ -38,7 +39,9 @@ def config_with(name: str) -> RunConfig:
     return replace(RunConfig(database="/t.db"), **{name: sample(SETTINGS[name])})
 
 
-@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if "variable" in setting.metadata])
+@pytest.mark.parametrize(
+    "name", [name for name, setting in SETTINGS.items() if "variable" in setting.metadata]
+)
 def test_the_environment_takes_a_setting_into_the_program(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +61,9 @@ def test_the_manifest_takes_a_setting_into_the_recorder(name: str, tmp_path: Pat
     read = read_manifest(tmp_path)
     assert read == manifest
     value = getattr(config, name)
-    assert getattr(read, name) == (os.path.abspath(value) if name in ("database", "token_file") else value)
+    assert getattr(read, name) == (
+        os.path.abspath(value) if name in ("database", "token_file") else value
+    )
 
 
 def test_the_runs_row_and_code_take_every_setting() -> None:

@@ -22,7 +22,9 @@ GUARDS = {"guard_count": 3, "manager_count": 1, "latency_us": 0.5, "depth": 2, "
 GUARDS |= {"kinds": {"TYPE_MATCH": 3}, "roots": [["L['x']", 3]]}
 
 
-@pytest.mark.parametrize(("value", "kept"), [(2**53, 2**53), (2**53 + 1, None), (-(2**53), -(2**53)), (-(2**62), None)])
+@pytest.mark.parametrize(
+    ("value", "kept"), [(2**53, 2**53), (2**53 + 1, None), (-(2**53), -(2**53)), (-(2**62), None)]
+)
 def test_whole_numbers_end_where_a_float_still_counts_them(value: int, kept: int | None) -> None:
     event, notes = fit_event(Compiled(**EVENT, duration_us=value))
     assert event is not None and event.duration_us == kept
@@ -31,8 +33,14 @@ def test_whole_numbers_end_where_a_float_still_counts_them(value: int, kept: int
 
 @pytest.mark.parametrize("value", [1e308, float("nan"), float("-inf")])
 def test_a_measurement_that_no_sum_could_hold_is_none(value: float) -> None:
-    event, notes = fit_event(Compiled(**EVENT, metrics={"guard_latency_us": value, "guard_count": 2}))
-    assert event is not None and event.metrics["guard_latency_us"] is None and event.metrics["guard_count"] == 2
+    event, notes = fit_event(
+        Compiled(**EVENT, metrics={"guard_latency_us": value, "guard_count": 2})
+    )
+    assert (
+        event is not None
+        and event.metrics["guard_latency_us"] is None
+        and event.metrics["guard_count"] == 2
+    )
     assert len(notes) >= 1
 
 
@@ -43,11 +51,18 @@ def test_an_odd_field_has_its_default_and_the_others_stay() -> None:
 
 
 def test_an_odd_frame_of_a_stack_is_left_out_and_its_odd_line_too() -> None:
-    stack: Any = [{"file": "a.py", "line": "x", "name": "f"}, 5, {"file": "b.py", "line": 2, "new": 1}]
+    stack: Any = [
+        {"file": "a.py", "line": "x", "name": "f"},
+        5,
+        {"file": "b.py", "line": 2, "new": 1},
+    ]
     event, notes = fit_event(CompileStarted(**EVENT, stack=stack))
     assert event is not None and len(notes) == 2
     empty = dict.fromkeys(("line", "name", "code"))
-    assert event.stack == [empty | {"file": "a.py", "name": "f"}, empty | {"file": "b.py", "line": 2, "new": 1}]
+    assert event.stack == [
+        empty | {"file": "a.py", "name": "f"},
+        empty | {"file": "b.py", "line": 2, "new": 1},
+    ]
 
 
 def test_facts_of_a_run_keep_what_fits() -> None:

@@ -1,4 +1,6 @@
-"""A verdict says what it rests on; a mean is no surer than its models, and eager mode's move is nobody's."""
+"""A verdict says what it rests on; a mean is no surer than its models, and eager mode's move is
+nobody's.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from compileboard.collectors.contract.verdicts import (
 )
 
 SPEEDUP, LATENCY, _EAGER, COLD = COMPARED[:4]
-BREAKS = next(compared_metric for compared_metric in COMPARED if compared_metric.name == "graph_breaks")
+BREAKS = next(
+    compared_metric for compared_metric in COMPARED if compared_metric.name == "graph_breaks"
+)
 Verdicts = dict[str, Verdict[ComparedMetric]]
 
 
@@ -30,7 +34,11 @@ def timed(eager_ms: float, compiled_ms: float, count: int = 12) -> SideValues:
     """Make a side whose repeats scatter by 1%."""
     scatter = [1 + (n - count // 2) / 1000 for n in range(count)]
     return SideValues(
-        {"speedup": eager_ms / compiled_ms, "abs_latency_ms": compiled_ms, "eager_latency_ms": eager_ms},
+        {
+            "speedup": eager_ms / compiled_ms,
+            "abs_latency_ms": compiled_ms,
+            "eager_latency_ms": eager_ms,
+        },
         repeats={
             "eager": [eager_ms * value for value in scatter],
             "compiled": [compiled_ms * value for value in scatter[::-1]],
@@ -51,11 +59,17 @@ def compare(base: SideValues, new: SideValues) -> Verdicts:
         ([1.0], [2.0, 2.0], "one sample on base, 2 samples in new: not judged"),
     ],
 )
-def test_a_verdict_says_how_many_samples_it_rests_on(base: list[float], new: list[float], basis: str) -> None:
-    verdict = decide(COLD, *(Measurement(samples[len(samples) // 2], samples=samples) for samples in (base, new)))
+def test_a_verdict_says_how_many_samples_it_rests_on(
+    base: list[float], new: list[float], basis: str
+) -> None:
+    verdict = decide(
+        COLD, *(Measurement(samples[len(samples) // 2], samples=samples) for samples in (base, new))
+    )
     assert verdict.basis == basis
     assert (verdict.word == "single") == basis.endswith("not judged")
-    assert verdict.text == (basis if verdict.word == "single" else f"{LABELS[verdict.word]} ({basis})")
+    assert verdict.text == (
+        basis if verdict.word == "single" else f"{LABELS[verdict.word]} ({basis})"
+    )
 
 
 def test_an_interval_says_how_far_the_ratio_may_be_off() -> None:
@@ -65,7 +79,9 @@ def test_an_interval_says_how_far_the_ratio_may_be_off() -> None:
 
 def test_a_count_and_a_number_of_a_file_say_so() -> None:
     assert decide(BREAKS, Measurement(1), Measurement(2)).basis == "counted"
-    assert decide(SPEEDUP, Measurement(2.0), Measurement(1.0)).basis == "threshold, repeats not kept"
+    assert (
+        decide(SPEEDUP, Measurement(2.0), Measurement(1.0)).basis == "threshold, repeats not kept"
+    )
 
 
 def test_a_speedup_that_fell_because_eager_mode_got_faster_is_not_worse() -> None:
@@ -88,25 +104,42 @@ def test_a_latency_that_rose_with_eager_mode_is_not_worse() -> None:
     )
 
 
-@pytest.mark.parametrize(("eager_ms", "compiled_ms"), [(4.0, 3.0), (6.0, 4.0), (3.0, 3.0), (2.0, 2.5)])
-def test_a_compiled_model_that_got_slower_by_itself_is_worse(eager_ms: float, compiled_ms: float) -> None:
+@pytest.mark.parametrize(
+    ("eager_ms", "compiled_ms"), [(4.0, 3.0), (6.0, 4.0), (3.0, 3.0), (2.0, 2.5)]
+)
+def test_a_compiled_model_that_got_slower_by_itself_is_worse(
+    eager_ms: float, compiled_ms: float
+) -> None:
     comparison = compare(timed(4.0, 2.0), timed(eager_ms, compiled_ms))
     assert (comparison["speedup"].word, comparison["abs_latency_ms"].word) == ("worse", "worse")
 
 
-def overall(base: float, new: float, counts: dict[str, int] | None, noise: float | None = None) -> tuple[str, str]:
+def overall(
+    base: float, new: float, counts: dict[str, int] | None, noise: float | None = None
+) -> tuple[str, str]:
     verdict = decide_overall(COLD, base, new, counts, noise)
     return verdict.word, verdict.reason
 
 
 def test_a_mean_is_worse_where_a_model_is_and_no_surer_than_they_are() -> None:
     assert overall(1.0, 1.668, {"worse": 2, "noise": 3}) == ("worse", "2 of 5 models worse")
-    assert overall(1.0, 1.668, {"single": 4, "noise": 1}) == ("single", "4 of 5 measured once, none worse")
+    assert overall(1.0, 1.668, {"single": 4, "noise": 1}) == (
+        "single",
+        "4 of 5 measured once, none worse",
+    )
     assert overall(1.0, 1.668, {"noise": 1, "better": 1}) == ("noise", "0 of 2 models worse")
     assert overall(1.0, 0.5, {"worse": 1, "better": 1}) == ("better", "1 of 2 models better")
-    assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == ("eager", "1 of 5 changed with eager mode, none alone")
-    assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", "compile times vary: up to 10% is noise"
-    assert decide_overall(COLD, 1.0, 1.09, {"worse": 1}).text == "within 10% (threshold, repeats not kept)"
+    assert overall(1.0, 1.668, {"eager": 1, "noise": 4}) == (
+        "eager",
+        "1 of 5 changed with eager mode, none alone",
+    )
+    assert overall(1.0, 1.09, {"worse": 1})[0] == "negligible", (
+        "compile times vary: up to 10% is noise"
+    )
+    assert (
+        decide_overall(COLD, 1.0, 1.09, {"worse": 1}).text
+        == "within 10% (threshold, repeats not kept)"
+    )
     assert overall(1.0, 1.668, None)[0] == "worse"
     assert overall(1.0, 1.0, {"worse": 1, "better": 1})[0] == "same"
 
@@ -122,8 +155,16 @@ def test_a_mean_of_speedups_is_eager_mode_s_where_compiled_models_did_not_move_w
         verdict = decide_overall(SPEEDUP, 2.0, new, {"noise": 2}, 0.1, latency=latency)
         return verdict.word, verdict.reason
 
-    assert [decide(1.7, latency)[0] for latency in (1.2, 1.05, 0.85, None)] == ["worse", "eager", "eager", "worse"]
-    assert decide(2.4, 1.03) == ("eager", "the compiled models' latency changed by +3.0%: the rest is eager mode's")
+    assert [decide(1.7, latency)[0] for latency in (1.2, 1.05, 0.85, None)] == [
+        "worse",
+        "eager",
+        "eager",
+        "worse",
+    ]
+    assert decide(2.4, 1.03) == (
+        "eager",
+        "the compiled models' latency changed by +3.0%: the rest is eager mode's",
+    )
 
 
 def test_a_mean_of_one_model_is_what_that_model_is() -> None:
@@ -133,7 +174,10 @@ def test_a_mean_of_one_model_is_what_that_model_is() -> None:
 
 
 def test_distinct_things_are_compared_by_how_often_they_came() -> None:
-    base, new = {"was": 1, "same": 2, "more": 1, "less": 3}, {"same": 2, "more": 2, "less": 1, "now": 1}
+    base, new = (
+        {"was": 1, "same": 2, "more": 1, "less": 3},
+        {"same": 2, "more": 2, "less": 1, "now": 1},
+    )
     words = {"was": "resolved", "same": "unchanged", "more": "worse", "less": "less", "now": "new"}
     assert compare_counts(base, new) == words
 
@@ -144,6 +188,9 @@ def test_models_are_counted_by_the_worst_that_happened_to_them() -> None:
 
 
 def test_the_standard_library_is_all_that_it_needs() -> None:
-    code = "import sys, compileboard.collectors.contract.verdicts; print({'numpy', 'sqlite3'} & {*sys.modules})"
+    code = (
+        "import sys, compileboard.collectors.contract.verdicts; print({'numpy', 'sqlite3'} & "
+        "{*sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

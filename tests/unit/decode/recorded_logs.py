@@ -18,7 +18,9 @@ from tests.tools.trace_logs import read_trace_log
 
 FOLDER = Path(__file__).parents[2] / "data" / "trace"
 LOGS = sorted(path.name.removesuffix(".log.xz") for path in FOLDER.glob("*.log.xz"))
-WITH_METRICS = sorted(path.name.removesuffix(".metrics.json.xz") for path in FOLDER.glob("*.metrics.json.xz"))
+WITH_METRICS = sorted(
+    path.name.removesuffix(".metrics.json.xz") for path in FOLDER.glob("*.metrics.json.xz")
+)
 
 
 def log_bytes(name: str) -> bytes:
@@ -47,5 +49,7 @@ def events(name: str) -> tuple[Event, ...]:
 
 def torch_metrics(name: str) -> list[dict[str, Any]]:
     """Load what the same process's get_compilation_metrics() said."""
-    loaded: list[dict[str, Any]] = json.loads(lzma.decompress((FOLDER / f"{name}.metrics.json.xz").read_bytes()))
+    loaded: list[dict[str, Any]] = json.loads(
+        lzma.decompress((FOLDER / f"{name}.metrics.json.xz").read_bytes())
+    )
     return loaded

@@ -1,4 +1,6 @@
-"""AOTAutograd's metadata: real texts of torch 2.13 (CPU) and 2.11 (CUDA), and what is left of them when damaged."""
+"""AOTAutograd's metadata: real texts of torch 2.13 (CPU) and 2.11 (CUDA), and what is left of them
+when damaged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.unit.decode.recorded_logs import FOLDER
 def texts() -> tuple[tuple[str, str, str], ...]:
     """Unpack the recorded texts: (case, torch's version, text)."""
     lines = lzma.decompress((FOLDER / "aot-metadata.jsonl.xz").read_bytes()).decode().splitlines()
-    return tuple((graph["name"], graph["torch"], graph["metadata_text"]) for graph in map(json.loads, lines))
+    return tuple(
+        (graph["name"], graph["torch"], graph["metadata_text"]) for graph in map(json.loads, lines)
+    )
 
 
 def summary(case: str, which: int = 0) -> dict[str, Any]:
@@ -60,11 +64,27 @@ def test_parse_metadata_reads_every_recorded_text() -> None:
     ],
 )
 def test_parse_metadata_reads_values(written: str, read: object) -> None:
-    assert parse_metadata(f"M(field={written},\n  after=True)") == {"_class": "M", "field": read, "after": True}
+    assert parse_metadata(f"M(field={written},\n  after=True)") == {
+        "_class": "M",
+        "field": read,
+        "after": True,
+    }
 
 
 @pytest.mark.parametrize(
-    "text", ["", "None", "[1]", "M(a=1", "M(a=1))", "M(a=[1)]", "M(a='x)", "M(a=1) and more", "M(a=1), M(a=2)", "\n"]
+    "text",
+    [
+        "",
+        "None",
+        "[1]",
+        "M(a=1",
+        "M(a=1))",
+        "M(a=[1)]",
+        "M(a='x)",
+        "M(a=1) and more",
+        "M(a=1), M(a=2)",
+        "\n",
+    ],
 )
 def test_parse_metadata_gives_none_for_what_is_no_whole_object(text: str) -> None:
     assert parse_metadata(text) is None
@@ -79,7 +99,12 @@ def test_parse_metadata_keeps_what_lies_too_deep_as_text() -> None:
 
 def test_summary_tells_where_an_input_is_written() -> None:
     [mutation] = summary("input_mutated")["inputs_mutated"]
-    assert (mutation["index"], mutation["data"], mutation["requires_grad"], mutation["applied_in"]) == (
+    assert (
+        mutation["index"],
+        mutation["data"],
+        mutation["requires_grad"],
+        mutation["applied_in"],
+    ) == (
         0,
         True,
         False,
@@ -91,8 +116,12 @@ def test_summary_tells_where_an_input_is_written() -> None:
     assert (moved["data"], moved["metadata"], moved["applied_in"]) == (False, True, "epilogue")
     [replaced] = summary("storage_set")["inputs_mutated"]
     assert (replaced["storage"], replaced["applied_in"]) == (True, "graph")
-    assert summary("input_mutated_in_epilogue")["output_count"] == 2  # the new value beside the user's one
-    assert [mutation["index"] for mutation in summary("several_inputs_mutated")["inputs_mutated"]] == [0, 1, 2, 3, 4, 5]
+    assert (
+        summary("input_mutated_in_epilogue")["output_count"] == 2
+    )  # the new value beside the user's one
+    assert [
+        mutation["index"] for mutation in summary("several_inputs_mutated")["inputs_mutated"]
+    ] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -103,21 +132,35 @@ def test_summary_tells_where_an_input_is_written() -> None:
         ("input_view_returned", [("alias_of_input", 0, ["view"]), ("alias_of_input", 0, ["t"])]),
         (
             "intermediate_aliased",
-            [("alias_of_intermediate_save_as_output", 0, ["view"]), ("alias_of_intermediate", 0, ["t"])],
+            [
+                ("alias_of_intermediate_save_as_output", 0, ["view"]),
+                ("alias_of_intermediate", 0, ["t"]),
+            ],
         ),
-        ("intermediate_aliased_by_user_output", [("alias_of_intermediate_base_is_user_output", 0, ["view"])]),
+        (
+            "intermediate_aliased_by_user_output",
+            [("alias_of_intermediate_base_is_user_output", 0, ["view"])],
+        ),
         ("custom_function_view", [("unsafe_view_alias", None, None)]),
     ],
 )
-def test_summary_lists_outputs_that_alias(case: str, expected: list[tuple[str, int | None, list[str] | None]]) -> None:
+def test_summary_lists_outputs_that_alias(
+    case: str, expected: list[tuple[str, int | None, list[str] | None]]
+) -> None:
     outputs = summary(case)["outputs"]
-    assert [(output["output_type"], output["base_index"], output["views"]) for output in outputs] == expected
+    assert [
+        (output["output_type"], output["base_index"], output["views"]) for output in outputs
+    ] == expected
 
 
 def test_summary_says_of_merged_arguments_only_what_the_text_says() -> None:
     def merges(case: str) -> tuple[bool | None, ...]:
         aot_summary = summary(case)
-        return aot_summary["arguments_merged"], aot_summary["synthetic_base"], aot_summary["deduplicated"]
+        return (
+            aot_summary["arguments_merged"],
+            aot_summary["synthetic_base"],
+            aot_summary["deduplicated"],
+        )
 
     assert merges("input_mutated") == (False, False, False)
     assert merges("duplicated_arguments_only_read") == (False, False, False)
@@ -128,13 +171,18 @@ def test_summary_says_of_merged_arguments_only_what_the_text_says() -> None:
 
 
 def test_summary_counts_the_rest() -> None:
-    assert (summary("subclass_trained")["subclass_input_count"], summary("trained")["subclass_input_count"]) == (1, 0)
+    assert (
+        summary("subclass_trained")["subclass_input_count"],
+        summary("trained")["subclass_input_count"],
+    ) == (1, 0)
     assert summary("effect_tokens")["effect_token_count"] == 1
     assert summary("grad_mode_changed")["grad_enabled_after"] is False
     assert summary("dynamic_shapes")["dynamic_output_indices"] == [0, 1]
     assert summary("running_statistics")["static_input_count"] == 5
     assert summary("trained")["rng_functionalized"] is None  # no version's text has it
-    assert [summary(case)["trained"] for case in ("trained", "no_grad_inference", "hf_Bert_train 0/0")] == [
+    assert [
+        summary(case)["trained"] for case in ("trained", "no_grad_inference", "hf_Bert_train 0/0")
+    ] == [
         True,
         False,
         True,
@@ -149,28 +197,39 @@ def test_summary_of_metadata_from_the_cache_is_that_of_the_compile() -> None:
 
 def test_summary_of_nothing_is_none_throughout() -> None:
     assert set(summarize({"_class": "ViewAndMutationMeta"}).values()) == {None}
-    odd = summarize({"input_info": [None, {"mutates_data": True}], "output_info": ["x"], "subclass_inp_meta": 3})
+    odd = summarize(
+        {"input_info": [None, {"mutates_data": True}], "output_info": ["x"], "subclass_inp_meta": 3}
+    )
     assert odd["inputs_mutated"][0]["applied_in"] is None  # type: ignore[index,call-overload]
     assert odd["output_count"] is None
 
 
 @given(st.data())
 def test_damaged_text_never_raises(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([text for _name, _torch, text in texts() if len(text) < 12_000]))
+    text = data.draw(
+        st.sampled_from([text for _name, _torch, text in texts() if len(text) < 12_000])
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
         put = data.draw(
-            st.sampled_from(["", "(", ")", "[", "]", "{", "'", '"', "<", ">", ",", "=", ":", "\\", "\0", "é"])
+            st.sampled_from(
+                ["", "(", ")", "[", "]", "{", "'", '"', "<", ">", ",", "=", ":", "\\", "\0", "é"]
+            )
         )
         text = text[:at] + put + text[at + data.draw(st.sampled_from([0, 1, 50, len(text)])) :]
     meta = parse_metadata(text)
     assert meta is None or meta["_class"], "a class, or nothing"
     summary = summarize(meta) if meta is not None else {}
     assert json.loads(json.dumps(summary)) == summary
-    assert all(value is None or value >= 0 for name, value in summary.items() if name.endswith("_count"))
+    assert all(
+        value is None or value >= 0 for name, value in summary.items() if name.endswith("_count")
+    )
 
 
-@given(st.text(alphabet="(){}[]<>,=:'\"\\ \n.aM1-+", min_size=1, max_size=8), st.sampled_from(["", "M(a="]))
+@given(
+    st.text(alphabet="(){}[]<>,=:'\"\\ \n.aM1-+", min_size=1, max_size=8),
+    st.sampled_from(["", "M(a="]),
+)
 def test_parse_metadata_takes_linear_time(unit: str, before: str) -> None:
     text = before + unit * (40_000 // len(unit))
     began = time.process_time()

@@ -33,12 +33,16 @@ NAMES = [
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
-def captured_one(name: str, metadata: object = None, payload: object = None, **more: object) -> Captured:
+def captured_one(
+    name: str, metadata: object = None, payload: object = None, **more: object
+) -> Captured:
     return Captured("p", 100, 5, name, metadata, payload, **more)  # type: ignore[arg-type]
 
 
@@ -50,7 +54,9 @@ def test_metrics_equal_what_torch_itself_kept(name: str) -> None:
     for event, expected in zip(decoded, metrics, strict=True):
         got = {key: value for key, value in event.metrics.items() if not key.endswith("_config")}
         # The recording program wrote this list sorted, or as text.
-        assert sorted(map(str, got.pop("stack_trace") or ())) == _sorted(expected.pop("stack_trace"))
+        assert sorted(map(str, got.pop("stack_trace") or ())) == _sorted(
+            expected.pop("stack_trace")
+        )
         assert got == expected
 
 
@@ -122,11 +128,18 @@ def test_recompile_limit_is_an_outcome_of_its_own() -> None:
         (None, None, "compiled"),
     ],
 )
-def test_outcome_of_older_torch_texts(fail_type: str | None, reason: str | None, outcome: str) -> None:
+def test_outcome_of_older_torch_texts(
+    fail_type: str | None, reason: str | None, outcome: str
+) -> None:
     metadata = {"compile_id": "1/2", "fail_type": fail_type, "fail_reason": reason}
     (event,) = Decoder().decode(captured_one("compilation_metrics", metadata))
     assert isinstance(event, ev.Compiled)
-    assert (event.outcome, event.compile_id, event.frame_id, event.frame_compile_id) == (outcome, "1/2", 1, 2)
+    assert (event.outcome, event.compile_id, event.frame_id, event.frame_compile_id) == (
+        outcome,
+        "1/2",
+        1,
+        2,
+    )
 
 
 def test_config_texts_become_events_of_their_own() -> None:
@@ -139,33 +152,58 @@ def test_config_texts_become_events_of_their_own() -> None:
 
 
 def test_function_names_prefer_what_the_hook_knows() -> None:
-    stack = {"stack": [{"filename": "/r/m.py", "line": 7, "name": "torch_dynamo_resume_in_forward_at_64"}]}
+    stack = {
+        "stack": [
+            {"filename": "/r/m.py", "line": 7, "name": "torch_dynamo_resume_in_forward_at_64"}
+        ]
+    }
     plain = Decoder().decode(captured_one("dynamo_start", stack))[0]
-    asked = Decoder(qualify=lambda path, line, name: f"M{line}.forward").decode(captured_one("dynamo_start", stack))[0]
-    told = Decoder().decode(captured_one("dynamo_start", stack, extra={"qualname": "Model.forward"}))[0]
-    names = [(e.function, e.resumed_at) for e in (plain, asked, told) if isinstance(e, ev.CompileStarted)]
+    asked = Decoder(qualify=lambda path, line, name: f"M{line}.forward").decode(
+        captured_one("dynamo_start", stack)
+    )[0]
+    told = Decoder().decode(
+        captured_one("dynamo_start", stack, extra={"qualname": "Model.forward"})
+    )[0]
+    names = [
+        (e.function, e.resumed_at) for e in (plain, asked, told) if isinstance(e, ev.CompileStarted)
+    ]
     assert names == [("forward", 64), ("M7.forward", 64), ("Model.forward", 64)]
 
 
 def test_live_records_become_their_events() -> None:
-    started = captured_one("process_started", {"run_id": "r", "pid": 4, "capabilities": {"breaks": "ok"}, "new": 1})
+    started = captured_one(
+        "process_started", {"run_id": "r", "pid": 4, "capabilities": {"breaks": "ok"}, "new": 1}
+    )
     skip = captured_one("cudagraph_skip", {"reason": "cpu device"}, frame_id=0, frame_compile_id=1)
     first, second = (Decoder().decode(record)[0] for record in (started, skip))
     assert isinstance(first, ev.ProcessStarted) and first.capabilities == {"breaks": "ok"}
-    assert isinstance(second, ev.CudagraphSkipped) and (second.reason, second.compile_id) == ("cpu device", "0/1")
+    assert isinstance(second, ev.CudagraphSkipped) and (second.reason, second.compile_id) == (
+        "cpu device",
+        "0/1",
+    )
 
 
 def test_recompile_is_the_same_from_log_and_hook() -> None:
     reasons = ["0/1: k == 2", "0/0: k == 1"]
     text = "[\n" + ",\n".join(json.dumps(reason) for reason in reasons) + "\n]"
-    live, logged = (Decoder().decode(captured_one("artifact:recompile_reasons", {}, p)) for p in (reasons, text))
-    assert live == logged and isinstance(live[0], ev.Recompiled) and live[0].recompiled_from == "0/1"
+    live, logged = (
+        Decoder().decode(captured_one("artifact:recompile_reasons", {}, p)) for p in (reasons, text)
+    )
+    assert (
+        live == logged and isinstance(live[0], ev.Recompiled) and live[0].recompiled_from == "0/1"
+    )
 
 
 def test_backward_record_of_2_5_is_timed_by_its_name() -> None:
-    (event,) = Decoder().decode(captured_one("bwd_compilation_metrics", {"inductor_compile_time_s": 1.5}))
+    (event,) = Decoder().decode(
+        captured_one("bwd_compilation_metrics", {"inductor_compile_time_s": 1.5})
+    )
     assert isinstance(event, ev.Compiled)
-    assert (event.record_kind, event.duration_us, event.phases_us["inductor"]) == ("backward", 1_500_000, 1_500_000)
+    assert (event.record_kind, event.duration_us, event.phases_us["inductor"]) == (
+        "backward",
+        1_500_000,
+        1_500_000,
+    )
 
 
 def test_cudagraph_reason_and_stack_are_told_apart() -> None:
@@ -187,15 +225,23 @@ def test_what_no_database_holds_is_made_storable() -> None:
     deep: list[object] = []
     for _ in range(500):
         deep = [deep]
-    assert "nested too deeply" in ev.dump_event(Decoder().decode(captured_one("artifact:x", deep))[0])
+    assert "nested too deeply" in ev.dump_event(
+        Decoder().decode(captured_one("artifact:x", deep))[0]
+    )
 
 
 def test_an_unknown_record_of_a_hook_is_noted_and_of_a_log_an_artifact() -> None:
-    record = captured_one("artifact:somebody_elses", {"name": "somebody_elses", "encoding": "json", "a": 1}, "text")
+    record = captured_one(
+        "artifact:somebody_elses", {"name": "somebody_elses", "encoding": "json", "a": 1}, "text"
+    )
     (noted,) = Decoder().decode(record)
     assert isinstance(noted, ev.Noted) and noted.body["payload"] == "text"
     (seen,) = Decoder().decode(replace(record, logged=Logged("00", 4, "kept")))
-    assert isinstance(seen, ev.ArtifactSeen) and seen.name == "somebody_elses" and seen.metadata == {"a": 1}
+    assert (
+        isinstance(seen, ev.ArtifactSeen)
+        and seen.name == "somebody_elses"
+        and seen.metadata == {"a": 1}
+    )
     assert (seen.text, seen.encoding, seen.size_bytes, seen.md5) == ("text", "json", 4, "00")
 
 
@@ -210,5 +256,7 @@ def test_damaged_payloads_never_raise(name: str, which: int, cut: int, inserted:
     records = captured(name)
     record = records[which % len(records)]
     if isinstance(record.payload, str):
-        damaged = replace(record, payload=record.payload[:cut] + inserted + record.payload[cut + 7 :])
+        damaged = replace(
+            record, payload=record.payload[:cut] + inserted + record.payload[cut + 7 :]
+        )
         assert Decoder().decode(damaged)

@@ -30,7 +30,11 @@ def source(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("line", "name", "qualified"),
     [
-        (3, "local", "Net.forward.<locals>.local"),  # where torch says that a decorated function begins
+        (
+            3,
+            "local",
+            "Net.forward.<locals>.local",
+        ),  # where torch says that a decorated function begins
         (4, "forward", "Net.forward"),
         (5, "forward", "Net.forward"),
         (6, "local", "Net.forward.<locals>.local"),

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
 from compileboard.collectors.decode import break_registry
-from compileboard.collectors.decode.graph_breaks import break_fingerprint, parse_break, parse_message, reason_text
+from compileboard.collectors.decode.graph_breaks import (
+    break_fingerprint,
+    parse_break,
+    parse_message,
+    reason_text,
+)
 from compileboard.collectors.decode.paths import PathNamer
 from tests.unit.decode.recorded_logs import captured, events
 
@@ -59,8 +64,16 @@ def test_wrapped_reason_gives_the_type_beneath() -> None:
     assert event.explanation and event.explanation.startswith(
         "Dynamo does not know how to trace builtin operator `print`"
     )
-    assert len(event.hints) == 3 and event.debug_context and event.debug_context.startswith("builtin print")
-    assert (event.file, event.function, event.source_line) == ("record_breaks.py", "f", 'print("hi")')
+    assert (
+        len(event.hints) == 3
+        and event.debug_context
+        and event.debug_context.startswith("builtin print")
+    )
+    assert (event.file, event.function, event.source_line) == (
+        "record_breaks.py",
+        "f",
+        'print("hi")',
+    )
     assert [frame["name"] for frame in event.stack] == ["<module>", "printing", "f"]
 
 
@@ -74,7 +87,11 @@ def test_skipped_frames_are_told_by_the_text() -> None:
 
 def test_first_break_is_the_cause_of_a_second_one() -> None:
     (event,) = broke("torch2.13-breaks")["loop"]
-    assert event.gb_id == "GB0025" and event.debug_context and event.debug_context.startswith("Called `torch")
+    assert (
+        event.gb_id == "GB0025"
+        and event.debug_context
+        and event.debug_context.startswith("Called `torch")
+    )
     assert event.explanation and "graph break in loop" in event.explanation
     assert any("earlier graph break" in hint for hint in event.hints)
 
@@ -88,7 +105,9 @@ def test_attempts_of_one_break_share_a_fingerprint() -> None:
 
 def test_users_line_is_named_where_torch_names_its_own() -> None:
     event = next(
-        e for e in events("torch2.11-cuda-zoo_graph_breaks") if isinstance(e, ev.GraphBroke) and e.gb_id == "GB0023"
+        e
+        for e in events("torch2.11-cuda-zoo_graph_breaks")
+        if isinstance(e, ev.GraphBroke) and e.gb_id == "GB0023"
     )
     assert "polyfills" in event.text.split("\n")[0]
     assert (event.file, event.line, event.function) == ("models.py", 70, "forward")
@@ -96,15 +115,30 @@ def test_users_line_is_named_where_torch_names_its_own() -> None:
 
 def test_frame_that_left_the_stack_is_named_by_the_headline() -> None:
     unconverted, ended = broke("torch2.13-breaks")["backendfake"]
-    assert unconverted.function == "f" and unconverted.reason.startswith("DynamicOutputShapeException: ")
-    assert ended.gb_id == "GB0219" and ended.file == unconverted.file and ended.line == unconverted.line
+    assert unconverted.function == "f" and unconverted.reason.startswith(
+        "DynamicOutputShapeException: "
+    )
+    assert (
+        ended.gb_id == "GB0219"
+        and ended.file == unconverted.file
+        and ended.line == unconverted.line
+    )
 
 
 def test_text_of_2_6_has_reason_and_function_but_no_id() -> None:
     graph_break = parse_break(OLD.format(line=12, value=3), NAMER)
-    assert (graph_break["gb_id"], graph_break["gb_type"], graph_break["outcome"]) == (None, None, "unknown")
+    assert (graph_break["gb_id"], graph_break["gb_type"], graph_break["outcome"]) == (
+        None,
+        None,
+        "unknown",
+    )
     assert graph_break["reason"].startswith("call_method UserDefinedObjectVariable(Foo) bar")
-    assert (graph_break["file"], graph_break["line"], graph_break["function"], graph_break["resumed_at"]) == (
+    assert (
+        graph_break["file"],
+        graph_break["line"],
+        graph_break["function"],
+        graph_break["resumed_at"],
+    ) == (
         "m.py",
         12,
         "forward",
@@ -113,7 +147,9 @@ def test_text_of_2_6_has_reason_and_function_but_no_id() -> None:
 
 
 def test_fingerprint_ignores_line_numbers_and_values() -> None:
-    first, moved = (parse_break(OLD.format(line=n, value=n), NAMER)["fingerprint"] for n in (12, 55))
+    first, moved = (
+        parse_break(OLD.format(line=n, value=n), NAMER)["fingerprint"] for n in (12, 55)
+    )
     assert first == moved
     other = OLD.format(line=12, value=3).replace("y = foo.bar(x)", "y = foo.bar(x, x)")
     assert parse_break(other, NAMER)["fingerprint"] != first
@@ -122,18 +158,25 @@ def test_fingerprint_ignores_line_numbers_and_values() -> None:
 def test_skip_text_takes_its_reason_from_the_exception() -> None:
     graph_break = parse_break(SKIP, NAMER)
     assert graph_break["outcome"] == "skipped" and graph_break["function"] == "fn"
-    assert graph_break["gb_type"] == "Data-dependent assertion failed (cannot compile partial graph)"
+    assert (
+        graph_break["gb_type"] == "Data-dependent assertion failed (cannot compile partial graph)"
+    )
     assert graph_break["gb_id"] == "GB0034" and graph_break["hints"] == ["Use `torch._assert()`."]
 
 
 def test_users_own_words_do_not_make_a_skip() -> None:
-    text = OLD.format(line=12, value=3).replace("y = foo.bar(x)", 'log("Skipping the frame and falling back to eager")')
+    text = OLD.format(line=12, value=3).replace(
+        "y = foo.bar(x)", 'log("Skipping the frame and falling back to eager")'
+    )
     assert parse_break(text, NAMER)["outcome"] == "unknown"
 
 
 def test_qualified_names_come_from_the_caller() -> None:
     text = OLD.format(line=12, value=3)
-    assert parse_break(text, NAMER, lambda path, line, name: f"Net{line}.forward")["function"] == "Net12.forward"
+    assert (
+        parse_break(text, NAMER, lambda path, line, name: f"Net{line}.forward")["function"]
+        == "Net12.forward"
+    )
     assert parse_break(text, NAMER, qualname="Net.forward")["function"] == "Net.forward"
     # The compiled frame's name says nothing about a function that was inlined into it.
     assert parse_break(text, NAMER, qualname="Net.other")["function"] == "forward"
@@ -145,14 +188,22 @@ def test_registry_knows_every_recorded_id() -> None:
             entry = break_registry.lookup(event.gb_id) if event.gb_id else None
             assert event.gb_id is None or (entry is not None and entry.gb_type == event.gb_type)
     assert break_registry.page_url("GB0025").endswith("/gb/gb0025.html")
-    assert break_registry.ids_of_type("Data-dependent branching") == ("GB0170",) and break_registry.lookup("GB") is None
+    assert (
+        break_registry.ids_of_type("Data-dependent branching") == ("GB0170",)
+        and break_registry.lookup("GB") is None
+    )
 
 
 def test_higher_order_operator_is_no_part_of_the_type() -> None:
     message = parse_message(
-        "Failed to trace\n  Higher Order Operator: cond\n  Explanation: a\n    b\n  Hint: c\n    d\n"
+        "Failed to trace\n  Higher Order Operator: cond\n  Explanation: a\n    b\n  Hint: c\n  "
+        "  d\n"
     )
-    assert (message.reason, message.explanation, message.hints) == ("Failed to trace", "a\nb", ["c\nd"])
+    assert (message.reason, message.explanation, message.hints) == (
+        "Failed to trace",
+        "a\nb",
+        ["c\nd"],
+    )
 
 
 @given(st.text())
@@ -161,7 +212,12 @@ def test_any_text_parses(text: str) -> None:
     assert graph_break["text"] == text and graph_break["outcome"] in ("skipped", "unknown")
 
 
-@given(st.sampled_from([c.payload for c in captured("torch2.13-breaks") if isinstance(c.payload, str)]), st.data())
+@given(
+    st.sampled_from(
+        [c.payload for c in captured("torch2.13-breaks") if isinstance(c.payload, str)]
+    ),
+    st.data(),
+)
 def test_torn_texts_parse(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     assert parse_break(text[start:], NAMER)["fingerprint"]
@@ -172,10 +228,25 @@ def test_torn_texts_parse(text: str, data: st.DataObject) -> None:
     ("text", "reason"),
     [
         ("Reason: Unsupported: one\nUser code traceback:\n  x", "one"),
-        ("Graph break in user code at a.py:1\nReason: two\nStack variable source attribution:\n  x", "two"),
-        ("torch.compile will\nGraph Break Reason: three\n\nTraceback (most recent call last):\n  x", "three"),
+        (
+            (
+                "Graph break in user code at a.py:1\nReason: two\nStack variable source "
+                "attribution:\n  x"
+            ),
+            "two",
+        ),
+        (
+            (
+                "torch.compile will\nGraph Break Reason: three\n\nTraceback (most recent call "
+                "last):\n  x"
+            ),
+            "three",
+        ),
         ("Graph break\nReason: XX four XX\nTraceback (most recent call last)", "XX four XX"),
-        ("other words\nReason: not said by torch\na.b.Unsupported: five\n\nfrom user code:\n  x", "five"),
+        (
+            "other words\nReason: not said by torch\na.b.Unsupported: five\n\nfrom user code:\n  x",
+            "five",
+        ),
         ("Unsupported: first\nUnsupported: six\n==========\n x", "six"),
         ("Unsupported: seven\nUser code traceback:\n x", "seven"),
         ("a.b.MyError: eight\n\nfrom user code:\n  x", "MyError: eight"),
@@ -193,7 +264,9 @@ def test_reason_is_found_in_every_form_and_ends_where_it_ends(text: str, reason:
 def test_explanations_and_hints_of_a_second_break_stand_behind_the_firsts() -> None:
     another = "\n*** While handling this graph break, another graph break occurred: ***\n"
     text = "One\n  Explanation: a\n  Hint: h\n  Hint: i\n  Developer debug context: c\n"
-    message = parse_message(f"{text}{another}Two\n  Explanation: b\n  Hint: i\n  Hint: j\n{another}Three\n")
+    message = parse_message(
+        f"{text}{another}Two\n  Explanation: b\n  Hint: i\n  Hint: j\n{another}Three\n"
+    )
     assert message.head == ["One"] and message.reason == "One" and message.structured
     assert message.explanation == "a\n\nTwo: b\n\nThree"
     assert (message.hints, message.context) == (["h", "i", "j"], "c")
@@ -214,7 +287,9 @@ def test_a_break_is_the_same_in_every_database() -> None:
     assert graph_break["fingerprint"] == break_fingerprint(
         None, graph_break["reason"], "forward", "m.py", graph_break["source_hash"]
     )
-    assert break_fingerprint("GB0001", "x", "f", "a.py", "h") == break_fingerprint("GB0001", "y", "f", "a.py", "h")
+    assert break_fingerprint("GB0001", "x", "f", "a.py", "h") == break_fingerprint(
+        "GB0001", "y", "f", "a.py", "h"
+    )
     golden = [
         break_fingerprint("GB0001", "x", "f", "a.py", "h"),
         break_fingerprint(None, "x", "f", "a.py", "h"),
@@ -234,12 +309,20 @@ def test_a_break_is_the_same_in_every_database() -> None:
 def test_every_part_of_a_text_without_an_id_has_its_field() -> None:
     text = OLD.format(line=12, value=3)
     graph_break = parse_break(text, NAMER)
-    assert (graph_break["source_line"], graph_break["debug_context"], graph_break["explanation"]) == (
+    assert (
+        graph_break["source_line"],
+        graph_break["debug_context"],
+        graph_break["explanation"],
+    ) == (
         "y = foo.bar(x)",
         None,
         None,
     )
-    assert (graph_break["hints"], graph_break["text"], graph_break["outcome"]) == ([], text, "unknown")
+    assert (graph_break["hints"], graph_break["text"], graph_break["outcome"]) == (
+        [],
+        text,
+        "unknown",
+    )
     assert [(frame["file"], frame["line"], frame["name"]) for frame in graph_break["stack"]] == [
         ("m.py", 3, "<module>"),
         ("m.py", 12, "forward"),
@@ -250,11 +333,24 @@ def test_an_id_in_the_text_fills_in_what_the_text_leaves_out() -> None:
     link = "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
     entry = break_registry.lookup("GB0059")
     assert entry is not None
-    graph_break = parse_break(f"Graph break in user code at /srv/bench/m.py:4\nReason: {link}\n", NAMER)
+    graph_break = parse_break(
+        f"Graph break in user code at /srv/bench/m.py:4\nReason: {link}\n", NAMER
+    )
     assert (graph_break["gb_id"], graph_break["gb_type"]) == ("GB0059", entry.gb_type)
-    assert (graph_break["explanation"], graph_break["hints"]) == (entry.explanation, list(entry.hints))
-    told = parse_break(f"Reason: Print\n  Explanation: own\n  For more details about this graph break: {link}\n", NAMER)
-    assert (told["gb_id"], told["gb_type"], told["explanation"], told["hints"]) == ("GB0059", "Print", "own", [])
+    assert (graph_break["explanation"], graph_break["hints"]) == (
+        entry.explanation,
+        list(entry.hints),
+    )
+    told = parse_break(
+        f"Reason: Print\n  Explanation: own\n  For more details about this graph break: {link}\n",
+        NAMER,
+    )
+    assert (told["gb_id"], told["gb_type"], told["explanation"], told["hints"]) == (
+        "GB0059",
+        "Print",
+        "own",
+        [],
+    )
 
 
 def test_the_headline_names_the_place_that_is_not_on_the_stack() -> None:
@@ -273,7 +369,12 @@ def test_the_headline_names_the_place_that_is_not_on_the_stack() -> None:
 def test_an_unconverted_frame_is_named_by_its_first_line() -> None:
     text = "WON'T CONVERT forward /srv/bench/m.py line 12\ndue to:\nValueError: no\n"
     graph_break = parse_break(text, NAMER)
-    assert (graph_break["file"], graph_break["line"], graph_break["function"], graph_break["outcome"]) == (
+    assert (
+        graph_break["file"],
+        graph_break["line"],
+        graph_break["function"],
+        graph_break["outcome"],
+    ) == (
         "m.py",
         12,
         "forward",
@@ -288,7 +389,9 @@ def test_the_compiled_frames_name_is_taken_where_its_last_part_is_the_same(qualn
     assert parse_break(text, NAMER, qualname=qualname)["function"] == qualname
     named = parse_break(text, NAMER, lambda path, line, name: f"X.{path[-4:]}.{name}", qualname)
     assert named["function"] == qualname
-    inlined = parse_break(text, NAMER, lambda path, line, name: f"X.{path[-4:]}.{name}", "A.forward.B")
+    inlined = parse_break(
+        text, NAMER, lambda path, line, name: f"X.{path[-4:]}.{name}", "A.forward.B"
+    )
     assert inlined["function"] == "X.m.py.forward"
 
 

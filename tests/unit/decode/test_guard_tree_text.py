@@ -26,7 +26,9 @@ NAMES = ("broken", "dict_keys", "dynamic", "dynamic_wider", "static", "alias")
 
 @cache
 def texts() -> dict[str, str]:
-    loaded: dict[str, str] = json.loads(lzma.decompress((FOLDER / "guard-trees.json.xz").read_bytes()))
+    loaded: dict[str, str] = json.loads(
+        lzma.decompress((FOLDER / "guard-trees.json.xz").read_bytes())
+    )
     return loaded
 
 
@@ -37,7 +39,11 @@ def tree(name: str) -> GuardTree:
 
 
 def checks(name: str, guard_type: str) -> list[GuardNode]:
-    return [node for _depth, node in walk(tree(name)) if is_check(node) and node.guard_type == guard_type]
+    return [
+        node
+        for _depth, node in walk(tree(name))
+        if is_check(node) and node.guard_type == guard_type
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,8 +60,15 @@ def test_parse_reads_a_manager_and_its_guard() -> None:
     (guard,) = [node for node in checks("broken", "TENSOR_MATCH") if node.source == "L['x']"]
     assert guard.code is not None and guard.code.endswith("size=[32, 64], stride=[64, 1])")
     assert guard.user_line == "return F.linear(input, self.weight, self.bias)"
-    assert (guard.file, guard.line, guard.function, guard.hint) == ("linear.py", 134, "forward", None)
-    manager = next(node for _depth, node in walk(tree("broken")) if node.source == "L['self']._modules['a']")
+    assert (guard.file, guard.line, guard.function, guard.hint) == (
+        "linear.py",
+        134,
+        "forward",
+        None,
+    )
+    manager = next(
+        node for _depth, node in walk(tree("broken")) if node.source == "L['self']._modules['a']"
+    )
     assert manager.accessor == "DictGetItemGuardAccessor('a')"
     assert manager.value_type == "<class 'torch.nn.modules.linear.Linear'>"
     assert tree("broken").latency_us == 57.25
@@ -65,8 +78,12 @@ def test_parse_reads_hints_and_strings_that_look_like_comments() -> None:
     guards = {node.source: node for node in checks("dict_keys", "EQUALS_MATCH")}
     assert guards["L['s'].xs[2]"].code == "L['s'].xs[2] == '# hash  # x in y'"
     assert guards["L['s'].d['a\\nb']"].hint is not None
-    assert guards["list(dict.keys(L['s'].d))[1]"].code == "list(dict.keys(L['s'].d))[1] == 'q\"u\\'o'"
-    pair = next(node for _depth, node in walk(tree("dict_keys")) if node.guard_type == "KeyValueManager")
+    assert (
+        guards["list(dict.keys(L['s'].d))[1]"].code == "list(dict.keys(L['s'].d))[1] == 'q\"u\\'o'"
+    )
+    pair = next(
+        node for _depth, node in walk(tree("dict_keys")) if node.guard_type == "KeyValueManager"
+    )
     assert (pair.accessor, [child.guard_type for child in pair.children]) == (
         "pair at index=0",
         ["KeyManager", "ValueManager"],
@@ -82,9 +99,12 @@ def test_parse_keeps_what_torch_says_beside_shape_guards() -> None:
 
 def test_parse_joins_a_guard_of_several_lines() -> None:
     text = (
-        "\nTREE_GUARD_MANAGER:\n+- RootGuardManager\n| +- ID_MATCH: f(L['x'], type=<A\n of b>)  # g(x)  # a.py:3 in g\n"
+        "\nTREE_GUARD_MANAGER:\n+- RootGuardManager\n| +- ID_MATCH: f(L['x'], type=<A\n of b>) "
+        " # g(x)  # a.py:3 in g\n"
     )
-    (node,) = [node for _depth, node in walk(parse_guards(text) or GuardTree(())) if node.kind == "guard"]
+    (node,) = [
+        node for _depth, node in walk(parse_guards(text) or GuardTree(())) if node.kind == "guard"
+    ]
     assert (node.code, node.line) == ("f(L['x'], type=<A\n of b>)", 3)
 
 
@@ -111,7 +131,9 @@ def test_other_text_is_no_tree(text: str) -> None:
 
 
 def test_deep_trees_stay_within_bounds() -> None:
-    lines = [f"{'| ' * depth}+- GuardManager: source=L['x']{'.a' * depth}" for depth in range(2_000)]
+    lines = [
+        f"{'| ' * depth}+- GuardManager: source=L['x']{'.a' * depth}" for depth in range(2_000)
+    ]
     tree = parse_guards("TREE_GUARD_MANAGER:\n" + "\n".join(lines))
     assert tree is not None
     depths = [depth for depth, _node in walk(tree)]

@@ -13,15 +13,42 @@ from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.decode.caches import parse_lookup
 from compileboard.collectors.decode.failures import parse_error
-from compileboard.collectors.decode.metrics import PHASES, duration_source, duration_us, end_us, phases_us, start_us
+from compileboard.collectors.decode.metrics import (
+    PHASES,
+    duration_source,
+    duration_us,
+    end_us,
+    phases_us,
+    start_us,
+)
 from tests.unit.decode.recorded_logs import LOGS, events
 
-UNITS = {"us", "ms", "s", "time_us", "time_s", "bytes", "count", "bool", "text", "list", "json", "id", "version"}
+UNITS = {
+    "us",
+    "ms",
+    "s",
+    "time_us",
+    "time_s",
+    "bytes",
+    "count",
+    "bool",
+    "text",
+    "list",
+    "json",
+    "id",
+    "version",
+}
 TIMES = [name for name, field in FIELDS.items() if field.unit in ("us", "s")]
 
 
 def test_every_recorded_field_has_a_unit() -> None:
-    seen = {name for log in LOGS for e in events(log) if isinstance(e, ev.Compiled) for name in e.metrics}
+    seen = {
+        name
+        for log in LOGS
+        for e in events(log)
+        if isinstance(e, ev.Compiled)
+        for name in e.metrics
+    }
     assert seen - set(FIELDS) == set() and len(seen) == 99
     assert {field.unit for field in FIELDS.values()} <= UNITS
     assert all(field.help.endswith(".") for field in FIELDS.values())
@@ -29,14 +56,18 @@ def test_every_recorded_field_has_a_unit() -> None:
 
 def test_units_agree_with_the_names_torch_chose() -> None:
     for name, field in FIELDS.items():
-        if name.endswith(("_time_us", "_duration_us", "_timeout_us")) and not name.startswith(("start", "end")):
+        if name.endswith(("_time_us", "_duration_us", "_timeout_us")) and not name.startswith(
+            ("start", "end")
+        ):
             assert field.unit == "us", name
         if name.endswith("_bytes"):
             assert field.unit == "bytes", name
 
 
 def test_phases_of_a_forward_compile() -> None:
-    (first, *_rest) = [e for e in events("torch2.11-cuda-hf_Bert_train") if isinstance(e, ev.Compiled)]
+    (first, *_rest) = [
+        e for e in events("torch2.11-cuda-hf_Bert_train") if isinstance(e, ev.Compiled)
+    ]
     assert first.phases_us == {
         "dynamo": 12714155 - 11434111, "aot": 11434111 - 7790048, "inductor": 7790048 - 6180859,
         "codegen": 6180859 - 3967735, "triton": 3967735, "cudagraph": 0, "restart": 0,
@@ -67,11 +98,19 @@ def test_seconds_of_2_4_become_microseconds() -> None:
     ("metrics", "us", "source"),
     [
         ({"duration_us": 7, "entire_frame_compile_time_s": 9.0}, 7, "duration_us"),
-        ({"duration_us": None, "start_time_us": 100, "end_time_us": 350}, 250, "end_time_us - start_time_us"),
+        (
+            {"duration_us": None, "start_time_us": 100, "end_time_us": 350},
+            250,
+            "end_time_us - start_time_us",
+        ),
         ({"start_time": 0.0001, "end_time_us": 350}, 250, "end_time_us - start_time_us"),
         ({"start_time_us": 350, "end_time_us": 100}, None, None),  # a clock that went back
         ({"dynamo_cumulative_compile_time_us": 40}, 40, "dynamo_cumulative_compile_time_us"),
-        ({"is_forward": False, "inductor_cumulative_compile_time_us": 30}, 30, "inductor_cumulative_compile_time_us"),
+        (
+            {"is_forward": False, "inductor_cumulative_compile_time_us": 30},
+            30,
+            "inductor_cumulative_compile_time_us",
+        ),
         (
             {"is_runtime": True, "is_forward": False, "start_time_us": 1, "end_time_us": 5},
             4,
@@ -102,10 +141,19 @@ def test_phases_always_add_up(metrics: dict[str, object]) -> None:
 
 def test_cache_lookup_drops_components_and_keeps_their_number() -> None:
     payload = json.dumps(
-        {"key": "k", "components": ["a", "b"], "cache_status_detailed": "full_miss", "time_taken_ns": 2_000_000}
+        {
+            "key": "k",
+            "components": ["a", "b"],
+            "cache_status_detailed": "full_miss",
+            "time_taken_ns": 2_000_000,
+        }
     )
     lookup = parse_lookup("fx_graph_cache_miss", payload)
-    assert lookup and (lookup["cache"], lookup["result"], lookup["reason"]) == ("fx_graph", "miss", "full_miss")
+    assert lookup and (lookup["cache"], lookup["result"], lookup["reason"]) == (
+        "fx_graph",
+        "miss",
+        "full_miss",
+    )
     assert (
         lookup["detail"]["component_count"] == 2
         and "components" not in lookup["detail"]
@@ -115,10 +163,18 @@ def test_cache_lookup_drops_components_and_keeps_their_number() -> None:
 
 def test_cache_lookup_of_2_5_reads_the_state_inside() -> None:
     lookup = parse_lookup(
-        "aotautograd_cache_hash", {"cache_state": "hit", "key": "k", "forward_time_saved_ms": 3, "time_saved_ms": 7}
+        "aotautograd_cache_hash",
+        {"cache_state": "hit", "key": "k", "forward_time_saved_ms": 3, "time_saved_ms": 7},
     )
-    assert lookup and (lookup["cache"], lookup["result"], lookup["time_saved_us"]) == ("aot_autograd", "hit", 7000)
-    assert parse_lookup("fx_graph_cache_hash", {"key": "k"}) is None and parse_lookup("other", {}) is None
+    assert lookup and (lookup["cache"], lookup["result"], lookup["time_saved_us"]) == (
+        "aot_autograd",
+        "hit",
+        7000,
+    )
+    assert (
+        parse_lookup("fx_graph_cache_hash", {"key": "k"}) is None
+        and parse_lookup("other", {}) is None
+    )
 
 
 def test_recorded_bypasses_say_why() -> None:
@@ -134,9 +190,14 @@ def test_recorded_bypasses_say_why() -> None:
 
 
 def test_error_is_what_was_raised_last() -> None:
-    failed = next(e for e in events("torch2.11-cuda-zoo_backend_failure") if isinstance(e, ev.CompileFailed))
+    failed = next(
+        e for e in events("torch2.11-cuda-zoo_backend_failure") if isinstance(e, ev.CompileFailed)
+    )
     assert failed.error_type == "BackendCompilerFailed"
-    assert failed.message == "backend='bad' raised:\nRuntimeError: backend refused: <b>no kernel</b> for 'linear'"
+    assert (
+        failed.message
+        == "backend='bad' raised:\nRuntimeError: backend refused: <b>no kernel</b> for 'linear'"
+    )
     assert parse_error("nothing") == (None, "nothing") and parse_error("") == (None, None)
 
 
@@ -145,7 +206,9 @@ def test_any_text_is_some_error(text: str) -> None:
     error_type, message = parse_error(text)
     assert error_type or message or not text.strip()
     assert error_type is None or (error_type.isidentifier() and error_type in text)
-    assert message is None or (message.strip() == message != "" and all(line in text for line in message.split("\n")))
+    assert message is None or (
+        message.strip() == message != "" and all(line in text for line in message.split("\n"))
+    )
 
 
 WHOLE = {  # every phase takes a share of its own; in microseconds, each holds the next
@@ -205,8 +268,14 @@ def test_phases_of_a_record_that_says_nothing_more_are_dynamos() -> None:
     ("changes", "shares"),
     [
         ({}, {"inductor": 600, "triton": 300, "cudagraph": 100}),
-        ({"runtime_triton_autotune_time_us": None}, {"inductor": 900, "triton": 0, "cudagraph": 100}),
-        ({"runtime_triton_autotune_time_us": 5000}, {"inductor": 0, "triton": 900, "cudagraph": 100}),
+        (
+            {"runtime_triton_autotune_time_us": None},
+            {"inductor": 900, "triton": 0, "cudagraph": 100},
+        ),
+        (
+            {"runtime_triton_autotune_time_us": 5000},
+            {"inductor": 0, "triton": 900, "cudagraph": 100},
+        ),
         ({"runtime_cudagraphify_time_us": None}, {"inductor": 700, "triton": 300, "cudagraph": 0}),
         ({"runtime_cudagraphify_time_us": 5000}, {"inductor": 0, "triton": 0, "cudagraph": 1000}),
     ],
@@ -226,33 +295,58 @@ def test_only_true_makes_a_runtime_record() -> None:
 @pytest.mark.parametrize(
     ("metrics", "duration"),
     [
-        ({"duration_us": 1, "entire_frame_compile_time_s": 2, "backward_cumulative_compile_time_us": 3}, 1),
+        (
+            {
+                "duration_us": 1,
+                "entire_frame_compile_time_s": 2,
+                "backward_cumulative_compile_time_us": 3,
+            },
+            1,
+        ),
         ({"entire_frame_compile_time_s": 2, "backward_cumulative_compile_time_us": 3}, 2_000_000),
-        ({"backward_cumulative_compile_time_us": 3, "inductor_compile_time_s": 4, "is_forward": False}, 3),
+        (
+            {
+                "backward_cumulative_compile_time_us": 3,
+                "inductor_compile_time_s": 4,
+                "is_forward": False,
+            },
+            3,
+        ),
         ({"inductor_compile_time_s": 4, "is_forward": False}, 4_000_000),
         ({"inductor_compile_time_s": 4, "is_forward": True}, None),
         ({"inductor_compile_time_s": 4}, None),
         ({"duration_us": 0, "entire_frame_compile_time_s": 2}, 0),
     ],
 )
-def test_duration_is_the_outermost_that_was_recorded(metrics: dict[str, object], duration: int | None) -> None:
+def test_duration_is_the_outermost_that_was_recorded(
+    metrics: dict[str, object], duration: int | None
+) -> None:
     assert duration_us(metrics) == duration
 
 
-@pytest.mark.parametrize("name", ["dynamo_compile_time_before_restart_us", "dynamo_time_before_restart_s"])
+@pytest.mark.parametrize(
+    "name", ["dynamo_compile_time_before_restart_us", "dynamo_time_before_restart_s"]
+)
 def test_restarts_are_read_in_either_unit(name: str) -> None:
     value = 2_000_000 if name.endswith("_us") else 2
     assert phases_us({"duration_us": 5_000_000, name: value})["restart"] == 2_000_000
 
 
 def test_start_and_end_are_torchs_own_or_come_of_the_duration() -> None:
-    assert (start_us({"start_time_us": 7, "start_time": 1}), start_us({"start_time": 1.5})) == (7, 1_500_000)
-    assert (start_us({}), end_us({}), end_us({"start_time_us": 7}), end_us({"duration_us": 3})) == (None,) * 4
+    assert (start_us({"start_time_us": 7, "start_time": 1}), start_us({"start_time": 1.5})) == (
+        7,
+        1_500_000,
+    )
+    assert (start_us({}), end_us({}), end_us({"start_time_us": 7}), end_us({"duration_us": 3})) == (
+        None,
+    ) * 4
     assert end_us({"start_time_us": 7, "duration_us": 3}) == 10
     assert end_us({"start_time_us": 7, "duration_us": 3, "end_time_us": 11}) == 11
 
 
-@pytest.mark.parametrize("value", [True, False, "1", None, [1], -1, float("nan"), float("inf"), 9e18, 2**63, 1e300])
+@pytest.mark.parametrize(
+    "value", [True, False, "1", None, [1], -1, float("nan"), float("inf"), 9e18, 2**63, 1e300]
+)
 def test_what_is_no_time_is_none(value: object) -> None:
     assert duration_us({"duration_us": value}) is None
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from compileboard.collectors.contract.fingerprints import config_hash, fingerprint, source_hash
 from compileboard.collectors.decode.graph_breaks import normalise_values
 from compileboard.collectors.decode.paths import NOTEBOOK, PathNamer, function_name, is_torch
-from compileboard.collectors.decode.stacks import Frame, named_stack, parse_frames, parse_traceback, user_frame
+from compileboard.collectors.decode.stacks import (
+    Frame,
+    named_stack,
+    parse_frames,
+    parse_traceback,
+    user_frame,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,14 +23,20 @@ from compileboard.collectors.decode.stacks import Frame, named_stack, parse_fram
     [
         ("/home/u/repo/pkg/m.py", "pkg/m.py"),
         ("/home/u/repo/inner/sub/m.py", "sub/m.py"),
-        ("/home/u/repo/.venv/lib/python3.11/site-packages/torch/nn/modules/module.py", "torch/nn/modules/module.py"),
+        (
+            "/home/u/repo/.venv/lib/python3.11/site-packages/torch/nn/modules/module.py",
+            "torch/nn/modules/module.py",
+        ),
         ("/usr/lib/python3/dist-packages/six.py", "six.py"),
         ("/usr/lib/python3.12/json/decoder.py", "json/decoder.py"),
         ("C:\\Python311\\Lib\\json\\decoder.py", "json/decoder.py"),
         ("C:\\code\\train.py", "train.py"),
         ("/elsewhere/secret-project/train.py", "train.py"),
         ("/home/u/repository/m.py", "m.py"),
-        ("/opt/clone/compileboard/collectors/bench/steps.py", "compileboard/collectors/bench/steps.py"),
+        (
+            "/opt/clone/compileboard/collectors/bench/steps.py",
+            "compileboard/collectors/bench/steps.py",
+        ),
         ("torch/_dynamo/utils.py", "torch/_dynamo/utils.py"),
         ("./train.py", "train.py"),
         ("../up/train.py", "train.py"),
@@ -41,7 +53,10 @@ def test_file_name(path: str, name: str) -> None:
     assert PathNamer(["/home/u/repo/", "/home/u/repo/inner", ""]).name(path) == name
 
 
-@given(st.text(alphabet="/\\ab.~ :<>C-", max_size=30), st.lists(st.text(alphabet="/ab", max_size=8), max_size=2))
+@given(
+    st.text(alphabet="/\\ab.~ :<>C-", max_size=30),
+    st.lists(st.text(alphabet="/ab", max_size=8), max_size=2),
+)
 def test_file_name_is_never_absolute(path: str, roots: list[str]) -> None:
     name = PathNamer(roots).name(path)
     assert name and not name.startswith(("/", "~/", "../"))
@@ -70,7 +85,10 @@ def test_traceback_and_dicts_give_the_same_stack() -> None:
     ]
     named = named_stack(parse_traceback(text), PathNamer(["/r"]))
     assert named == named_stack(parse_frames(dicts), PathNamer(["/r"]))
-    assert named[1] == {"file": "b.py", "line": 4, "name": "g", "code": None} and named[0]["code"] == "g(x)"
+    assert (
+        named[1] == {"file": "b.py", "line": 4, "name": "g", "code": None}
+        and named[0]["code"] == "g(x)"
+    )
 
 
 def test_metrics_stack_texts_parse() -> None:
@@ -81,11 +99,15 @@ def test_metrics_stack_texts_parse() -> None:
 def test_users_frame_is_neither_torchs_nor_pythons() -> None:
     user = Frame("/srv/m.py", 1, "f")
     library = Frame("/usr/lib/python3.12/logging/__init__.py", 2, "getLogger")
-    torchs = Frame("/opt/venv/lib/python3.12/site-packages/torch/_dynamo/polyfills/__init__.py", 3, "cmp_eq")
+    torchs = Frame(
+        "/opt/venv/lib/python3.12/site-packages/torch/_dynamo/polyfills/__init__.py", 3, "cmp_eq"
+    )
     assert user_frame([user, library, torchs]) == user
     assert user_frame([library, torchs]) == library and user_frame([torchs]) == torchs
     assert (
-        is_torch(torchs.path) and not is_torch("/srv/torch_models/m.py") and user_frame([torchs], strict=True) is None
+        is_torch(torchs.path)
+        and not is_torch("/srv/torch_models/m.py")
+        and user_frame([torchs], strict=True) is None
     )
 
 

@@ -1,4 +1,6 @@
-"""The guard classifier: every text that torch 2.13 was made to print, and those of older versions."""
+"""The guard classifier: every text that torch 2.13 was made to print, and those of older
+versions.
+"""
 
 from __future__ import annotations
 
@@ -149,14 +151,22 @@ def test_older_and_rarer_texts(
 
 def test_hint_turns_an_attribute_into_advice() -> None:
     reason = (
-        "0/6: self.step == 30      # self.step += 1  # ork/models.py:82 in forward (HINT: torch.compile considers "
-        "integer attributes of the nn.Module to be static. torch._dynamo.config.allow_unspec_int_on_nn_module = True)\n"
+        "0/6: self.step == 30      # self.step += 1  # ork/models.py:82 in forward (HINT: "
+        "torch.compile considers "
+        "integer attributes of the nn.Module to be static. "
+        "torch._dynamo.config.allow_unspec_int_on_nn_module = True)\n"
         'User stack trace:\n  File "/srv/models.py", line 82, in forward\n    self.step += 1'
     )
     failure = parse_reason(reason)
-    assert (failure.category, failure.source, failure.cache_entry) == ("module_attribute", "self.step", "0/6")
+    assert (failure.category, failure.source, failure.cache_entry) == (
+        "module_attribute",
+        "self.step",
+        "0/6",
+    )
     assert (failure.file, failure.line, failure.source_line) == ("models.py", 82, "self.step += 1")
-    assert failure.suggestion == "Count in the caller, or hold self.step in a buffer and add_(1) to it"
+    assert (
+        failure.suggestion == "Count in the caller, or hold self.step in a buffer and add_(1) to it"
+    )
 
 
 def test_fingerprint_ignores_values_and_addresses() -> None:
@@ -164,7 +174,10 @@ def test_fingerprint_ignores_values_and_addresses() -> None:
         return {parse_reason(reason).fingerprint for reason in reasons}
 
     assert len(prints("0/0: k == 1", "3/2: k == 2", "L['k'] == 7  # y = k  # f.py:3 in f")) == 1
-    assert len(prints("___check_obj_id(f, 139800317371120)", "___check_obj_id(f, 94554616735280)")) == 1
+    assert (
+        len(prints("___check_obj_id(f, 139800317371120)", "___check_obj_id(f, 94554616735280)"))
+        == 1
+    )
     assert len(prints("k == 1", "n == 1", "k == 'a'", "k == 1.5")) == 4
     size = "tensor 'x' size mismatch at index {}. expected 4, actual 8"
     assert len(prints(size.format(0), size.format(1))) == 2
@@ -187,10 +200,15 @@ def test_suggestion_keeps_braces_of_the_source() -> None:
 
 
 def test_suggestion_names_nothing_that_a_break_left() -> None:
-    for message in ("size mismatch at index 0. expected 3, actual 4", "dtype mismatch. expected Float, actual Double"):
+    for message in (
+        "size mismatch at index 0. expected 3, actual 4",
+        "dtype mismatch. expected Float, actual Double",
+    ):
         failure = parse_reason(f"1/0: tensor '___stack0' {message}")
         assert failure.source == "___stack0"
-        assert failure.suggestion and failure.suggestion.startswith("Remove the graph break before this code")
+        assert failure.suggestion and failure.suggestion.startswith(
+            "Remove the graph break before this code"
+        )
 
 
 @given(st.text())

@@ -1,4 +1,6 @@
-"""Captured graphs: a record becomes an event with a manifest that can be trusted to have its types."""
+"""Captured graphs: a record becomes an event with a manifest that can be trusted to have its
+types.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.decode.records import Captured
 
-MANIFEST: dict[str, Any] = {"format": 1, "kind": "compile", "level": "aot", "error_type": "LoweringException"}
+MANIFEST: dict[str, Any] = {
+    "format": 1,
+    "kind": "compile",
+    "level": "aot",
+    "error_type": "LoweringException",
+}
 
 
 def decode(manifest: Any, payload: Any = None, **metadata: Any) -> Any:
@@ -27,7 +34,12 @@ def test_a_record_becomes_an_event_with_its_programs_and_compile() -> None:
     payload = {"program": "a", "dynamo_program": "b"}
     event = decode({**MANIFEST, "file": "/repo/train.py"}, payload, failure_position=4)
     assert isinstance(event, ReproCaptured)
-    assert (event.position, event.program, event.dynamo_program, event.compile_id) == (2, "a", "b", "0/1")
+    assert (event.position, event.program, event.dynamo_program, event.compile_id) == (
+        2,
+        "a",
+        "b",
+        "0/1",
+    )
     assert event.failure_position == 4
     assert event.manifest == {**MANIFEST, "file": "train.py"}
 
@@ -58,7 +70,9 @@ def test_a_program_that_is_no_text_or_too_long_is_not_taken(program: Any) -> Non
 
 
 def test_values_are_passed_on_as_they_are() -> None:
-    (event,) = Decoder().decode(Captured("p", 1, 2, "repro_values", {"position": 2, "digest": "ab"}, "eJw="))
+    (event,) = Decoder().decode(
+        Captured("p", 1, 2, "repro_values", {"position": 2, "digest": "ab"}, "eJw=")
+    )
     assert event == ReproValues("p", 1, 2, 2, "ab", "eJw=")
     (event,) = Decoder().decode(Captured("p", 1, 2, "repro_values", {"position": 2}, "eJw="))
     assert isinstance(event, Noted)

@@ -1,4 +1,6 @@
-"""A span is one span, whether its record was read in one match with its envelope, from its text, or as JSON."""
+"""A span is one span, whether its record was read in one match with its envelope, from its text, or
+as JSON.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from compileboard.collectors.decode.spans import make_plain_span, make_span, sho
 from compileboard.collectors.sources.log_clock import LogClock
 from compileboard.collectors.sources.trace_log import TraceLog
 
-ENVELOPE = '{"chromium_event": {}, "frame_id": 0, "frame_compile_id": 1, "attempt": 0, "has_payload": "%s"}'
+ENVELOPE = (
+    '{"chromium_event": {}, "frame_id": 0, "frame_compile_id": 1, "attempt": 0, "has_payload": '
+    '"%s"}'
+)
 BASE = {"name": "backend_compile", "ts": 1763695668523774, "args": {"compile_id": "0/1"}, "ph": "B"}
 
 
@@ -55,18 +60,31 @@ def read(text: str, *, texts: bool) -> SpanSeen:
         {"ph": "i", "args": {"compile_id": "None"}},
     ],
 )
-def test_a_plain_span_is_the_same_in_one_match_from_its_text_and_as_json(changes: dict[str, Any]) -> None:
+def test_a_plain_span_is_the_same_in_one_match_from_its_text_and_as_json(
+    changes: dict[str, Any],
+) -> None:
     text = write(**changes)
-    captured = Captured("p", 0, 1, SPAN, {}, text, frame_id=0, frame_compile_id=1, attempt=0, logged=Logged())
+    captured = Captured(
+        "p", 0, 1, SPAN, {}, text, frame_id=0, frame_compile_id=1, attempt=0, logged=Logged()
+    )
     plain = make_plain_span(captured)
-    context = {name: getattr(captured, name) for name in ("process_id", "sequence", "time_us", "compile_id")}
+    context = {
+        name: getattr(captured, name)
+        for name in ("process_id", "sequence", "time_us", "compile_id")
+    }
     context |= {"frame_id": 0, "frame_compile_id": 1, "attempt": 0}
     assert plain is not None
     assert plain == make_span(captured, context, keep_text=True)
-    assert replace(read(text, texts=False), time_us=1) == replace(read(text, texts=True), time_us=1) == plain
+    assert (
+        replace(read(text, texts=False), time_us=1)
+        == replace(read(text, texts=True), time_us=1)
+        == plain
+    )
 
 
-@pytest.mark.parametrize("changes", [{"args": {"key": "x"}}, {"name": "na\u00efve"}, {"name": 'a "b"'}])
+@pytest.mark.parametrize(
+    "changes", [{"args": {"key": "x"}}, {"name": "na\u00efve"}, {"name": 'a "b"'}]
+)
 def test_what_says_more_is_read_as_json(changes: dict[str, Any]) -> None:
     text = write(**changes)
     assert make_plain_span(Captured("p", 0, 1, SPAN, {}, text)) is None
@@ -81,4 +99,9 @@ def test_a_long_span_is_shortened_to_a_plain_one() -> None:
     short = shorten_span(data, begin, data.index(b"V1121", begin))
     assert short is not None and len(short) < 300
     span = read(text, texts=False)
-    assert (span.name, span.at_us, span.compile_id, span.args) == (BASE["name"], BASE["ts"], "0/1", {})
+    assert (span.name, span.at_us, span.compile_id, span.args) == (
+        BASE["name"],
+        BASE["ts"],
+        "0/1",
+        {},
+    )

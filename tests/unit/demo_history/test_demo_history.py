@@ -1,4 +1,6 @@
-"""The demo's history: its versions apply, and its repository is made of them and leaves nothing behind."""
+"""The demo's history: its versions apply, and its repository is made of them and leaves nothing
+behind.
+"""
 
 from __future__ import annotations
 
@@ -28,34 +30,49 @@ def test_versions_apply_in_order_and_each_is_python() -> None:
 
 
 def test_an_edit_that_does_not_fit_says_so() -> None:
-    with pytest.raises(ValueError, match=r"print nothing.*expected .* once in encoder\.py; found it 0 times"):
-        apply(next(version for version in VERSIONS if "print nothing" in version.subject), read_project())
+    with pytest.raises(
+        ValueError, match=r"print nothing.*expected .* once in encoder\.py; found it 0 times"
+    ):
+        apply(
+            next(version for version in VERSIONS if "print nothing" in version.subject),
+            read_project(),
+        )
 
 
 def test_models_are_listed_without_importing_torch() -> None:
     code = (  # in a process of its own: another test may have imported torch here
-        "import sys; from compileboard.collectors.bench.suites.user import import_file, marked_functions\n"
+        "import sys; from compileboard.collectors.bench.suites.user import import_file, "
+        "marked_functions\n"
         f"found = marked_functions(import_file({str(PROJECT / 'bench_models.py')!r}))\n"
         "print([it[0] for it in found], 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout == "['encoder', 'ranker'] False\n"
 
 
 def test_the_repository_has_the_versions_commits_and_is_gone_afterwards() -> None:
     with Repository() as first, Repository() as second:
         hashes = [first.commit(version) for version in VERSIONS]
-        assert [second.commit(version) for version in VERSIONS] == hashes, "the same versions are the same commits"
+        assert [second.commit(version) for version in VERSIONS] == hashes, (
+            "the same versions are the same commits"
+        )
         log = git(first.folder, "log", "--reverse", "--format=%H %an %s", "main").splitlines()
-        assert log == [f"{key} {AUTHOR['NAME']} {version.subject}" for key, version in zip(hashes, VERSIONS)]
+        assert log == [
+            f"{key} {AUTHOR['NAME']} {version.subject}" for key, version in zip(hashes, VERSIONS)
+        ]
         assert git(first.folder, "status", "--porcelain") == ""
     assert not first.folder.parent.exists() and not second.folder.parent.exists()
 
 
-def test_nobodys_git_settings_are_read_or_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobodys_git_settings_are_read_or_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = tmp_path / ".gitconfig"
     settings.write_text(
-        "[commit]\n\tgpgsign = true\n[user]\n\tuseConfigOnly = true\n[core]\n\texcludesFile = /dev/stdin\n"
+        "[commit]\n\tgpgsign = true\n[user]\n\tuseConfigOnly = true\n[core]\n\texcludesFile = "
+        "/dev/stdin\n"
     )
     before = settings.read_text()
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -76,7 +93,9 @@ def test_without_git_the_server_goes_on(
 
 
 @pytest.mark.usefixtures("with_a_torch")
-def test_a_server_that_ends_ends_the_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_ends_ends_the_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ends = [sys.executable, "-c", "raise SystemExit(5)"]
     assert command.main(["--db", str(tmp_path / "a.db"), "--", *ends]) == 5
     assert "recorded" not in capsys.readouterr().err
@@ -95,8 +114,12 @@ def test_what_is_measured_on_a_gpu_is_not_what_is_measured_on_a_cpu() -> None:
 
 @pytest.fixture
 def with_a_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command find a torch, which unit tests have none of, and its signals go back to where they were."""
-    monkeypatch.setattr(command, "find_setup", lambda database, backend: Setup(database, "cpu", backend or "eager"))
+    """Let the command find a torch, which unit tests have none of, and its signals go back to where
+    they were.
+    """
+    monkeypatch.setattr(
+        command, "find_setup", lambda database, backend: Setup(database, "cpu", backend or "eager")
+    )
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
 
 
@@ -122,7 +145,10 @@ def test_make_demo_frames_the_programs_output_and_names_the_page() -> None:
         cwd=ROOT,
     ).stdout.splitlines()
     program = next(number for number, line in enumerate(printed) if "examples.demo_program" in line)
-    assert "output of the program" in printed[program - 1] and "end of the program" in printed[program + 1]
+    assert (
+        "output of the program" in printed[program - 1]
+        and "end of the program" in printed[program + 1]
+    )
     assert "http://127.0.0.1:9123/runs?suite=demo" in printed[program + 2]
     assert "app serve" in printed[-1]
 

@@ -17,7 +17,13 @@ from compileboard.collectors.fixes.titles import label_break
 
 def facts_of(gb_id: str, program: str, line: int, **more: object) -> BreakFacts:
     lines = tuple(textwrap.dedent(program).strip("\n").split("\n"))
-    facts = {"file": "train.py", "line": line, "source_line": lines[line - 1].strip(), "first_line": 1, "lines": lines}
+    facts = {
+        "file": "train.py",
+        "line": line,
+        "source_line": lines[line - 1].strip(),
+        "first_line": 1,
+        "lines": lines,
+    }
     return BreakFacts(gb_id=gb_id, **{**facts, **more})  # type: ignore[arg-type]
 
 
@@ -34,8 +40,13 @@ def test_a_number_that_is_computed_with_stays_a_tensor() -> None:
     """
     facts = facts_of("GB0124", program, 2)
     first = suggest_break_fixes(facts)[0]
-    assert first.title == "Keep `self.temperature.clamp(0.1)` a tensor: `.detach()` instead of `.item()`"
-    assert first.edits[0].replacement == ("    t = self.temperature.clamp(0.1).detach()  # never 0",)
+    assert (
+        first.title
+        == "Keep `self.temperature.clamp(0.1)` a tensor: `.detach()` instead of `.item()`"
+    )
+    assert first.edits[0].replacement == (
+        "    t = self.temperature.clamp(0.1).detach()  # never 0",
+    )
     assert label_break(facts) == "`.item()` on a tensor"
 
 
@@ -53,7 +64,9 @@ def test_a_number_that_is_computed_with_stays_a_tensor() -> None:
     ],
 )
 def test_what_a_number_is_used_for_decides(use: str, fix_id: str, captured: bool) -> None:
-    fixes = suggest_break_fixes(facts_of("GB0124", f"def f(x):\n    n = x.sum().item()\n    {use}\n", 2))
+    fixes = suggest_break_fixes(
+        facts_of("GB0124", f"def f(x):\n    n = x.sum().item()\n    {use}\n", 2)
+    )
     assert fixes[0].fix.id == fix_id
     assert any(suggested.settings for suggested in fixes) is captured
 
@@ -70,7 +83,10 @@ def test_what_a_number_is_used_for_decides(use: str, fix_id: str, captured: bool
 )
 def test_a_random_number_that_a_branch_tests_is_chosen_with_where(use: str, fix_id: str) -> None:
     facts = facts_of(
-        "GB0007", f"def f(x, p):\n    {use}\n    return x\n", 2, context="module: random, qualname: random"
+        "GB0007",
+        f"def f(x, p):\n    {use}\n    return x\n",
+        2,
+        context="module: random, qualname: random",
     )
     assert suggest_break_fixes(facts)[0].fix.id == fix_id
 
@@ -112,7 +128,10 @@ def test_a_check_that_only_raises_becomes_an_assertion() -> None:
             return x
     """
     edit = suggest_break_fixes(facts_of("GB0170", program, 2))[0].edits[0]
-    assert (edit.line_count, edit.replacement) == (2, ("    torch._assert_async(~(x.isnan().any()), 'NaN')",))
+    assert (edit.line_count, edit.replacement) == (
+        2,
+        ("    torch._assert_async(~(x.isnan().any()), 'NaN')",),
+    )
     longer = program.replace("            return x", "                x = 1\n            return x")
     assert suggest_break_fixes(facts_of("GB0170", longer, 2))[0].edits == ()
 
@@ -121,21 +140,29 @@ def test_a_branch_on_a_captured_size_gets_no_setting() -> None:
     program = "def f(x, m):\n    y = x[m]\n    {use}\n"
     ids = {"if len(y) == 0: return x": (), "return y.sum()": ("shape_captured",)}
     for use, expected in ids.items():
-        fixes = suggest_break_fixes(facts_of("GB0036", program.format(use=use), 2, context="aten.nonzero.default"))
+        fixes = suggest_break_fixes(
+            facts_of("GB0036", program.format(use=use), 2, context="aten.nonzero.default")
+        )
         assert tuple(suggested.fix.id for suggested in fixes if suggested.settings) == expected
 
 
 def test_a_print_of_an_object_is_not_reordered() -> None:
     context = "builtin print [<class 'torch._dynamo.variables.{kind}'>] False"
     line = "def f(x):\n    print(x)\n    return x\n"
-    tensor = suggest_break_fixes(facts_of("GB0059", line, 2, context=context.format(kind="tensor.TensorVariable")))
+    tensor = suggest_break_fixes(
+        facts_of("GB0059", line, 2, context=context.format(kind="tensor.TensorVariable"))
+    )
     assert (tensor[0].fix.id, len(tensor[0].settings)) == ("print_reordered", 1)
-    listed = suggest_break_fixes(facts_of("GB0059", line, 2, context=context.format(kind="lists.ListVariable")))
+    listed = suggest_break_fixes(
+        facts_of("GB0059", line, 2, context=context.format(kind="lists.ListVariable"))
+    )
     assert "print_reordered" not in [suggested.fix.id for suggested in listed]
 
 
 def test_a_break_in_a_loop_says_that_all_runs_eagerly() -> None:
-    program = "def relax(x):\n    for _ in range(3):\n        torch._dynamo.graph_break()\n    return x\n"
+    program = (
+        "def relax(x):\n    for _ in range(3):\n        torch._dynamo.graph_break()\n    return x\n"
+    )
     fixes = suggest_break_fixes(facts_of("GB0025", program, 3, function="relax", skipped_count=1))
     assert [suggested.fix.id for suggested in fixes] == ["graph_break_removed", "loop_body"]
     assert fixes[0].title.endswith(": all of `relax` runs eagerly now")
@@ -143,12 +170,16 @@ def test_a_break_in_a_loop_says_that_all_runs_eagerly() -> None:
 
 def test_hints_without_effect_are_named() -> None:
     hint = "Set torch._dynamo.trace_autograd_ops=True"
-    warnings = list_hint_warnings(BreakFacts("GB0123", source_line="loss.backward()", hints=(hint,)))
+    warnings = list_hint_warnings(
+        BreakFacts("GB0123", source_line="loss.backward()", hints=(hint,))
+    )
     assert [warning.hint for warning in warnings] == [hint]
     scalars = "Set `torch._dynamo.config.capture_scalar_outputs = True`"
     branch = "def f(x):\n    n = x.item()\n    if n > 0: x = x + 1\n    return x\n"
     assert list_hint_warnings(facts_of("GB0124", branch, 2, hints=(scalars,)))
-    assert not list_hint_warnings(facts_of("GB0124", branch.replace("if n > 0: ", ""), 2, hints=(scalars,)))
+    assert not list_hint_warnings(
+        facts_of("GB0124", branch.replace("if n > 0: ", ""), 2, hints=(scalars,))
+    )
 
 
 def test_an_older_torch_gets_no_setting_that_it_lacks() -> None:
@@ -156,7 +187,9 @@ def test_an_older_torch_gets_no_setting_that_it_lacks() -> None:
     settings = {
         version: [
             len(suggested.settings)
-            for suggested in suggest_break_fixes(facts_of("GB0123", program, 3, torch_version=version))
+            for suggested in suggest_break_fixes(
+                facts_of("GB0123", program, 3, torch_version=version)
+            )
         ]
         for version in ((2, 6), (2, 13))
     }
@@ -183,10 +216,23 @@ LINES = st.one_of(
     st.builds(
         "{}{}{}".format,
         st.sampled_from(
-            ["y = ", "return ", "if ", "elif ", "while ", "assert ", "print(", "y += 2 * ", "for i in ", ""]
+            [
+                "y = ",
+                "return ",
+                "if ",
+                "elif ",
+                "while ",
+                "assert ",
+                "print(",
+                "y += 2 * ",
+                "for i in ",
+                "",
+            ]
         ),
         st.builds(
-            "{}{}".format, EXPRESSIONS, st.sampled_from([".item()", ".tolist()", "", " > 0", ", f'{x}'", ".backward()"])
+            "{}{}".format,
+            EXPRESSIONS,
+            st.sampled_from([".item()", ".tolist()", "", " > 0", ", f'{x}'", ".backward()"]),
         ),
         st.sampled_from(["", ":", ")", "  # é", " + 1", ", 1", "[0]", " if x else y", "; z = 1"]),
     ),
@@ -220,9 +266,13 @@ def parses(text: str) -> bool:
 
 
 @given(
-    gb_id=st.sampled_from(sorted({key for fix in list_fixes("graph_break") for key in fix.keys} | {"GB9999"})),
+    gb_id=st.sampled_from(
+        sorted({key for fix in list_fixes("graph_break") for key in fix.keys} | {"GB9999"})
+    ),
     lines=st.lists(
-        st.builds("{}{}".format, st.sampled_from(["", "    ", "        ", "\t"]), LINES), min_size=1, max_size=6
+        st.builds("{}{}".format, st.sampled_from(["", "    ", "        ", "\t"]), LINES),
+        min_size=1,
+        max_size=6,
     ),
     position=st.integers(0, 5),
     context=CONTEXTS,

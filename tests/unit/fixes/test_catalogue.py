@@ -1,4 +1,6 @@
-"""The files of the catalogue: programs that parse, titles that can be filled, kinds that torch and we have."""
+"""The files of the catalogue: programs that parse, titles that can be filled, kinds that torch and
+we have.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ from compileboard.collectors.fixes.fix import CATALOGUE, Fix, find_fix, list_fix
 BREAK_FIXES, RECOMPILE_FIXES = list_fixes("graph_break"), list_fixes("recompile")
 BLANKS = {
     "graph_break": {"expression", "call", "condition", "tensor", "mask", "function"},
-    "recompile": {"source", "sources", "dim", "dimensions", "others", "name", "symbol", "expected", "expression"},
+    "recompile": {
+        "source",
+        "sources",
+        "dim",
+        "dimensions",
+        "others",
+        "name",
+        "symbol",
+        "expected",
+        "expression",
+    },
 }
 
 
@@ -25,7 +37,9 @@ def test_at_least_thirty_kinds_of_graph_break_have_a_fix_that_removes_them() -> 
 
 
 def test_every_guard_category_has_a_fix() -> None:
-    assert {key for fix in RECOMPILE_FIXES for key in fix.keys} == {category.name for category in CATEGORIES}
+    assert {key for fix in RECOMPILE_FIXES for key in fix.keys} == {
+        category.name for category in CATEGORIES
+    }
 
 
 @pytest.mark.parametrize("fix", (*BREAK_FIXES, *RECOMPILE_FIXES), ids=lambda fix: fix.id)
@@ -34,14 +48,21 @@ def test_a_fix_is_short_and_whole(fix: Fix) -> None:
         assert "import torch" in text and "result" in text
         assert len([line for line in text.splitlines() if line]) <= 25
         ast.parse(text)
-    assert {name for _, name, _, _ in string.Formatter().parse(fix.title) if name} <= BLANKS[fix.kind]
+    assert {name for _, name, _, _ in string.Formatter().parse(fix.title) if name} <= BLANKS[
+        fix.kind
+    ]
     assert fix.applies and fix.cost and "{" not in fix.applies + fix.cost
     assert bool(fix.diff) or fix.after is None
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("- cost: ", "- price: "), ("## Before", "## Earlier"), ("- for: ", "for "), ("- for: GB0170\n", "")],
+    [
+        ("- cost: ", "- price: "),
+        ("## Before", "## Earlier"),
+        ("- for: ", "for "),
+        ("- for: GB0170\n", ""),
+    ],
 )
 def test_a_file_that_is_not_as_described_is_named(old: str, new: str) -> None:
     text = (CATALOGUE / "graph_break" / "if_where.md").read_text(encoding="utf-8")

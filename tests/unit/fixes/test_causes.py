@@ -19,17 +19,40 @@ from compileboard.collectors.fixes.recorded import (
 from compileboard.collectors.fixes.titles import describe_savings
 
 
-def _compile(key: int, total_us: int = 100, resumed_at: int | None = None, **more: Any) -> RecordedCompile:
+def _compile(
+    key: int, total_us: int = 100, resumed_at: int | None = None, **more: Any
+) -> RecordedCompile:
     row = RecordedCompile(
-        key, "p", f"{key}/0", (0, key), "f", "model.py", resumed_at or 3, resumed_at, "compiled", total_us, 0, False
+        key,
+        "p",
+        f"{key}/0",
+        (0, key),
+        "f",
+        "model.py",
+        resumed_at or 3,
+        resumed_at,
+        "compiled",
+        total_us,
+        0,
+        False,
     )
     return replace(row, **more)
 
 
-def _size(source: str = "x", expected: str = "16", actual: str = "7", dim: int = 0) -> RecordedGuard:
+def _size(
+    source: str = "x", expected: str = "16", actual: str = "7", dim: int = 0
+) -> RecordedGuard:
     reason = f"tensor '{source}' size mismatch at index {dim}. expected {expected}, actual {actual}"
     return RecordedGuard(
-        hash((source, dim)), f"size {source} {dim}", "tensor_size", source, expected, actual, reason, None, None
+        hash((source, dim)),
+        f"size {source} {dim}",
+        "tensor_size",
+        source,
+        expected,
+        actual,
+        reason,
+        None,
+        None,
     )
 
 
@@ -58,7 +81,11 @@ def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
 
 
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
-    compiles = [_compile(1, restart_us=30), _compile(2, 50, 22), _compile(3, 60, 22, is_recompile=True)]
+    compiles = [
+        _compile(1, restart_us=30),
+        _compile(2, 50, 22),
+        _compile(3, 60, 22, is_recompile=True),
+    ]
     recompiles = [RecordedRecompile(3, (_size("___stack0"),))]
     breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
     (cause,) = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
@@ -78,30 +105,48 @@ def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() 
 
 
 def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
-    compiles = [_compile(1, is_recompile=True), _compile(2, 50, 22), _compile(3, 60, 22, is_recompile=True)]
+    compiles = [
+        _compile(1, is_recompile=True),
+        _compile(2, 50, 22),
+        _compile(3, 60, 22, is_recompile=True),
+    ]
     recompiles = [RecordedRecompile(1, (_size(),)), RecordedRecompile(3, (_size("y"),))]
     breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
     size, graph_break = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
     assert (size.saved_us, graph_break.saved_us) == (160, 50)
-    assert (size.event_count, size.title) == (2, "Dimension 0 of x changes: 16 → 7")  # y is a name after the break
+    assert (size.event_count, size.title) == (
+        2,
+        "Dimension 0 of x changes: 16 → 7",
+    )  # y is a name after the break
 
 
 def test_breaks_of_one_branch_are_one() -> None:
     branch, inside = _break(1, 3, "Data-dependent branching"), _break(2, 5)
     code = SourceLines(
-        "model.py", 2, ("def f(x):", "    if x > 0:", "        x = x + 1", "        print(x)", "    return x")
+        "model.py",
+        2,
+        ("def f(x):", "    if x > 0:", "        x = x + 1", "        print(x)", "    return x"),
     )
     occurrences = [BreakOccurrence(number, None, "resumed", None) for number in (1, 2, 3)]
     after = _break(3, 6)
-    causes = build_causes(RecordedRun(breaks=[branch, inside, after], occurrences=occurrences, code=[code]))
+    causes = build_causes(
+        RecordedRun(breaks=[branch, inside, after], occurrences=occurrences, code=[code])
+    )
     assert sorted(cause.content_ids for cause in causes) == [(1, 2), (3,)]
-    assert len(build_causes(RecordedRun(breaks=[branch, inside], occurrences=occurrences))) == 2  # source unknown
-    assert len(build_causes(RecordedRun(breaks=[branch, _break(2, 4)], occurrences=occurrences))) == 1
+    assert (
+        len(build_causes(RecordedRun(breaks=[branch, inside], occurrences=occurrences))) == 2
+    )  # source unknown
+    assert (
+        len(build_causes(RecordedRun(breaks=[branch, _break(2, 4)], occurrences=occurrences))) == 1
+    )
 
 
 def test_what_runs_eagerly_comes_first() -> None:
     compiles = [_compile(1, 900, is_recompile=True), _compile(2, 5, outcome="skipped")]
-    recompiles, occurrences = [RecordedRecompile(1, (_size(),))], [BreakOccurrence(1, 2, "skipped", 9)]
+    recompiles, occurrences = (
+        [RecordedRecompile(1, (_size(),))],
+        [BreakOccurrence(1, 2, "skipped", 9)],
+    )
     causes = build_causes(RecordedRun(compiles, recompiles, [_break(1, 9)], occurrences))
     assert [(cause.number, cause.kind, cause.is_eager) for cause in causes] == [
         (1, "graph_break", True),
@@ -127,7 +172,11 @@ _compiles = st.builds(
     outcome=st.sampled_from(["compiled", "skipped", "recompile_limit"]),
 )
 _guards = st.builds(
-    _size, st.sampled_from(["x", "y", "___stack0"]), st.sampled_from("12"), st.sampled_from("12"), st.integers(0, 1)
+    _size,
+    st.sampled_from(["x", "y", "___stack0"]),
+    st.sampled_from("12"),
+    st.sampled_from("12"),
+    st.integers(0, 1),
 )
 
 
@@ -142,7 +191,9 @@ _occurrences = st.builds(BreakOccurrence, st.integers(1, 3), st.none() | _keys, 
     st.lists(_occurrences),
 )
 def test_savings_never_pass_the_compile_time(
-    compiles: list[RecordedCompile], recompiles: list[RecordedRecompile], occurrences: list[BreakOccurrence]
+    compiles: list[RecordedCompile],
+    recompiles: list[RecordedRecompile],
+    occurrences: list[BreakOccurrence],
 ) -> None:
     compiles = [replace(row, restart_us=row.total_us // 3) for row in compiles]
     breaks = [_break(1, 22), _break(2, 24), _break(3, 24)]
@@ -152,7 +203,9 @@ def test_savings_never_pass_the_compile_time(
 
 
 def test_what_needs_no_fix_stands_last_and_saves_nothing() -> None:
-    modes = RecordedGuard(1, "mode", "module_attribute", "self.training", "True", "False", "self.training", None, None)
+    modes = RecordedGuard(
+        1, "mode", "module_attribute", "self.training", "True", "False", "self.training", None, None
+    )
     compiles = [_compile(1, 900, is_recompile=True), _compile(2, 50, is_recompile=True)]
     recompiles = [RecordedRecompile(1, (modes,)), RecordedRecompile(2, (_size(),))]
     size, mode = build_causes(RecordedRun(compiles, recompiles))

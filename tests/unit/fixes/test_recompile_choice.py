@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from compileboard.collectors.contract.categories import BY_NAME
 from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.fix import RecompileFacts
-from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes, suggest_recompile_fixes
+from compileboard.collectors.fixes.recompile_fixes import (
+    describe_guard_fixes,
+    suggest_recompile_fixes,
+)
 
 NAMES = st.from_regex(r"[a-z]{6,8}", fullmatch=True)
 SOURCES = st.one_of(
@@ -31,20 +34,25 @@ FACTS = st.builds(
     dim=st.none() | st.integers(0, 5),
     values=st.lists(VALUES, max_size=3).map(tuple),
     reason=st.text(max_size=80),
-    function=st.sampled_from([None, "forward", "torch_dynamo_resume_in_forward_at_3", "wrap_inline.<locals>.inner"]),
+    function=st.sampled_from(
+        [None, "forward", "torch_dynamo_resume_in_forward_at_3", "wrap_inline.<locals>.inner"]
+    ),
     source_line=st.none() | st.text(max_size=40),
     recompile_count=st.integers(0, 3),
     after_break=st.booleans(),
     lines=st.lists(st.text(max_size=30), max_size=3).map(tuple),
-    dynamic_sources=st.lists(st.builds("L['{}']:{}".format, NAMES, st.integers(0, 3)) | st.text(), max_size=3).map(
-        tuple
-    ),
+    dynamic_sources=st.lists(
+        st.builds("L['{}']:{}".format, NAMES, st.integers(0, 3)) | st.text(), max_size=3
+    ).map(tuple),
     torch_version=st.sampled_from([(2, 4), (2, 7), (2, 13)]),
 )
 
 
 def choose(category: str, source: str | None = None, **rest: object) -> list[str]:
-    return [suggested.fix.id for suggested in suggest_recompile_fixes(RecompileFacts(category, source, **rest))]  # type: ignore[arg-type]
+    return [
+        suggested.fix.id
+        for suggested in suggest_recompile_fixes(RecompileFacts(category, source, **rest))
+    ]  # type: ignore[arg-type]
 
 
 @given(FACTS)
@@ -59,7 +67,9 @@ def test_a_suggestion_has_no_blank_and_settings_that_parse(facts: RecompileFacts
 
 @given(FACTS, NAMES)
 def test_a_local_of_code_after_a_break_is_never_named(facts: RecompileFacts, name: str) -> None:
-    left = RecompileFacts(facts.category, name, function="torch_dynamo_resume_in_f_at_3", reason=facts.reason)
+    left = RecompileFacts(
+        facts.category, name, function="torch_dynamo_resume_in_f_at_3", reason=facts.reason
+    )
     for suggested in suggest_recompile_fixes(left):
         assert name not in suggested.title.replace(suggested.fix.title, "")
         assert name not in " ".join(suggested.settings)
@@ -80,9 +90,15 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ({**INT, "source_line": "x = layers[k](x)"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "return x[:k] * 2"}, "int"),
         ({**INT, "source_line": "return x[k] * 2"}, "int-that-subscripts-a-tensor"),
-        ({**INT, "source_line": "return x[k] * 2", "recompile_count": 2}, "int-that-picks-from-a-list"),
+        (
+            {**INT, "source_line": "return x[k] * 2", "recompile_count": 2},
+            "int-that-picks-from-a-list",
+        ),
         ({**INT, "source_line": "y = call(x[k + 1],"}, "int-that-subscripts-a-tensor"),
-        ({**INT, "category": "global_value", "source_line": "y = x[k]"}, "int-that-subscripts-a-tensor"),
+        (
+            {**INT, "category": "global_value", "source_line": "y = x[k]"},
+            "int-that-subscripts-a-tensor",
+        ),
         ({**INT, "source_line": "return x[k] if k > 2 else x"}, "int-that-the-code-needs"),
         ({"category": "grad_mode", "is_eager": True}, "grad-mode-at-the-limit"),
         (
@@ -92,21 +108,48 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ({**INT, "source_line": 'return x * k if mode == "sin" else x - k'}, "int"),
         ({**INT, "source_line": "return x if k else x - 1"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "elif flag and k > 2:"}, "int-that-the-code-needs"),
-        ({**INT, "source": "self.k", "source_line": "return [x for _ in range(self.k)]"}, "int-that-the-code-needs"),
+        (
+            {**INT, "source": "self.k", "source_line": "return [x for _ in range(self.k)]"},
+            "int-that-the-code-needs",
+        ),
         ({**INT, "source_line": "if (k > 2 and"}, "int-that-the-code-needs"),
-        ({**INT, "category": "module_attribute", "source_line": "for _ in range(k):"}, "int-that-the-code-needs"),
-        ({**INT, "category": "global_value", "source_line": "if k > 2:"}, "int-that-the-code-needs"),
+        (
+            {**INT, "category": "module_attribute", "source_line": "for _ in range(k):"},
+            "int-that-the-code-needs",
+        ),
+        (
+            {**INT, "category": "global_value", "source_line": "if k > 2:"},
+            "int-that-the-code-needs",
+        ),
         ({**INT, "source_line": "return x[:, k]"}, "int-that-is-a-position"),
         ({**INT, "source_line": "y = x[..., k + 1, :] * k"}, "int-that-is-a-position"),
         ({**INT, "source_line": "y = call(x[:, k],"}, "int-that-is-a-position"),
-        ({**INT, "category": "global_value", "source_line": "x[0, k] = y"}, "int-that-is-a-position"),
+        (
+            {**INT, "category": "global_value", "source_line": "x[0, k] = y"},
+            "int-that-is-a-position",
+        ),
         ({**INT, "source_line": "return x[:, :k, 0]"}, "int"),
         ({**INT, "source_line": "return x[:, k] if k > 2 else x"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[0, k](x)"}, "int-that-the-code-needs"),
         ({"category": "grad_mode", "after_break": True}, "grad-mode"),
-        ({"category": "module_attribute", "source": "self.n", "after_break": True, "values": ("3",)}, "module-int"),
+        (
+            {
+                "category": "module_attribute",
+                "source": "self.n",
+                "after_break": True,
+                "values": ("3",),
+            },
+            "module-int",
+        ),
         ({"category": "other_value", "source": "self.training", "values": ("True",)}, "training"),
-        ({"category": "object_identity", "source": "fn", "file": "torch/_dynamo/external_utils.py"}, "shared-wrapper"),
+        (
+            {
+                "category": "object_identity",
+                "source": "fn",
+                "file": "torch/_dynamo/external_utils.py",
+            },
+            "shared-wrapper",
+        ),
         ({"category": "container_length", "source": "d", "reason": "len(d) != 2"}, "dict-keys"),
     ],
 )
@@ -117,18 +160,30 @@ def test_the_case_is_told_by_what_is_recorded(facts: dict[str, object], fix_id: 
 def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
     sizes, reason = "x.size()[1], x.size()[0]", "x.size()[1] == x.size()[0]"
     assert choose("symbolic_shape", sizes, reason=reason) == ["sizes-equal"]
-    assert choose("symbolic_shape", sizes, reason=reason, source_line="if x.shape[0] == x.shape[1]:") == [
-        "size-compared"
-    ]
+    assert choose(
+        "symbolic_shape", sizes, reason=reason, source_line="if x.shape[0] == x.shape[1]:"
+    ) == ["size-compared"]
 
 
 def test_titles_and_settings_are_in_the_users_names() -> None:
-    facts = RecompileFacts("tensor_size", "batch['user']", ("batch['item']",), dim=0, values=("4", "5"))
+    facts = RecompileFacts(
+        "tensor_size", "batch['user']", ("batch['item']",), dim=0, values=("4", "5")
+    )
     (first, *_) = suggest_recompile_fixes(facts)
-    assert first.title == "Mark dimension 0 of batch['user'] and batch['item'] dynamic before the first call"
-    assert first.settings == ("torch.compiler.config.dynamic_sources = \"L['batch']['user']:0,L['batch']['item']:0\"",)
+    assert (
+        first.title
+        == "Mark dimension 0 of batch['user'] and batch['item'] dynamic before the first call"
+    )
+    assert first.settings == (
+        "torch.compiler.config.dynamic_sources = \"L['batch']['user']:0,L['batch']['item']:0\"",
+    )
     older = RecompileFacts(
-        facts.category, facts.source, facts.siblings, dim=0, values=facts.values, torch_version=(2, 9)
+        facts.category,
+        facts.source,
+        facts.siblings,
+        dim=0,
+        values=facts.values,
+        torch_version=(2, 9),
     )
     assert suggest_recompile_fixes(older)[0].settings == (
         "torch.compiler.config.dynamic_sources = \"L['batch']['user'],L['batch']['item']\"",
@@ -142,5 +197,6 @@ def test_a_guard_alone_has_the_titles_as_its_suggestion() -> None:
         "Or pad x to a few fixed sizes and cut the result"
     )
     assert describe_guard_fixes(guard, function="torch_dynamo_resume_in_f_at_9") == (
-        "Remove the graph break before this code. Or compile with dynamic=True, which keeps the break"
+        "Remove the graph break before this code. Or compile with dynamic=True, which keeps "
+        "the break"
     )

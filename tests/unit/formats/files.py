@@ -20,7 +20,9 @@ def read(path: Path) -> ResultFile:
     return read_results(path.name, lzma.decompress(data) if path.suffix == ".xz" else data)
 
 
-def read_text(text: str, name: str = "inductor_torchbench_amp_training_cuda_performance.csv") -> ResultFile:
+def read_text(
+    text: str, name: str = "inductor_torchbench_amp_training_cuda_performance.csv"
+) -> ResultFile:
     """Read a text as a file."""
     return read_results(name, text.encode())
 

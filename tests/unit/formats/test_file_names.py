@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.collectors.formats.file_names import FileNameInfo, damaged, read_name, read_timings_name
+from compileboard.collectors.formats.file_names import (
+    FileNameInfo,
+    damaged,
+    read_name,
+    read_timings_name,
+)
 
 CASES = {
     "inductor_torchbench_amp_training_cuda_performance.csv": FileNameInfo(
@@ -19,7 +24,9 @@ CASES = {
     "dynamic_inductor_torchbench_inference.csv": FileNameInfo(
         "torchbench", None, "inference", None, None, "inductor", None, True
     ),
-    "aot_eager_timm_training.csv": FileNameInfo("timm_models", None, "training", None, None, "aot_eager"),
+    "aot_eager_timm_training.csv": FileNameInfo(
+        "timm_models", None, "training", None, None, "aot_eager"
+    ),
     "cpu_inductor_huggingface_freezing_inference.csv": FileNameInfo(
         "huggingface", None, "inference", "cpu", None, "inductor_freezing"
     ),
@@ -40,7 +47,13 @@ CASES = {
         "builtin", "float32", "inference", "cpu", None, "onnx", "onnx"
     ),
     "inductor_quantization=int8dynamic_builtin_bfloat16_inference_cpu_speedup_torchao.csv": FileNameInfo(
-        "builtin", "bfloat16", "inference", "cpu", None, "inductor_quantization=int8dynamic", "quantization"
+        "builtin",
+        "bfloat16",
+        "inference",
+        "cpu",
+        None,
+        "inductor_quantization=int8dynamic",
+        "quantization",
     ),
     "results.csv": FileNameInfo(),
 }
@@ -58,13 +71,22 @@ def test_a_name_tells_its_configuration(name: str) -> None:
             "dynamic_inductor_torchbench_amp_inference_cuda_accuracy",
             "cuda_inductor_dynamic_torchbench_amp_inference_accuracy",
         ),
-        ("cpu_inductor_amp_freezing_torchbench_inference", "inductor_freezing_torchbench_amp_inference_cpu"),
-        ("cpu_aot_inductor_torchbench_amp_freezing_inference", "cpu_aot_inductor_amp_freezing_torchbench_inference"),
+        (
+            "cpu_inductor_amp_freezing_torchbench_inference",
+            "inductor_freezing_torchbench_amp_inference_cpu",
+        ),
+        (
+            "cpu_aot_inductor_torchbench_amp_freezing_inference",
+            "cpu_aot_inductor_amp_freezing_torchbench_inference",
+        ),
         (
             "dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference",
             "inductor_freezing_max_autotune_torchbench_amp_inference_cpu_dynamic",
         ),
-        ("inductor_with_cudagraphs_timm_training", "training_timm_models1_inductor_with_cudagraphs"),
+        (
+            "inductor_with_cudagraphs_timm_training",
+            "training_timm_models1_inductor_with_cudagraphs",
+        ),
     ],
 )
 def test_the_order_of_words_makes_no_other_series(names: tuple[str, str]) -> None:
@@ -74,16 +96,21 @@ def test_the_order_of_words_makes_no_other_series(names: tuple[str, str]) -> Non
 
 def test_flags_stand_behind_the_backend_in_one_order() -> None:
     backends = [
-        read_name(name).backend for name in ("cpu_aot_inductor_torchbench_amp_freezing_inference", "x_torchbench")
+        read_name(name).backend
+        for name in ("cpu_aot_inductor_torchbench_amp_freezing_inference", "x_torchbench")
     ]
     assert backends == ["aot_inductor_freezing", None]
-    assert read_name("dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference").backend == (
-        "inductor_max_autotune_freezing"
-    )
+    assert read_name(
+        "dynamic_cpu_max_autotune_inductor_amp_freezing_torchbench_inference"
+    ).backend == ("inductor_max_autotune_freezing")
 
 
 def test_a_stem_is_damaged_as_rstrip_does() -> None:
-    assert [damaged(name) for name in ("basics", "x_performance", "csv")] == ["basi", "x_performance", ""]
+    assert [damaged(name) for name in ("basics", "x_performance", "csv")] == [
+        "basi",
+        "x_performance",
+        "",
+    ]
 
 
 def test_raw_timings_name_their_model_and_device() -> None:

@@ -13,10 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.repros import ReproInput, ReproManifest
-from compileboard.collectors.formats.repro_archive import BadArchive, is_archive, read_archive, write_archive
+from compileboard.collectors.formats.repro_archive import (
+    BadArchive,
+    is_archive,
+    read_archive,
+    write_archive,
+)
 
 MANIFEST = ReproManifest(
-    kind="compile", level="aot", inputs=(ReproInput("x", dtype="float32", shape=("s0", 4), stride=(4, 1)),)
+    kind="compile",
+    level="aot",
+    inputs=(ReproInput("x", dtype="float32", shape=("s0", 4), stride=(4, 1)),),
 )
 
 
@@ -27,14 +34,18 @@ def _pack(fill: Callable[[tarfile.TarFile], None]) -> io.BytesIO:
     return io.BytesIO(body.getvalue())
 
 
-def _add(archive: tarfile.TarFile, name: str, body: bytes = b"", kind: bytes = tarfile.REGTYPE) -> None:
+def _add(
+    archive: tarfile.TarFile, name: str, body: bytes = b"", kind: bytes = tarfile.REGTYPE
+) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.type, entry.linkname = len(body), kind, "/etc/passwd"
     archive.addfile(entry, io.BytesIO(body))
 
 
 @given(st.text(), st.none() | st.text(), st.lists(st.binary(max_size=50), max_size=3))
-def test_archive_is_read_back_as_it_was_written(program: str, dynamo: str | None, storages: list[bytes]) -> None:
+def test_archive_is_read_back_as_it_was_written(
+    program: str, dynamo: str | None, storages: list[bytes]
+) -> None:
     program = program.encode("utf-8", "replace").decode()
     dynamo = None if dynamo is None else dynamo.encode("utf-8", "replace").decode()
     values = {hashlib.sha256(body).hexdigest(): body for body in storages}
@@ -51,7 +62,9 @@ def test_archive_with_another_name_is_refused(name: str) -> None:
         read_archive(_pack(lambda archive: _add(archive, name)))
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
 def test_archive_with_a_link_or_a_device_is_refused(kind: bytes) -> None:
     with pytest.raises(BadArchive, match="no plain file"):
         read_archive(_pack(lambda archive: _add(archive, "program.py", kind=kind)))
@@ -68,14 +81,22 @@ def test_archive_that_unpacks_to_too_much_is_refused() -> None:
 
 def test_archive_with_damaged_values_or_cut_short_is_refused() -> None:
     with pytest.raises(BadArchive, match="damaged"):
-        read_archive(_pack(lambda tar: [_add(tar, name, b"{}") for name in _names("values/" + "0" * 64)] and None))
+        read_archive(
+            _pack(
+                lambda tar: (
+                    [_add(tar, name, b"{}") for name in _names("values/" + "0" * 64)] and None
+                )
+            )
+        )
     packed = write_archive(MANIFEST, "x = 1\n" * 1000, None, {})
     for cut in (0, 5, len(packed) // 2, len(packed) - 9):
         with pytest.raises(BadArchive):
             read_archive(io.BytesIO(packed[:cut]))
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"\xff", b'{"kind": "compile", "level": "aot", "format": 99}', b"1"])
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"\xff", b'{"kind": "compile", "level": "aot", "format": 99}', b"1"]
+)
 def test_archive_with_a_manifest_that_is_none_is_refused(body: bytes) -> None:
     def fill(archive: tarfile.TarFile) -> None:
         _add(archive, "manifest.json", body)

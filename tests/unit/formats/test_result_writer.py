@@ -1,4 +1,6 @@
-"""Writing upstream's files: what was read is written again to the byte, and what upstream would pad is padded."""
+"""Writing upstream's files: what was read is written again to the byte, and what upstream would pad
+is padded.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,19 @@ from compileboard.collectors.formats.writer import render_files, write_directory
 from tests.unit.formats.files import MADE, RECORDED, read
 
 MEASURED = BenchMeasured(
-    *("p", 1, 0, "torchbench", "alexnet", "performance", "training", "amp", "cuda", "H100", "inductor"),
+    *(
+        "p",
+        1,
+        0,
+        "torchbench",
+        "alexnet",
+        "performance",
+        "training",
+        "amp",
+        "cuda",
+        "H100",
+        "inductor",
+    ),
     batch_size=8,
     values={"speedup": 1.25, "abs_latency": 2.0, "graph_breaks": 3.0},
     task="t/alexnet",
@@ -46,10 +60,19 @@ def cells(data: bytes) -> list[dict[str, str]]:
 
 def test_an_export_is_a_backends_row_among_the_verdicts() -> None:
     counts = {"export_latency": 0.5, "calls_captured": 4.0}
-    export = replace(MEASURED, experiment="export", backend="export", mode="inference", accuracy="pass", values=counts)
+    export = replace(
+        MEASURED,
+        experiment="export",
+        backend="export",
+        mode="inference",
+        accuracy="pass",
+        values=counts,
+    )
     written = render_files([export], {})
     name = "export_torchbench_amp_inference_cuda_accuracy.csv"
-    assert written[name].decode() == ("dev,name,batch_size,accuracy,calls_captured\ncuda,alexnet,8,pass,4\n")
+    assert written[name].decode() == (
+        "dev,name,batch_size,accuracy,calls_captured\ncuda,alexnet,8,pass,4\n"
+    )
 
 
 def test_a_package_has_a_row_of_its_verdict_and_one_of_its_times() -> None:
@@ -81,31 +104,69 @@ def test_the_recorded_tables_are_written_again_to_the_byte(with_json: bool) -> N
     assert all(name.endswith("_graph_break_deduped.csv") for name in added)
 
 
-@pytest.mark.parametrize(("experiment", "words"), [("nothing", "nothing"), ("quantization", "speedup_torchao")])
-def test_a_table_of_speedups_is_read_as_the_experiment_that_it_is_of(experiment: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("experiment", "words"), [("nothing", "nothing"), ("quantization", "speedup_torchao")]
+)
+def test_a_table_of_speedups_is_read_as_the_experiment_that_it_is_of(
+    experiment: str, words: str
+) -> None:
     written = render_files([replace(MEASURED, experiment=experiment)], {})
-    assert [*written] == [f"inductor_torchbench_amp_training_cuda_{words}{suffix}" for suffix in (".csv", ".json")]
+    assert [*written] == [
+        f"inductor_torchbench_amp_training_cuda_{words}{suffix}" for suffix in (".csv", ".json")
+    ]
     for name, data in written.items():
         [result] = read_results(name, data).results
-        assert (result.experiment, result.backend, result.values) == (experiment, "inductor", MEASURED.values), name
+        assert (result.experiment, result.backend, result.values) == (
+            experiment,
+            "inductor",
+            MEASURED.values,
+        ), name
 
 
 def test_why_a_model_is_no_onnx_model_is_upstreams_second_file() -> None:
-    failure = {"stage": "compile", "error": "ConversionError", "message": "no decomposition", "line": "nets.py:3"}
-    failed = replace(MEASURED, experiment="onnx", backend="onnx", status="failed", values={}, facts={"export": failure})
+    failure = {
+        "stage": "compile",
+        "error": "ConversionError",
+        "message": "no decomposition",
+        "line": "nets.py:3",
+    }
+    failed = replace(
+        MEASURED,
+        experiment="onnx",
+        backend="onnx",
+        status="failed",
+        values={},
+        facts={"export": failure},
+    )
     results = [failed, replace(failed, model="resnet", status="measured", facts={})]
-    [row] = cells(render_files(results, {})["onnx_torchbench_amp_training_cuda_dynamo_onnx_export_error.csv"])
+    [row] = cells(
+        render_files(results, {})["onnx_torchbench_amp_training_cuda_dynamo_onnx_export_error.csv"]
+    )
     assert [*row] == [
-        *("device", "model_name", "batch_size", "rule_id", "rule_name", "diagnostic_level", "diagnostic_message"),
+        *(
+            "device",
+            "model_name",
+            "batch_size",
+            "rule_id",
+            "rule_name",
+            "diagnostic_level",
+            "diagnostic_message",
+        ),
         *("exception_type_name", "exception_message"),
     ]
-    assert (row["model_name"], row["exception_type_name"], row["rule_id"]) == ("alexnet", "ConversionError", "")
+    assert (row["model_name"], row["exception_type_name"], row["rule_id"]) == (
+        "alexnet",
+        "ConversionError",
+        "",
+    )
 
 
 def test_padding_failures_and_missing_peaks_are_written_again_to_the_byte() -> None:
     paths = sorted(MADE.glob("inductor_no_cudagraphs_*.csv"))
     written = render_files(*read_folder(*paths))
-    assert {path.name: written[path.name] for path in paths} == {path.name: path.read_bytes() for path in paths}
+    assert {path.name: written[path.name] for path in paths} == {
+        path.name: path.read_bytes() for path in paths
+    }
 
 
 def test_the_json_twin_says_the_same_when_it_is_read_again() -> None:
@@ -114,7 +175,10 @@ def test_the_json_twin_says_the_same_when_it_is_read_again() -> None:
     again = {}
     for name, data in files.items():
         if name.endswith(("ce.json", "cy.json")):
-            again |= {(result.model, result.experiment): result for result in read_results(name, data).results}
+            again |= {
+                (result.model, result.experiment): result
+                for result in read_results(name, data).results
+            }
     for result in results:
         twin = again[result.model, result.experiment]
         assert (twin.values, twin.status, twin.accuracy, twin.task) == (
@@ -133,7 +197,9 @@ def test_the_json_twin_says_the_same_when_it_is_read_again() -> None:
 
 def test_deduped_breaks_are_sorted_and_one_of_a_reason() -> None:
     (name, data), *_ = [
-        item for item in render_files(*read_folder(*sorted(RECORDED.glob("*Breaky*")))).items() if "deduped" in item[0]
+        item
+        for item in render_files(*read_folder(*sorted(RECORDED.glob("*Breaky*")))).items()
+        if "deduped" in item[0]
     ]
     reasons = [row["reason"] for row in cells(data)]
     assert name == "inductor_Breaky_float32_inference_cuda_accuracy_graph_break_deduped.csv"
@@ -142,19 +208,26 @@ def test_deduped_breaks_are_sorted_and_one_of_a_reason() -> None:
 
 def test_what_was_not_run_has_no_row_and_what_failed_has_zeros() -> None:
     results = [
-        replace(MEASURED, model="skipped", status="skipped", reason="timm is not installed", values={}),
+        replace(
+            MEASURED, model="skipped", status="skipped", reason="timm is not installed", values={}
+        ),
         replace(MEASURED, model="failed", status="failed", reason="OOM", values={}),
         MEASURED,
         replace(MEASURED, experiment="accuracy", status="failed", reason="OOM", values={}),
     ]
     files = render_files(results, {})
-    performance = files["inductor_torchbench_amp_training_cuda_performance.csv"].decode().splitlines()
+    performance = (
+        files["inductor_torchbench_amp_training_cuda_performance.csv"].decode().splitlines()
+    )
     assert performance == [
         "dev,name,batch_size,speedup,abs_latency,graph_breaks",
         "cuda,failed,0,0.000000,0.000000,0",
         "cuda,alexnet,8,1.250000,2.000000,3",
     ]
-    assert files["inductor_torchbench_amp_training_cuda_accuracy.csv"].decode().splitlines()[1] == "cuda,alexnet,0,OOM"
+    assert (
+        files["inductor_torchbench_amp_training_cuda_accuracy.csv"].decode().splitlines()[1]
+        == "cuda,alexnet,0,OOM"
+    )
 
 
 def test_a_file_has_a_model_once() -> None:
@@ -186,23 +259,34 @@ def test_a_folder_gets_the_files_and_raw_timings_are_numpys(tmp_path: Path) -> N
 
 @given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9)), max_size=20))
 def test_timings_come_back(pairs: list[tuple[float, float]]) -> None:
-    repeats = {"eager": [eager for eager, _ in pairs], "compiled": [compiled for _, compiled in pairs]}
+    repeats = {
+        "eager": [eager for eager, _ in pairs],
+        "compiled": [compiled for _, compiled in pairs],
+    }
     again = to_repeats(read_timings(write_timings(repeats)))
     assert again == {name: pytest.approx(values) for name, values in repeats.items()}
 
 
 @given(
-    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).map(str.strip).filter(bool),
+    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+    .map(str.strip)
+    .filter(bool),
     st.floats(0.001, 1e6),
     st.integers(0, 10**6),
 )
 def test_any_model_and_number_come_back(name: str, speedup: float, count: int) -> None:
-    name = name.replace("\0", "x").replace("\r", "x")  # csv quotes neither, upstream's writer no more than ours
+    name = name.replace("\0", "x").replace(
+        "\r", "x"
+    )  # csv quotes neither, upstream's writer no more than ours
     measurement = replace(
-        MEASURED, model=name, values={"speedup": speedup, "abs_latency": 1.0, "graph_breaks": float(count)}
+        MEASURED,
+        model=name,
+        values={"speedup": speedup, "abs_latency": 1.0, "graph_breaks": float(count)},
     )
     files = render_files([measurement], {})
-    (again,) = read_results(*next(item for item in files.items() if item[0].endswith(".csv"))).results
+    (again,) = read_results(
+        *next(item for item in files.items() if item[0].endswith(".csv"))
+    ).results
     assert again.model == name and again.values["graph_breaks"] == count
     assert again.values["speedup"] == pytest.approx(speedup, abs=5.1e-7)
 
@@ -212,7 +296,9 @@ def test_a_file_that_is_named_has_all_results_and_its_name_whole() -> None:
         replace(MEASURED, facts={"phases_s": {"_compile": 1.0}}),
         replace(MEASURED, model="vgg16", task="t/vgg16"),
     ]
-    graph_break = read_folder(RECORDED / "inductor_Breaky_float32_inference_cuda_accuracy_graph_breaks.csv")[1]
+    graph_break = read_folder(
+        RECORDED / "inductor_Breaky_float32_inference_cuda_accuracy_graph_breaks.csv"
+    )[1]
     breaks = {"t/alexnet": next(iter(graph_break.values()))}
     files = render_files(results, breaks, stem="inference_resvcs")
     ends = (".csv", ".json", "_compilation_metrics.csv", "_compilation_metrics.json")
@@ -224,7 +310,9 @@ def test_a_file_that_is_named_has_all_results_and_its_name_whole() -> None:
 
 def test_a_file_that_is_named_has_upstreams_columns_alone() -> None:
     result = replace(MEASURED, values={**MEASURED.values, "recompiles": 2.0, "speedup_low": 1.0})
-    (of_ours,) = (data for name, data in render_files([result], {}).items() if name.endswith(".csv"))
+    (of_ours,) = (
+        data for name, data in render_files([result], {}).items() if name.endswith(".csv")
+    )
     assert {"recompiles", "speedup_low"} <= set(cells(of_ours)[0])
     named = render_files([result], {}, stem="inference")
     assert list(cells(named["inference.csv"])[0]) == [
@@ -239,7 +327,9 @@ def test_a_file_that_is_named_has_the_modes_table_of_a_package() -> None:
         (row,) = cells(render_files([result], {}, stem="x", modes=[mode])["x.csv"])
         assert column in row and ("speedup" in row) is (mode == "performance")
         assert row["graph_breaks"] == "0"  # upstream's checkers read it
-    (checked,) = [name for name in render_files([result], {}, modes=["accuracy"]) if name.endswith(".csv")]
+    (checked,) = [
+        name for name in render_files([result], {}, modes=["accuracy"]) if name.endswith(".csv")
+    ]
     assert checked.endswith("_accuracy.csv"), "the mode's file alone"
 
 
@@ -256,12 +346,24 @@ def test_a_mode_chooses_verdicts_or_times_of_what_is_judged_and_timed(experiment
 def test_what_has_no_table_has_files_of_its_own() -> None:
     found = replace(MEASURED, experiment="batch_size", values={"batch_size_found": 64.0})
     change = {"change": "bfloat16", "recompiles": 1, "reasons": ["0/0: dtype mismatch"]}
-    profiled = replace(MEASURED, experiment="recompile_profile", values={}, facts={"changes": [change]})
+    profiled = replace(
+        MEASURED, experiment="recompile_profile", values={}, facts={"changes": [change]}
+    )
     programs = [{"program": text} for text in ("one", None, "two")]
-    wrong = replace(MEASURED, model="a/b", experiment="accuracy", facts={"minimal_programs": programs})
+    wrong = replace(
+        MEASURED, model="a/b", experiment="accuracy", facts={"minimal_programs": programs}
+    )
     files = render_untabled([found, profiled, wrong, replace(found, status="failed", values={})])
-    assert files.pop("recompile_profiler_log.csv").endswith(b'bfloat16: recompiles 1\n  0/0: dtype mismatch\n"\n')
-    assert files == {"batch_sizes.csv": b"alexnet,64\n", "a_b_repro.py": b"one", "a_b_repro_2.py": b"two"}
+    assert files.pop("recompile_profiler_log.csv").endswith(
+        b'bfloat16: recompiles 1\n  0/0: dtype mismatch\n"\n'
+    )
+    assert files == {
+        "batch_sizes.csv": b"alexnet,64\n",
+        "a_b_repro.py": b"one",
+        "a_b_repro_2.py": b"two",
+    }
     assert render_files([found], {}, stem="x") == {"x.csv": b"alexnet,64\n"}
-    none = format_recompiles({"changes": [change | {"recompiles": 0}], "graph_break_reasons": {"print": 2}})
+    none = format_recompiles(
+        {"changes": [change | {"recompiles": 0}], "graph_break_reasons": {"print": 2}}
+    )
     assert "2 × print" in none and none.endswith("No recompilation detected.\n")

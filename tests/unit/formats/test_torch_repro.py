@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.formats.size_expressions import evaluate_size, list_symbols
-from compileboard.collectors.formats.torch_repro import NoTorchRepro, list_results, parse_torch_script
+from compileboard.collectors.formats.torch_repro import (
+    NoTorchRepro,
+    list_results,
+    parse_torch_script,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "repros"
 RECORDED = (DATA / "dynamic_pad.txt").read_text()  # of torch 2.13
@@ -30,10 +34,23 @@ if __name__ == '__main__':
 
 def test_recorded_script_has_symbols_shapes_and_versions() -> None:
     script = parse_torch_script(RECORDED)
-    assert [entry.name for entry in script.manifest.inputs] == ["arg0_1", "arg1_1", "arg2_1", "arg3_1", "arg4_1"]
+    assert [entry.name for entry in script.manifest.inputs] == [
+        "arg0_1",
+        "arg1_1",
+        "arg2_1",
+        "arg3_1",
+        "arg4_1",
+    ]
     assert script.manifest.symbols == {"s77": 19}
-    assert script.manifest.inputs[2].shape == ("s77", 32) and script.manifest.inputs[2].storage_bytes == 128 * 19
-    assert (script.manifest.level, script.manifest.kind, script.manifest.node_count) == ("aot", "compile", 25)
+    assert (
+        script.manifest.inputs[2].shape == ("s77", 32)
+        and script.manifest.inputs[2].storage_bytes == 128 * 19
+    )
+    assert (script.manifest.level, script.manifest.kind, script.manifest.node_count) == (
+        "aot",
+        "compile",
+        25,
+    )
     assert script.manifest.versions == {"torch": "2.13.0+cpu"}
     assert "__main__" not in script.program and script.program.rstrip().endswith("mod = Repro()")
 
@@ -41,10 +58,20 @@ def test_recorded_script_has_symbols_shapes_and_versions() -> None:
 def test_storage_shared_by_two_inputs_and_values_are_named() -> None:
     script = parse_torch_script(LOAD)
     x, y, z, w = script.manifest.inputs
-    assert (x.device, x.dtype, x.stride, x.storage_offset, x.requires_grad) == ("cuda:1", "bfloat16", (1, 2), 7, True)
+    assert (x.device, x.dtype, x.stride, x.storage_offset, x.requires_grad) == (
+        "cuda:1",
+        "bfloat16",
+        (1, 2),
+        7,
+        True,
+    )
     assert x.storage == y.storage == 0 and script.hashes == {0: "d41d8"} and y.stride == (1,)
     assert (z.kind, w.kind) == ("none", "other")
-    assert (script.manifest.level, script.manifest.backend, script.manifest.kind) == ("dynamo", "mine", "accuracy")
+    assert (script.manifest.level, script.manifest.backend, script.manifest.kind) == (
+        "dynamo",
+        "mine",
+        "accuracy",
+    )
     assert script.save_dir == "/tmp/x"
 
 
@@ -62,7 +89,15 @@ def test_results_are_named_as_the_code_names_them() -> None:
 
 @pytest.mark.parametrize(
     ("size", "number"),
-    [(7, 7), ("s0", 19), ("2*s0 + 1", 39), ("s0//2", 9), ("Max(1, s0)", 19), ("s0**2", 361), ("Mod(s0, 4)", 3)],
+    [
+        (7, 7),
+        ("s0", 19),
+        ("2*s0 + 1", 39),
+        ("s0//2", 9),
+        ("Max(1, s0)", 19),
+        ("s0**2", 361),
+        ("Mod(s0, 4)", 3),
+    ],
 )
 def test_size_is_evaluated(size: int | str, number: int) -> None:
     assert evaluate_size(size, {"s0": 19}) == number

@@ -30,7 +30,9 @@ def test_the_guard_failures_after_reset_are_read_from_the_first(utils: Any) -> N
     assert read(reader) == [["n == 1", "n == 2"]]
     utils.guard_failures[code].append("n == 3")
     assert read(reader) == [["n == 3"]] and read(reader) == []
-    utils.guard_failures = {code: ["n == 1", "n == 2", "n == 9", "n == 10"]}  # reset() makes the lists anew
+    utils.guard_failures = {
+        code: ["n == 1", "n == 2", "n == 9", "n == 10"]
+    }  # reset() makes the lists anew
     assert read(reader) == [["n == 1", "n == 2", "n == 9", "n == 10"]]
 
 

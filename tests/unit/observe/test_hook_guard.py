@@ -17,7 +17,9 @@ class Unprintable(Exception):
         raise RuntimeError("not even its text")
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), RecursionError(), Unprintable(), KeyError(1)])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), MemoryError(), RecursionError(), Unprintable(), KeyError(1)]
+)
 def test_an_error_of_ours_is_a_counted_loss(error: Exception) -> None:
     losses: Counter[str] = Counter()
     with HookGuard(losses):
@@ -35,10 +37,14 @@ def test_what_is_the_programs_passes(error: type[BaseException]) -> None:
 def tapped(emitted: list[Any], losses: Counter[str]) -> tuple[Any, list[Any]]:
     passed: list[Any] = []
 
-    def original(name: str, metadata_fn: Any = dict, *, payload_fn: Any = lambda: None, **rest: Any) -> None:
+    def original(
+        name: str, metadata_fn: Any = dict, *, payload_fn: Any = lambda: None, **rest: Any
+    ) -> None:
         passed.append((name, metadata_fn(), payload_fn(), rest))
 
-    return make_tap(original, lambda *arguments: emitted.append(arguments), HookGuard(losses)), passed
+    return make_tap(
+        original, lambda *arguments: emitted.append(arguments), HookGuard(losses)
+    ), passed
 
 
 def test_the_tap_evaluates_once_and_hands_everything_on() -> None:
@@ -58,25 +64,42 @@ def test_the_tap_evaluates_once_and_hands_everything_on() -> None:
     assert calls == ["metadata", "payload"]
     assert emitted[0][:3] == ("artifact:recompile_reasons", None, ["0/0: x"])
     assert passed == [
-        ("artifact", {"name": "recompile_reasons", "encoding": "json"}, ["0/0: x"], {"expect_trace_id": False})
+        (
+            "artifact",
+            {"name": "recompile_reasons", "encoding": "json"},
+            ["0/0: x"],
+            {"expect_trace_id": False},
+        )
     ]
 
 
 def test_the_tap_builds_nothing_that_nobody_wants() -> None:
     emitted: list[Any] = []
     built: list[str] = []
-    trace = make_tap(lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter()))
-    trace("dynamo_output_graph", lambda: built.append("graph"), payload_fn=lambda: built.append("text"))
-    trace("artifact", lambda: {"name": "fx_graph_runnable"}, payload_fn=lambda: built.append("code"))
+    trace = make_tap(
+        lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter())
+    )
+    trace(
+        "dynamo_output_graph",
+        lambda: built.append("graph"),
+        payload_fn=lambda: built.append("text"),
+    )
+    trace(
+        "artifact", lambda: {"name": "fx_graph_runnable"}, payload_fn=lambda: built.append("code")
+    )
     assert (emitted, built) == ([], [])
 
 
 def test_a_cache_events_components_are_never_written_as_json() -> None:
     emitted: list[Any] = []
     cache_info = {"key": "k", "components": [object()]}  # JSON could not even write it
-    trace = make_tap(lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter()))
+    trace = make_tap(
+        lambda *_, **__: None, lambda *arguments: emitted.append(arguments), HookGuard(Counter())
+    )
     for name in ("fx_graph_cache_hit", "aotautograd_cache_miss"):
-        trace("artifact", lambda name=name: {"name": name}, payload_fn=lambda: json.dumps(cache_info))
+        trace(
+            "artifact", lambda name=name: {"name": name}, payload_fn=lambda: json.dumps(cache_info)
+        )
     assert [payload for _, _, payload, _ in emitted] == [{"key": "k", "component_count": 1}] * 2
     assert "components" in cache_info  # torch goes on with its own
 
@@ -88,7 +111,9 @@ def test_a_metadata_function_that_raises_does_so_for_torch_alone() -> None:
     def bad() -> Any:
         raise ValueError("torch's own")
 
-    quiet = make_tap(lambda *_, **__: "went on", lambda *arguments: emitted.append(arguments), HookGuard(losses))
+    quiet = make_tap(
+        lambda *_, **__: "went on", lambda *arguments: emitted.append(arguments), HookGuard(losses)
+    )
     assert quiet("artifact", bad, payload_fn=bad) == "went on"
     assert (emitted, sum(losses.values())) == ([], 1)
     loud, _ = tapped(emitted, losses)
@@ -112,5 +137,7 @@ def test_a_cache_events_components_become_their_number() -> None:
         "key": "k",
         "component_count": 2,
     }
-    assert skip_unused_events("aotautograd_cache_miss", '{"components": []}') == {"component_count": 0}
+    assert skip_unused_events("aotautograd_cache_miss", '{"components": []}') == {
+        "component_count": 0
+    }
     assert skip_unused_events("recompile_reasons", ["components"]) == ["components"]

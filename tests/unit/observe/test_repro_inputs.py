@@ -16,10 +16,22 @@ from compileboard.collectors.observe.repro.inputs import InputReader, keep_value
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int8", "uint8", "bool", "complex64")
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+)
 
 
-def write(tensors: list[Any], most_bytes: int = 1 << 20) -> tuple[tuple[ReproInput, ...], dict[str, bytes]]:
+def write(
+    tensors: list[Any], most_bytes: int = 1 << 20
+) -> tuple[tuple[ReproInput, ...], dict[str, bytes]]:
     bodies: dict[str, bytes] = {}
 
     def keep(digest: str, body: str) -> None:
@@ -36,10 +48,16 @@ def read(inputs: tuple[ReproInput, ...], bodies: dict[str, bytes]) -> list[Any]:
     for entry in inputs:
         body = bytearray(bodies[entry.digest or ""])
         if entry.storage not in storages:
-            made = torch.frombuffer(body, dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+            made = (
+                torch.frombuffer(body, dtype=torch.uint8)
+                if body
+                else torch.empty(0, dtype=torch.uint8)
+            )
             storages[entry.storage] = made.untyped_storage()
         tensor = torch.empty(0, dtype=getattr(torch, entry.dtype or ""))
-        tensors.append(tensor.set_(storages[entry.storage], entry.storage_offset, entry.shape, entry.stride))
+        tensors.append(
+            tensor.set_(storages[entry.storage], entry.storage_offset, entry.shape, entry.stride)
+        )
     return tensors
 
 
@@ -52,7 +70,9 @@ def views(draw: st.DrawFn) -> list[Any]:
         count = draw(st.integers(0, 40))
         body = draw(st.binary(min_size=count * 16, max_size=count * 16))
         size = count * 16 // torch.empty(0, dtype=dtype).element_size()
-        base = torch.frombuffer(bytearray(body), dtype=dtype) if count else torch.empty(0, dtype=dtype)
+        base = (
+            torch.frombuffer(bytearray(body), dtype=dtype) if count else torch.empty(0, dtype=dtype)
+        )
         for _ in range(draw(st.integers(1, 2))):
             rows, columns = draw(st.integers(0, 4)), draw(st.integers(0, 4))
             steps = draw(st.integers(0, 5)), draw(st.integers(0, 5))
@@ -75,8 +95,12 @@ def test_what_is_read_back_is_what_was_written(tensors: list[Any]) -> None:
     for mine, other in zip(tensors, again, strict=True):
         assert (mine.dtype, mine.shape, mine.stride()) == (other.dtype, other.shape, other.stride())
         assert mine.storage_offset() == other.storage_offset() and bits(mine) == bits(other)
-    shared = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for a in tensors] for b in tensors]
-    assert shared == [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for a in again] for b in again]
+    shared = [
+        [a.untyped_storage()._cdata == b.untyped_storage()._cdata for a in tensors] for b in tensors
+    ]
+    assert shared == [
+        [a.untyped_storage()._cdata == b.untyped_storage()._cdata for a in again] for b in again
+    ]
     assert all(hashlib.sha256(body).hexdigest() == digest for digest, body in bodies.items())
 
 
@@ -98,8 +122,24 @@ def test_values_that_cannot_be_read_cost_the_values_alone() -> None:
 
 
 def test_parameters_numbers_and_odd_things_are_told_apart() -> None:
-    values = [torch.nn.Parameter(torch.ones(2)), 3, 2.5, True, None, object(), torch.ones(2).to_sparse()]
+    values = [
+        torch.nn.Parameter(torch.ones(2)),
+        3,
+        2.5,
+        True,
+        None,
+        object(),
+        torch.ones(2).to_sparse(),
+    ]
     described = InputReader().describe("abcdefg", values)
-    assert [entry.kind for entry in described] == ["tensor", "int", "float", "bool", "none", "other", "tensor"]
+    assert [entry.kind for entry in described] == [
+        "tensor",
+        "int",
+        "float",
+        "bool",
+        "none",
+        "other",
+        "tensor",
+    ]
     assert described[0].is_parameter and described[0].requires_grad
     assert (described[5].value, described[6].stride) == ("builtins.object", None)

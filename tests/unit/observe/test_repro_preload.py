@@ -13,7 +13,11 @@ from compileboard.collectors.observe.repro.preload import list_preload
 
 @pytest.mark.parametrize(
     ("name", "file", "listed"),
-    [("nets", "nets.py", "nets"), ("local_nets", "nets.py", "nets.py"), ("pack", "pack/__init__.py", "pack")],
+    [
+        ("nets", "nets.py", "nets"),
+        ("local_nets", "nets.py", "nets.py"),
+        ("pack", "pack/__init__.py", "pack"),
+    ],
 )
 def test_a_module_of_another_name_than_its_file_is_named_by_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, file: str, listed: str

@@ -69,7 +69,15 @@ def test_inputs_are_read_with_their_storages_and_symbols() -> None:
             storage=1,
             storage_bytes=64,
         ),
-        ReproInput("arg3_1", dtype="float32", shape=(2,), stride=(1,), device="cpu", storage=1, storage_bytes=64),
+        ReproInput(
+            "arg3_1",
+            dtype="float32",
+            shape=(2,),
+            stride=(1,),
+            device="cpu",
+            storage=1,
+            storage_bytes=64,
+        ),
         ReproInput("arg4_1", kind="none"),
         ReproInput("arg5_1", kind="symint", expression="s3"),
         ReproInput("arg6_1", kind="other", value="<class 'x.Y'>"),
@@ -77,8 +85,12 @@ def test_inputs_are_read_with_their_storages_and_symbols() -> None:
 
 
 def test_what_is_kept_of_a_script_is_the_graph_and_its_settings() -> None:
-    text = script.trim_script(SCRIPT, {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_API_TOKEN": "x", "HOME": "/home/jo"})
-    assert text.startswith("s77 = 19\nimport os\nos.environ['TORCHINDUCTOR_MAX_AUTOTUNE'] = '1'\nimport torch\n")
+    text = script.trim_script(
+        SCRIPT, {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_API_TOKEN": "x", "HOME": "/home/jo"}
+    )
+    assert text.startswith(
+        "s77 = 19\nimport os\nos.environ['TORCHINDUCTOR_MAX_AUTOTUNE'] = '1'\nimport torch\n"
+    )
     assert "hunter2" not in text and "CACHE_DIR" not in text and "__main__" not in text
     assert text.endswith("mod = Repro()\n") and "y = x.sin()" in text
     assert script.count_calls(text) == 2
@@ -90,9 +102,18 @@ def test_without_source_the_programs_lines_go() -> None:
 
 @pytest.mark.parametrize(
     ("expression", "value"),
-    [("2*s0 + 1", 7), ("Max(1, s0)", 3), ("s0//2", 1), ("s1", None), ("9**9**9", None), ("__import__('os')", None)],
+    [
+        ("2*s0 + 1", 7),
+        ("Max(1, s0)", 3),
+        ("s0//2", 1),
+        ("s1", None),
+        ("9**9**9", None),
+        ("__import__('os')", None),
+    ],
 )
-def test_expressions_of_symbols_are_worked_out_and_nothing_else(expression: str, value: int | None) -> None:
+def test_expressions_of_symbols_are_worked_out_and_nothing_else(
+    expression: str, value: int | None
+) -> None:
     assert script.evaluate(expression, {"s0": 3}) == value
 
 
@@ -100,7 +121,9 @@ def test_strides_of_a_contiguous_tensor_may_be_expressions() -> None:
     assert script.contiguous_stride((2, "s0", "s1 + 1", 4)) == ("4*s0*(s1 + 1)", "4*(s1 + 1)", 4, 1)
 
 
-@pytest.mark.parametrize("text", ["", "print(1)", "def load_args(reader):\n    reader.tensor(((, (1,))  # x"])
+@pytest.mark.parametrize(
+    "text", ["", "print(1)", "def load_args(reader):\n    reader.tensor(((, (1,))  # x"]
+)
 def test_what_is_no_script_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError, match="load_args"):
         script.read_inputs(text)

@@ -52,7 +52,11 @@ def test_the_program_sees_its_own_traceback(recorder: Recorder) -> None:
     error = call(runtime_failures.make_watched(fail, "forward", PLACE), ValueError("x"))
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["call", "fail"]
     ((fields, text),) = recorder.written
-    assert (fields["phase"], fields["error_type"], fields["message"]) == ("forward", "ValueError", "x")
+    assert (fields["phase"], fields["error_type"], fields["message"]) == (
+        "forward",
+        "ValueError",
+        "x",
+    )
     assert text is not None and "in call" in text and "in fail" in text and "in watched" not in text
 
 
@@ -62,7 +66,9 @@ def test_what_is_no_failure_passes_unrecorded(recorder: Recorder, error: BaseExc
     assert recorder.written == []
 
 
-def test_nested_callables_record_an_exception_once_also_when_it_is_wrapped(recorder: Recorder) -> None:
+def test_nested_callables_record_an_exception_once_also_when_it_is_wrapped(
+    recorder: Recorder,
+) -> None:
     def wrap(error: Exception) -> None:
         try:
             runtime_failures.make_watched(fail, "forward", PLACE)(error)
@@ -70,7 +76,9 @@ def test_nested_callables_record_an_exception_once_also_when_it_is_wrapped(recor
             raise RuntimeError("outer") from inner
 
     call(
-        runtime_failures.make_watched(runtime_failures.make_watched(wrap, "forward", PLACE), "backward", PLACE),
+        runtime_failures.make_watched(
+            runtime_failures.make_watched(wrap, "forward", PLACE), "backward", PLACE
+        ),
         ValueError("x"),
     )
     assert len(recorder.written) == 1
@@ -109,7 +117,9 @@ def test_texts_are_cut_and_secrets_withheld(recorder: Recorder) -> None:
     message = f"token=hunter2hunter2 {'x' * 200_000} the end"
     call(runtime_failures.make_watched(fail, "forward", PLACE), ValueError(message))
     ((fields, text),) = recorder.written
-    assert len(fields["message"]) < runtime_failures.MESSAGE_CHARS + 100 and fields["message"].endswith("the end")
+    assert len(fields["message"]) < runtime_failures.MESSAGE_CHARS + 100 and fields[
+        "message"
+    ].endswith("the end")
     assert text is not None and len(text) < runtime_failures.TEXT_CHARS + 100
     assert "hunter2" not in text + fields["message"]
 
@@ -129,16 +139,26 @@ def test_an_exception_that_cannot_be_printed_or_marked_is_recorded(recorder: Rec
     assert not recorder.losses
 
 
-@pytest.mark.parametrize("answer", [lambda name: name, lambda name: 1 // 0], ids=["anything", "raises"])
-def test_an_exception_whose_class_answers_to_any_name_is_recorded_once(recorder: Recorder, answer: Any) -> None:
+@pytest.mark.parametrize(
+    "answer", [lambda name: name, lambda name: 1 // 0], ids=["anything", "raises"]
+)
+def test_an_exception_whose_class_answers_to_any_name_is_recorded_once(
+    recorder: Recorder, answer: Any
+) -> None:
     odd = type("Odd", (Exception,), {"__getattr__": lambda self, name: answer(name)})
     error = call(
-        runtime_failures.make_watched(runtime_failures.make_watched(fail, "forward", PLACE), "backward", PLACE),
+        runtime_failures.make_watched(
+            runtime_failures.make_watched(fail, "forward", PLACE), "backward", PLACE
+        ),
         odd("words"),
     )
     recorder.failures.end(error)
     (fields, text), (ended, _) = recorder.written
-    assert (fields["phase"], fields["error_type"], ended["ended_program"]) == ("forward", "Odd", True)
+    assert (fields["phase"], fields["error_type"], ended["ended_program"]) == (
+        "forward",
+        "Odd",
+        True,
+    )
     assert text is not None and "in fail" in text and "Odd: words" in text
     assert not recorder.losses
 
@@ -158,7 +178,9 @@ def test_what_ended_the_program_is_marked_and_a_workers_is_not_ours(recorder: Re
     assert len(recorder.written) == 2
 
 
-def test_only_what_went_through_the_programs_first_line_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_went_through_the_programs_first_line_ended_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def ends(name: str, function: str) -> BaseException | None:
         scope: dict[str, Any] = {"__name__": name}
         exec(compile("def f():\n    1 / 0\n", "<test>", "exec"), scope)
@@ -170,7 +192,9 @@ def test_only_what_went_through_the_programs_first_line_ended_it(monkeypatch: py
 
     assert isinstance(ends("__main__", "<module>"), ZeroDivisionError)
     assert isinstance(ends("runpy", "_run_module_as_main"), ZeroDivisionError)
-    assert ends("_pytest.runner", "pytest_runtest_call") is None  # a test runner keeps what a test raised
+    assert (
+        ends("_pytest.runner", "pytest_runtest_call") is None
+    )  # a test runner keeps what a test raised
     assert ends("a.module", "<module>") is None
 
 

@@ -1,4 +1,6 @@
-"""What a trial does in the observed process: settings after torch, seeds, notes, and calls with what they returned."""
+"""What a trial does in the observed process: settings after torch, seeds, notes, and calls with
+what they returned.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from compileboard.collectors.trials.calls import read_calls, read_notes
 @pytest.fixture
 def torch(monkeypatch):
     """Stand in for torch where a trial only needs its names."""
-    fake = SimpleNamespace(manual_seed=lambda seed: None, compile=lambda model=None, **rest: model, flags={})
+    fake = SimpleNamespace(
+        manual_seed=lambda seed: None, compile=lambda model=None, **rest: model, flags={}
+    )
     monkeypatch.setitem(sys.modules, "torch", fake)
     return fake
 
@@ -35,7 +39,9 @@ def test_settings_share_their_names_and_failures_are_noted(tmp_path, torch):
 
 
 def test_torchs_own_compile_workers_are_left_alone(tmp_path, torch, monkeypatch):
-    monkeypatch.setattr(sys, "orig_argv", ["python", "/site-packages/torch/_inductor/compile_worker/__main__.py"])
+    monkeypatch.setattr(
+        sys, "orig_argv", ["python", "/site-packages/torch/_inductor/compile_worker/__main__.py"]
+    )
     ProcessTrial(TrialPlan(str(tmp_path), settings=("torch.flags['x'] = 1",))).after_torch()
     assert (torch.flags, read_notes(tmp_path)) == ({}, [])
 
@@ -61,7 +67,9 @@ def test_calls_are_recorded_with_what_they_returned(tmp_path, monkeypatch):
 
     from compileboard.collectors.observe.compiled_calls import CallRecorder
 
-    monkeypatch.setattr(OptimizedModule, "__call__", OptimizedModule.__call__)  # put back at the end
+    monkeypatch.setattr(
+        OptimizedModule, "__call__", OptimizedModule.__call__
+    )  # put back at the end
     recorder, original = CallRecorder(str(tmp_path), str(tmp_path)), torch.compile
     recorder.watch(torch)
     try:

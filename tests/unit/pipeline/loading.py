@@ -22,7 +22,9 @@ def load(database: Path, path: Path, *, process_count: int = 1, **options: Any) 
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
         group = find_sources(str(path))
-        loader = Loader(connection, str(database), group, LoadOptions(**options), process_count=process_count)
+        loader = Loader(
+            connection, str(database), group, LoadOptions(**options), process_count=process_count
+        )
         done = loader.read()
         loader.finish()
         return done
@@ -40,24 +42,50 @@ def query_value(database: Path, sql: str, **values: Any) -> Any:
     return rows(database, sql, **values)[0][0]
 
 
-TABLES = ["runs", "processes", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures"]
-TABLES += ["cache_lookups", "failures", "artifacts", "payloads", "spans", "symbols", "stack_nodes", "guard_sets"]
+TABLES = [
+    "runs",
+    "processes",
+    "compiles",
+    "compilations",
+    "graph_breaks",
+    "recompiles",
+    "guard_failures",
+]
+TABLES += [
+    "cache_lookups",
+    "failures",
+    "artifacts",
+    "payloads",
+    "spans",
+    "symbols",
+    "stack_nodes",
+    "guard_sets",
+]
 TABLES += ["aot_graphs", "logs", "log_rejects"]
 
 
 def counts(database: Path) -> dict[str, int]:
-    """Count the rows of every table that an import fills; each reading of a log ends its run anew."""
+    """Count the rows of every table that an import fills; each reading of a log ends its run
+    anew.
+    """
     events = query_value(database, "select count(*) from events where kind <> 'run_ended'")
-    return {"events": events} | {table: query_value(database, f"select count(*) from {table}") for table in TABLES}
+    return {"events": events} | {
+        table: query_value(database, f"select count(*) from {table}") for table in TABLES
+    }
 
 
 def dump(database: Path, *hidden: str) -> dict[str, list[tuple[Any, ...]]]:
     """Read all that tables hold, but for when it was stored and in how many batches."""
     hidden = (*hidden, "read_us", "heartbeat_us", "applied_at", "pub")
-    tables = [row[0] for row in rows(database, "select name from pragma_table_list where type = 'table'")]
+    tables = [
+        row[0] for row in rows(database, "select name from pragma_table_list where type = 'table'")
+    ]
     content = {}
     for table in tables:
-        columns = [row[0] for row in rows(database, "select name from pragma_table_info(:table)", table=table)]
+        columns = [
+            row[0]
+            for row in rows(database, "select name from pragma_table_info(:table)", table=table)
+        ]
         shown = ", ".join(name for name in columns if name not in hidden)
         content[table] = [tuple(row) for row in rows(database, f"select {shown} from {table}")]
     return content

@@ -1,4 +1,6 @@
-"""Following: logs that come later, are renamed, begun anew or deleted are read to their ends, once."""
+"""Following: logs that come later, are renamed, begun anew or deleted are read to their ends,
+once.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(database: Path, folder: Path, steps: Iterator[None], monkeypatch: pytest.MonkeyPatch) -> Loader:
-    """Follow a folder; before each look at it one step is taken, and Ctrl-C comes after the last."""
+def run(
+    database: Path, folder: Path, steps: Iterator[None], monkeypatch: pytest.MonkeyPatch
+) -> Loader:
+    """Follow a folder; before each look at it one step is taken, and Ctrl-C comes after the
+    last.
+    """
 
     def sleep(_seconds: float) -> None:
         try:
@@ -51,7 +57,10 @@ def run(database: Path, folder: Path, steps: Iterator[None], monkeypatch: pytest
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
         loader = log_loader.await_log(
-            str(folder), find, lambda group: Loader(connection, str(database), group, LoadOptions()), lambda _said: None
+            str(folder),
+            find,
+            lambda group: Loader(connection, str(database), group, LoadOptions()),
+            lambda _said: None,
         )
         loader.read()
         log_loader.follow(loader, find, lambda _bytes: None)
@@ -117,7 +126,9 @@ def test_a_torn_end_is_counted_once_however_often_it_is_met(
     assert query_value(tmp_path / "t.db", "select reject_count from log_rejects") == 1
 
 
-def test_what_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NoSuchLog, match="no such file or folder"):
         run(tmp_path / "t.db", tmp_path / "nowhere", iter(()), monkeypatch)
 
@@ -140,7 +151,9 @@ def test_ctrl_c_in_the_middle_of_a_batch_loses_no_record(
         migrate_connection(connection)
         loader = Loader(connection, "t.db", find_sources(str(folder)), LoadOptions())
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-            context.setattr("compileboard.collectors.pipeline.sqlite_sink.save_rejects", interrupted)
+            context.setattr(
+                "compileboard.collectors.pipeline.sqlite_sink.save_rejects", interrupted
+            )
             loader.read()
         loader.read()  # as `follow` does, to read what was written since
         loader.finish()

@@ -1,4 +1,6 @@
-"""A database that another program holds: said in words, and what waits in the spool is not called recorded."""
+"""A database that another program holds: said in words, and what waits in the spool is not called
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_pat
     lines: list[str] = []
     database, spool = tmp_path / "lock.db", tmp_path / "spool"
     config = RunConfig(name="locked", database=str(database))
-    manifest = describe_run(config, {}, argv=["x"], cwd="/", code_folder=str(tmp_path), source="bench")
+    manifest = describe_run(
+        config, {}, argv=["x"], cwd="/", code_folder=str(tmp_path), source="bench"
+    )
     make_spool(spool, manifest)
     with closing(sqlite3.connect(database, isolation_level=None)) as holder:
         holder.execute("begin exclusive")

@@ -93,7 +93,9 @@ def test_ranks_imported_one_by_one_stay_apart_and_it_is_said(tmp_path: Path) -> 
     one_by_one = [load(tmp_path / "t.db", path).run_id for path in sorted(folder.iterdir())]
     before = counts(tmp_path / "t.db")
     both = load(tmp_path / "t.db", folder)
-    assert [run_id for _label, run_id in both.elsewhere] == [run_id for run_id in one_by_one if run_id != both.run_id]
+    assert [run_id for _label, run_id in both.elsewhere] == [
+        run_id for run_id in one_by_one if run_id != both.run_id
+    ]
     assert counts(tmp_path / "t.db") == before and both.log_count == 1
 
 
@@ -101,7 +103,13 @@ def test_logs_given_one_by_one_of_one_folder_are_one_run(tmp_path: Path, log: Pa
     other = tmp_path / "second.log"
     other.write_bytes(log.read_bytes().replace(b" 4386 ", b" 4387 ").replace(b" 17952", b" 17953"))
     lines: list[str] = []
-    import_paths([str(log), str(other)], str(tmp_path / "t.db"), LoadOptions(), print_line=lines.append, index=False)
+    import_paths(
+        [str(log), str(other)],
+        str(tmp_path / "t.db"),
+        LoadOptions(),
+        print_line=lines.append,
+        index=False,
+    )
     assert counts(tmp_path / "t.db")["runs"] == 1 and counts(tmp_path / "t.db")["processes"] == 2
     assert any("the logs lie apart" in line for line in lines)
 
@@ -118,11 +126,15 @@ def test_every_text_is_kept_and_checked(tmp_path: Path) -> None:
     texts = ["graph one", "a\n\n\tb\n", "émigré ☃", ""]
     log = tmp_path / "x.log"
     log.write_text(
-        "".join(record({"artifact": {"name": f"a{i}", "encoding": "string"}}, t) for i, t in enumerate(texts))
+        "".join(
+            record({"artifact": {"name": f"a{i}", "encoding": "string"}}, t)
+            for i, t in enumerate(texts)
+        )
     )
     load(tmp_path / "t.db", log)
     recorded = rows(
-        tmp_path / "t.db", "select body from artifacts join payloads on payloads.id = payload_id order by name"
+        tmp_path / "t.db",
+        "select body from artifacts join payloads on payloads.id = payload_id order by name",
     )
     assert [unpack(row["body"]) for row in recorded] == texts
 
@@ -131,7 +143,11 @@ def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
     parts = [
         record({"dynamo_start": {"stack": []}, "frame_id": 0, "frame_compile_id": 0, "attempt": 0}),
         "a stray line\n",
-        record({"artifact": {"name": "x", "encoding": "string"}, "frame_id": 0}, "text", digest="0" * 32),
+        record(
+            {"artifact": {"name": "x", "encoding": "string"}, "frame_id": 0},
+            "text",
+            digest="0" * 32,
+        ),
         record({"artifact": {"name": "y", "encoding": "string"}, "frame_id": -5}, "more"),
         f'{HEAD}{{"artifact": {{"name": \n',
         record({"describe_tensor": {"stack": [{"filename": 9, "line": 1}]}, "frame_id": 0}),
@@ -140,7 +156,10 @@ def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("".join(parts))
     load(tmp_path / "t.db", log)
-    recorded = rows(tmp_path / "t.db", "select kind, reject_count, first_line from log_rejects order by first_line")
+    recorded = rows(
+        tmp_path / "t.db",
+        "select kind, reject_count, first_line from log_rejects order by first_line",
+    )
     assert [tuple(row) for row in recorded] == [
         ("stray_line", 1, 2),
         ("wrong_md5", 1, 3),
@@ -149,23 +168,32 @@ def test_damage_is_counted_by_kind_with_its_line(tmp_path: Path) -> None:
         ("unknown_file", 1, 8),
         ("truncated", 1, 9),
     ]
-    assert [row[0] for row in rows(tmp_path / "t.db", "select state from artifacts order by id")][:2] == [
+    assert [row[0] for row in rows(tmp_path / "t.db", "select state from artifacts order by id")][
+        :2
+    ] == [
         "damaged",
         "kept",
     ]
 
 
 @pytest.mark.parametrize("process_count", [1, 2])
-def test_a_changed_copy_of_a_log_is_a_run_of_its_own(tmp_path: Path, log: Path, process_count: int) -> None:
+def test_a_changed_copy_of_a_log_is_a_run_of_its_own(
+    tmp_path: Path, log: Path, process_count: int
+) -> None:
     whole = log.read_bytes()
     first = load(tmp_path / "t.db", log, process_count=process_count)
     log.write_bytes(whole.replace(b'"guard_count": ', b'"guard_count": 1', 1))
     changed = load(tmp_path / "t.db", log, process_count=process_count)
-    assert (changed.known_run, changed.record_count) == (False, first.record_count) and changed.run_id != first.run_id
+    assert (changed.known_run, changed.record_count) == (
+        False,
+        first.record_count,
+    ) and changed.run_id != first.run_id
     assert changed.changed == [(log.name, first.run_id)]
     again = load(tmp_path / "t.db", log)
     assert (again.run_id, again.record_count) == (changed.run_id, 0)
-    log.write_bytes(whole + record({"artifact": {"name": "more", "encoding": "string"}}, "x").encode())
+    log.write_bytes(
+        whole + record({"artifact": {"name": "more", "encoding": "string"}}, "x").encode()
+    )
     longer = load(tmp_path / "t.db", log)
     assert (longer.run_id, longer.record_count) == (first.run_id, 1)
 
@@ -177,7 +205,9 @@ def test_two_logs_in_one_file_are_two_processes(tmp_path: Path, log: Path) -> No
     load(tmp_path / "once.db", log)
     (reject,) = rows(tmp_path / "t.db", "select kind, reject_count, first_line from log_rejects")
     assert tuple(reject) == ("second_log", 1, raw.count(b"\n") + 1)
-    assert [row[0] for row in rows(tmp_path / "t.db", "select pid from processes order by pid")] == [4386, 4387]
+    assert [
+        row[0] for row in rows(tmp_path / "t.db", "select pid from processes order by pid")
+    ] == [4386, 4387]
     per_process = rows(tmp_path / "t.db", "select count(*) from compilations group by process_id")
     assert [row[0] for row in per_process] == [11, 11]
 
@@ -188,7 +218,9 @@ def test_without_payloads_the_tables_are_the_same(tmp_path: Path) -> None:
     full, light = counts(tmp_path / "with.db"), counts(tmp_path / "without.db")
     assert light.pop("payloads") == 0 < full.pop("payloads")
     assert light == full
-    assert {row[0] for row in rows(tmp_path / "without.db", "select distinct state from artifacts")} == {
+    assert {
+        row[0] for row in rows(tmp_path / "without.db", "select distinct state from artifacts")
+    } == {
         "none",
         "left_out",
     }
@@ -201,7 +233,11 @@ def test_no_line_of_the_users_code_is_stored_when_it_is_redacted(tmp_path: Path)
     bodies += [unpack(row[0]) for row in rows(tmp_path / "t.db", "select detail from symbols")]
     bodies += [row[0] or "" for row in rows(tmp_path / "t.db", "select code from stack_nodes")]
     bodies += [row[0] or "" for row in rows(tmp_path / "t.db", "select args from spans")]
-    code = ("return x + s.f(x)", "y = s.n(x); y, _ = s.a(y, y, y, need_weights=False)", "l = c(torch.randn")
+    code = (
+        "return x + s.f(x)",
+        "y = s.n(x); y, _ = s.a(y, y, y, need_weights=False)",
+        "l = c(torch.randn",
+    )
     assert [line for line in code if any(line in body for body in bodies)] == []
     assert any("source withheld" in body for body in bodies)
 
@@ -240,10 +276,15 @@ def test_any_damage_gives_counted_rejects_and_never_an_exception(
 def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     kernel = "@triton_heuristics.user_autotune(\n)\n@triton.jit\ndef secret_kernel(a):\n    pass"
-    texts = {"inductor_output_code": {"filename": "/tmp/a.py"}, "artifact": {"name": "fx_graph_runnable"}}
+    texts = {
+        "inductor_output_code": {"filename": "/tmp/a.py"},
+        "artifact": {"name": "fx_graph_runnable"},
+    }
     log.write_text("".join(record({name: title}, kernel) for name, title in texts.items()))
     load(tmp_path / "t.db", log, redact_source=True)
-    assert [tuple(row) for row in rows(tmp_path / "t.db", "select state, payload_id from artifacts")] == [
+    assert [
+        tuple(row) for row in rows(tmp_path / "t.db", "select state, payload_id from artifacts")
+    ] == [
         ("withheld", None),
         ("withheld", None),
     ]
@@ -251,7 +292,11 @@ def test_the_users_triton_kernels_are_not_kept_when_redacting(tmp_path: Path) ->
 
 def test_what_others_than_torch_write_is_kept_unless_the_source_is_not(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
-    log.write_text(record({"theirs": {"line": "y = f(x)"}}, "z = g(y)") + record({"list": [1, "a"]}) + record({"n": 5}))
+    log.write_text(
+        record({"theirs": {"line": "y = f(x)"}}, "z = g(y)")
+        + record({"list": [1, "a"]})
+        + record({"n": 5})
+    )
     load(tmp_path / "t.db", log)
     sql = "select name, metadata, state from artifacts order by id"
     assert [tuple(row) for row in rows(tmp_path / "t.db", sql)] == [

@@ -38,7 +38,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [{}, {"payloads": False, "redact_source": True}])
-def test_several_processes_make_the_same_rows(folder: Path, tmp_path: Path, options: dict[str, bool]) -> None:
+def test_several_processes_make_the_same_rows(
+    folder: Path, tmp_path: Path, options: dict[str, bool]
+) -> None:
     alone, several = tmp_path / "1.db", tmp_path / "2.db"
     done = [load(alone, folder, **options), load(several, folder, process_count=2, **options)]
     assert done[0] == done[1]
@@ -65,7 +67,12 @@ def test_items_come_in_order_and_not_far_ahead(tmp_path: Path) -> None:
         assert first[:2] == b"\0\0"
         assert all(int(path.read_text() or 0) <= AHEAD_COUNT + 1 for path in tmp_path.iterdir())
         rest = [item[:2] for number in range(5) for item in processes.read(number)]
-    assert rest == [bytes([number, position]) for number in range(5) for position in range(3 * AHEAD_COUNT)][1:]
+    assert (
+        rest
+        == [
+            bytes([number, position]) for number in range(5) for position in range(3 * AHEAD_COUNT)
+        ][1:]
+    )
 
 
 def test_what_a_task_raises_is_raised_and_a_death_is_said() -> None:
@@ -92,7 +99,9 @@ def test_a_failed_import_leaves_no_process(folder: Path, tmp_path: Path) -> None
     others = list_children()
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
-        loader = Loader(connection, "t.db", find_sources(str(folder)), LoadOptions(), process_count=2)
+        loader = Loader(
+            connection, "t.db", find_sources(str(folder)), LoadOptions(), process_count=2
+        )
 
         def stop(read_bytes: int) -> None:
             raise ValueError("enough")
@@ -110,22 +119,29 @@ def test_parts_of_one_log_make_the_same_rows(
 ) -> None:
     log = log_bytes("torch2.11-cuda-zoo_graph_breaks")
     damaged = log[:200_000].replace(b'"attempt": 0', b'"attempt": x', 3)
-    other = log_bytes("torch2.11-cuda-zoo_recompiles")[:400_000]  # another process, and a last record cut off
+    other = log_bytes("torch2.11-cuda-zoo_recompiles")[
+        :400_000
+    ]  # another process, and a last record cut off
     path = tmp_path / "trace.log"
     path.write_bytes(damaged + b"\nno record\n" + log[200_000:500_000] + b"\n" + other)
     alone, several = tmp_path / "1.db", tmp_path / "2.db"
     done = load(alone, path, **options)
     for module in (log_loader, trace_log):
         monkeypatch.setattr(module, "PART_BYTES", part_bytes)
-    monkeypatch.setattr(log_blocks, "BLOCK_BYTES", 3_000)  # so that whole blocks of other parts are skipped
+    monkeypatch.setattr(
+        log_blocks, "BLOCK_BYTES", 3_000
+    )  # so that whole blocks of other parts are skipped
     assert load(several, path, process_count=3, **options) == done
     assert {"truncated", "bad_json", "second_log", "stray_line"} <= done.rejects.by_kind.keys()
-    # When a process was seen last is the latest end of a batch, and times go back where another log begins.
+    # When a process was seen last is the latest end of a batch, and times go back where another log
+    # begins.
     hidden = ("last_seen_us",)
     assert dump(alone, *hidden) == dump(several, *hidden)
 
 
-def test_spans_of_a_log_in_parts_have_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_of_a_log_in_parts_have_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "trace.log"
     log = lzma.decompress(LOGS["zoo_graph_breaks"].read_bytes())
     path.write_bytes(log.replace(b'"ph": "B"', b'"ph": "\xff"', 2))
@@ -137,13 +153,20 @@ def test_spans_of_a_log_in_parts_have_the_same_order(tmp_path: Path, monkeypatch
         rejects = load(database, path, process_count=process_count).rejects
         tables = dump(database, "last_seen_us")
         with closing(open_reader(database)) as reader:
-            spans = [list(iterate_spans(reader, row["id"])) for row in reader.execute("select id from lanes")]
-        dumps.append((spans, Counter(row[1:] for row in tables.pop("spans")), tables, rejects.by_kind.keys()))
+            spans = [
+                list(iterate_spans(reader, row["id"]))
+                for row in reader.execute("select id from lanes")
+            ]
+        dumps.append(
+            (spans, Counter(row[1:] for row in tables.pop("spans")), tables, rejects.by_kind.keys())
+        )
     assert dumps[0] == dumps[1] and sum(map(len, spans)) > 100
     assert rejects.by_kind.keys() == {"bad_utf8", "wrong_md5"}
 
 
-def test_parts_of_a_longer_copy_add_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_longer_copy_add_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = log_bytes("torch2.11-cuda-zoo_recompiles")
     path = tmp_path / "trace.log"
     for module in (log_loader, trace_log):

@@ -42,7 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for _ in range(2):
         spool = Spool(str(tmp_path), "RUN", "t.db", lambda: {"run_id": "RUN", "pid": 1})
         for number in range(4):
-            spool.write("cudagraph_skip", {"reason": "cpu device"}, context=[None, number, 0, 0, None])
+            spool.write(
+                "cudagraph_skip", {"reason": "cpu device"}, context=[None, number, 0, 0, None]
+            )
         spool.close()
         with (tmp_path / f"{spool.process_id}.jsonl").open("ab") as file:
             file.write(b"no record\n")
@@ -50,7 +52,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("fails_at", range(1, 6))
-def test_a_batch_that_was_not_stored_is_read_again_and_no_other(folder: Path, fails_at: int) -> None:
+def test_a_batch_that_was_not_stored_is_read_again_and_no_other(
+    folder: Path, fails_at: int
+) -> None:
     source, sink = SpoolSource(folder, Decoder()), ListSink(fails_at)
     with pytest.raises(OSError, match="away"):
         pump(source, sink)
@@ -58,7 +62,9 @@ def test_a_batch_that_was_not_stored_is_read_again_and_no_other(folder: Path, fa
     pump(source, sink)
     numbers = [(event.process_id, event.sequence) for event in sink.events]
     assert len(numbers) == len(set(numbers)) == 10
-    assert [reject.total for reject in source.reader.rejects.values()] == [1, 1], "each bad line is counted once"
+    assert [reject.total for reject in source.reader.rejects.values()] == [1, 1], (
+        "each bad line is counted once"
+    )
 
 
 def test_checkpoints_of_batches_follow_one_another_to_the_end_of_each_file(folder: Path) -> None:
@@ -70,10 +76,15 @@ def test_checkpoints_of_batches_follow_one_another_to_the_end_of_each_file(folde
             assert position.begin_bytes == ends.get(position.file_key, 0) < position.end_bytes
             ends[position.file_key] = position.end_bytes
     first, last = sorted(folder.glob("*.jsonl"))
-    assert ends == {first.name: first.stat().st_size, last.name: last.stat().st_size - len(b"no record\n")}
+    assert ends == {
+        first.name: first.stat().st_size,
+        last.name: last.stat().st_size - len(b"no record\n"),
+    }
 
 
-def test_what_is_raised_between_two_batches_ends_the_pump_behind_the_stored_one(folder: Path) -> None:
+def test_what_is_raised_between_two_batches_ends_the_pump_behind_the_stored_one(
+    folder: Path,
+) -> None:
     source, sink = SpoolSource(folder, Decoder()), ListSink()
 
     def pause(batch: EventBatch, result: IngestResult) -> None:

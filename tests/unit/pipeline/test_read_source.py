@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.contract.events import CompileStarted, GraphBroke, GuardFailure, Recompiled
+from compileboard.collectors.contract.events import (
+    CompileStarted,
+    GraphBroke,
+    GuardFailure,
+    Recompiled,
+)
 from compileboard.collectors.decode.paths import PathNamer
 from compileboard.collectors.pipeline.read_source import SourceReader
 
@@ -45,8 +50,13 @@ def test_a_recompiled_function_and_its_guards_are_read(source: Path) -> None:
         {"file": "model.py", "line": 12, "code": "line12 = 12"},
         {"file": "torch/_dynamo/eval_frame.py", "line": 1},
     ]
-    guard = GuardFailure("0/0", "k == 1", "int_value", file="model.py", line=20, source_line="line20 = 20")
-    events = [CompileStarted("p", 1, LATER_US, **start, stack=stack), Recompiled("p", 2, LATER_US, guards=[guard])]
+    guard = GuardFailure(
+        "0/0", "k == 1", "int_value", file="model.py", line=20, source_line="line20 = 20"
+    )
+    events = [
+        CompileStarted("p", 1, LATER_US, **start, stack=stack),
+        Recompiled("p", 2, LATER_US, guards=[guard]),
+    ]
     assert [part.first_line for part in _reader(source).read(events)] == [8, 16]
     first = CompileStarted("p", 1, LATER_US, file="model.py", line=3, frame_compile_id=0)
     assert _reader(source).read([first]) == []  # it was not recompiled

@@ -24,11 +24,18 @@ HEADING = "dev,name,batch_size,speedup,abs_latency\n"
 NAME = "inductor_torchbench_amp_training_cuda_performance.csv"
 
 
-def run_import(database: Path, *paths: Path, strict: bool = False, **options: object) -> tuple[int, list[str]]:
+def run_import(
+    database: Path, *paths: Path, strict: bool = False, **options: object
+) -> tuple[int, list[str]]:
     lines: list[str] = []
     asked = LoadOptions(**options)  # type: ignore[arg-type]
     code = import_paths(
-        [str(path) for path in paths], str(database), asked, print_line=lines.append, strict=strict, index=False
+        [str(path) for path in paths],
+        str(database),
+        asked,
+        print_line=lines.append,
+        strict=strict,
+        index=False,
     )
     return code, lines
 
@@ -64,9 +71,14 @@ def test_a_folder_of_upstreams_becomes_one_run_and_again_adds_nothing(store: Pat
 
 def test_the_numbers_are_the_jsons_and_a_failure_has_the_word_of_its_accuracy(store: Path) -> None:
     run_import(store, RECORDED)
-    sql = "select {} from results join series on series.id = series_id where experiment = 'performance' and model = :m"
+    sql = (
+        "select {} from results join series on series.id = series_id where experiment = "
+        "'performance' and model = :m"
+    )
     assert query_value(store, sql.format("speedup"), m="Breaky") == 0.5874513480871489
-    (failed,) = rows(store, sql.format("status, reason, speedup, graph_breaks, batch_size"), m="WrongAnswer")
+    (failed,) = rows(
+        store, sql.format("status, reason, speedup, graph_breaks, batch_size"), m="WrongAnswer"
+    )
     assert tuple(failed) == ("failed", "fail_to_run", None, None, 8)
     facts = json.loads(query_value(store, sql.format("facts"), m="Breaky"))
     assert facts["phases_s"]["_compile.compile_inner"] > 1 and facts["settings"]["repeat"] == 20
@@ -76,38 +88,56 @@ def test_breaks_hang_on_the_result_of_their_file_and_are_those_the_hooks_name(st
     run_import(store, RECORDED)
     sql = """
     select experiment, count(*) as break_count, count(distinct distinct_id) as distinct_count
-    from results join processes using (task) join graph_breaks on graph_breaks.process_id = processes.id
+    from results join processes using (task) join graph_breaks
+      on graph_breaks.process_id = processes.id
     group by experiment order by experiment
     """
     assert [tuple(row) for row in rows(store, sql)] == [("accuracy", 5, 4), ("performance", 5, 4)]
-    sql = "select gb_id, file, name from distinct_breaks join functions on functions.id = function_id order by line"
+    sql = (
+        "select gb_id, file, name from distinct_breaks join functions on functions.id = "
+        "function_id order by line"
+    )
     recorded = [tuple(row) for row in rows(store, sql)]
     assert (
-        recorded[0] == ("GB0059", "bench_models.py", "forward") and ("GB0124", "bench_models.py", "forward") in recorded
+        recorded[0] == ("GB0059", "bench_models.py", "forward")
+        and ("GB0124", "bench_models.py", "forward") in recorded
     )
 
 
 def test_a_stem_that_rstrip_ate_still_finds_its_table(store: Path) -> None:
     run_import(store, MADE)
-    sql = "select model from results join series on series.id = series_id join processes using (task)"
+    sql = (
+        "select model from results join series on series.id = series_id join processes using (task)"
+    )
     assert [row[0] for row in rows(store, sql)] == ["mlp"]
-    sql = "select eager_latency_ms, (select count(*) from result_repeats where result_id = results.id) as repeat_count"
+    sql = (
+        "select eager_latency_ms, (select count(*) from result_repeats where result_id = "
+        "results.id) as repeat_count"
+    )
     (row,) = rows(store, f"{sql} from results where task = 'basics/mlp'")
     assert tuple(row) == (1.0, 2)
 
 
-def test_a_longer_copy_adds_what_is_new_even_if_padding_changed_its_first_rows(store: Path, tmp_path: Path) -> None:
+def test_a_longer_copy_adds_what_is_new_even_if_padding_changed_its_first_rows(
+    store: Path, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.500000,2.500000\n")
     run_import(store, folder)
-    longer = HEADING.replace("\n", ",graph_breaks\n") + "cuda,a,8,1.500000,2.500000,0\ncuda,b,8,1.200000,2.000000,3\n"
+    longer = (
+        HEADING.replace("\n", ",graph_breaks\n")
+        + "cuda,a,8,1.500000,2.500000,0\ncuda,b,8,1.200000,2.000000,3\n"
+    )
     _code, lines = run_import(store, write(folder, NAME, longer))
     assert "1 new result of 1 file" in lines[0]
     assert (
-        query_value(store, "select count(*) from runs") == 1 and query_value(store, "select count(*) from results") == 2
+        query_value(store, "select count(*) from runs") == 1
+        and query_value(store, "select count(*) from results") == 2
     )
 
 
-def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(store: Path, tmp_path: Path) -> None:
+def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(
+    store: Path, tmp_path: Path
+) -> None:
     accuracy = "dev,name,batch_size,accuracy\ncuda,a,8,pass\n"
     for night, speedup in (("monday", 1.5), ("tuesday", 1.4)):
         folder = write(tmp_path / night, NAME, HEADING + f"cuda,a,8,{speedup:.6f},2.500000\n")
@@ -124,11 +154,18 @@ def test_two_nights_are_two_runs_although_their_verdicts_are_the_same(store: Pat
 def test_rows_that_name_commits_become_a_run_of_each(store: Path, tmp_path: Path) -> None:
     run_import(store, MADE / "hud_export.csv")
     told = "git_commit, git_branch, gpu_name, result_count"
-    recorded = rows(store, f"select {told} from runs join run_totals on run_id = id order by started_us")
-    assert [tuple(row) for row in recorded] == [("a" * 40, "main", "h100", 4), ("b" * 40, "main", "h100", 4)]
+    recorded = rows(
+        store, f"select {told} from runs join run_totals on run_id = id order by started_us"
+    )
+    assert [tuple(row) for row in recorded] == [
+        ("a" * 40, "main", "h100", 4),
+        ("b" * 40, "main", "h100", 4),
+    ]
     lines = (MADE / "hud_export.csv").read_text().splitlines()
     moved = write(
-        tmp_path / "later", "hud_export.csv", "\n".join([lines[0], *lines[3:], lines[3].replace("resnet18", "vgg16")])
+        tmp_path / "later",
+        "hud_export.csv",
+        "\n".join([lines[0], *lines[3:], lines[3].replace("resnet18", "vgg16")]),
     )
     run_import(store, moved)
     assert (
@@ -141,7 +178,11 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
     folder = tmp_path / "all"
     shutil.copytree(MADE, folder)
     with tarfile.open(PROGRAMS) as archive:
-        name = next(name for name in archive.getnames() if "zoo_graph_breaks/trace/" in name and name.endswith(".log"))
+        name = next(
+            name
+            for name in archive.getnames()
+            if "zoo_graph_breaks/trace/" in name and name.endswith(".log")
+        )
         (folder / "trace.log").write_bytes(archive.extractfile(name).read())  # type: ignore[union-attr]
     packed = tmp_path / "all.tar.xz"
     with tarfile.open(packed, "w:xz") as archive:
@@ -153,16 +194,23 @@ def test_an_archive_with_logs_and_results_gives_both(store: Path, tmp_path: Path
 
 
 def test_damage_is_said_with_its_line_and_shown_on_the_run(store: Path, tmp_path: Path) -> None:
-    folder = write(tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\ncuda,b,8\ncuda,c,8,1.5,2.5\n")
+    folder = write(
+        tmp_path / "out", NAME, HEADING + "cuda,a,8,1.5,2.5\ncuda,b,8\ncuda,c,8,1.5,2.5\n"
+    )
     code, lines = run_import(store, folder, strict=True)
     assert code == FAILED and any(f"first at line 3 of {NAME}" in line for line in lines)
     assert query_value(store, "select count(*) from results") == 2
     run_import(store, folder)
-    (row,) = rows(store, "select kind, reject_count, first_line, name from log_rejects join logs using (process_id)")
+    (row,) = rows(
+        store,
+        "select kind, reject_count, first_line, name from log_rejects join logs using (process_id)",
+    )
     assert tuple(row) == ("bad_row", 1, 3, NAME)
 
 
-def test_options_name_the_run_and_give_the_suite_where_no_column_does(store: Path, tmp_path: Path) -> None:
+def test_options_name_the_run_and_give_the_suite_where_no_column_does(
+    store: Path, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "out", "inductor.csv", HEADING + "cuda,a,8,1.5,2.5\n")
     run_import(store, folder, name="nightly", suite="ours", tags={"gpu": "h200"})
     assert tuple(rows(store, "select name, suite from runs")[0]) == ("nightly", "ours")
@@ -185,7 +233,9 @@ def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
     assert query_value(store, "select count(*) from results") == 1
 
 
-def test_a_table_of_something_else_is_refused_with_what_was_expected(store: Path, tmp_path: Path) -> None:
+def test_a_table_of_something_else_is_refused_with_what_was_expected(
+    store: Path, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "out", "prices.csv", "fruit,price\napple,1\n")
     with pytest.raises(NoSuchLog, match="expected a table with a column `name`"):
         run_import(store, folder / "prices.csv")
@@ -209,7 +259,9 @@ def accuracy_of(count: int, failed: int | None = None) -> str:
     )
 
 
-def test_a_file_that_differs_far_down_is_another_run_and_each_is_known_again(store: Path, tmp_path: Path) -> None:
+def test_a_file_that_differs_far_down_is_another_run_and_each_is_known_again(
+    store: Path, tmp_path: Path
+) -> None:
     name = NAME.replace("performance", "accuracy")
     write(tmp_path / "a", name, accuracy_of(90))
     write(tmp_path / "b", name, accuracy_of(90, failed=60))
@@ -223,7 +275,9 @@ def test_a_file_that_differs_far_down_is_another_run_and_each_is_known_again(sto
     assert [tuple(row) for row in rows(store, sql)] == [(90, 0), (95, 1)]
 
 
-def test_a_verdict_that_changed_beside_the_same_times_is_not_lost(store: Path, tmp_path: Path) -> None:
+def test_a_verdict_that_changed_beside_the_same_times_is_not_lost(
+    store: Path, tmp_path: Path
+) -> None:
     for folder, failed in (("a", None), ("b", 60)):
         write(tmp_path / folder, NAME, HEADING + "cuda,m0,8,1.500000,2.500000\n")
         write(tmp_path / folder, NAME.replace("performance", "accuracy"), accuracy_of(90, failed))
@@ -238,10 +292,17 @@ def test_a_subfolder_with_the_same_names_is_a_run_of_its_own_and_one_file_draws_
     text = "name,accuracy,graph_breaks\n" + "".join(f"m{number},pass,0\n" for number in range(30))
     folder = write(tmp_path / "expected", "inductor_timm_training.csv", text)
     write(folder, "inductor_torchbench_training.csv", text)
-    write(folder / "cu124", "inductor_timm_training.csv", text.replace("m20,pass", "m20,fail_to_run") + "m30,pass,2\n")
+    write(
+        folder / "cu124",
+        "inductor_timm_training.csv",
+        text.replace("m20,pass", "m20,fail_to_run") + "m30,pass,2\n",
+    )
     run_import(store, folder / "inductor_timm_training.csv")
     _code, lines = run_import(store, folder)
-    recorded = rows(store, "select name, result_count from runs join run_totals on run_id = id order by result_count")
+    recorded = rows(
+        store,
+        "select name, result_count from runs join run_totals on run_id = id order by result_count",
+    )
     assert [tuple(row) for row in recorded] == [
         ("inductor_timm_training.csv", 30),
         ("expected/cu124", 31),
@@ -252,7 +313,9 @@ def test_a_subfolder_with_the_same_names_is_a_run_of_its_own_and_one_file_draws_
     assert sum("nothing new" in line for line in again) == 2 and len(again) == 2
 
 
-def test_a_folder_of_rows_with_and_without_commits_is_known_again(store: Path, tmp_path: Path) -> None:
+def test_a_folder_of_rows_with_and_without_commits_is_known_again(
+    store: Path, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "mixed", NAME, HEADING + "cuda,a,8,1.500000,2.500000\n")
     shutil.copy(MADE / "hud_export.csv", folder)
     run_import(store, MADE / "hud_export.csv")
@@ -267,7 +330,14 @@ def test_who_reads_the_lines_is_told_which_file_is_damaged(store: Path, tmp_path
     out = io.StringIO()
     migrate(store)
     import_paths(
-        [str(folder)], str(store), LoadOptions(), print_line=lambda _it: None, index=False, lines=ProgressLines(out)
+        [str(folder)],
+        str(store),
+        LoadOptions(),
+        print_line=lambda _it: None,
+        index=False,
+        lines=ProgressLines(out),
     )
     done = json.loads(out.getvalue().splitlines()[-1])
-    assert done["rejects"] == {"bad_row": 1} and done["remarks"][-1].endswith("first at line 3 of basics.csv")
+    assert done["rejects"] == {"bad_row": 1} and done["remarks"][-1].endswith(
+        "first at line 3 of basics.csv"
+    )

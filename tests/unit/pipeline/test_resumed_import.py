@@ -1,4 +1,6 @@
-"""A log that was read while it was short, damaged or beside broken files ends as if it had been read whole at once."""
+"""A log that was read while it was short, damaged or beside broken files ends as if it had been
+read whole at once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ FACTS = "select name, torch_version, gpu_count, started_us from runs"
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    (source,) = (source for source in find_sources(str(PROGRAMS)).sources if "zoo_backend_failure" in source.label)
+    (source,) = (
+        source
+        for source in find_sources(str(PROGRAMS)).sources
+        if "zoo_backend_failure" in source.label
+    )
     path = tmp_path / "trace.log"
     with source.open() as file:
         path.write_bytes(file.read())
@@ -28,10 +34,14 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("record_count", [1, 2, 3, 4, 9])
-def test_a_log_is_known_from_its_first_record_on(tmp_path: Path, log: Path, record_count: int) -> None:
+def test_a_log_is_known_from_its_first_record_on(
+    tmp_path: Path, log: Path, record_count: int
+) -> None:
     whole = log.read_bytes()
     load(tmp_path / "whole.db", log)
-    starts = [position + 1 for position in range(len(whole)) if whole[position : position + 2] == b"\nV"]
+    starts = [
+        position + 1 for position in range(len(whole)) if whole[position : position + 2] == b"\nV"
+    ]
     log.write_bytes(whole[: starts[record_count - 1]])
     first = load(tmp_path / "t.db", log)
     log.write_bytes(whole)
@@ -61,7 +71,9 @@ def test_a_whole_copy_goes_on_where_a_damaged_one_ended(tmp_path: Path, log: Pat
     )
 
 
-def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path: Path, log: Path) -> None:
+def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(
+    tmp_path: Path, log: Path
+) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     log.rename(folder / "good.log")
@@ -69,17 +81,26 @@ def test_files_of_which_nothing_can_be_read_are_counted_each_time_anew(tmp_path:
     (folder / "cut.log.gz").write_bytes(gzip.compress(b"V")[:9])
     for _ in range(2):
         load(tmp_path / "t.db", folder)
-    recorded = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects order by kind")
-    assert [(row["kind"], row["reject_count"]) for row in recorded] == [("damaged_file", 1), ("empty_log", 1)]
+    recorded = rows(
+        tmp_path / "t.db", "select kind, reject_count, example from log_rejects order by kind"
+    )
+    assert [(row["kind"], row["reject_count"]) for row in recorded] == [
+        ("damaged_file", 1),
+        ("empty_log", 1),
+    ]
     assert "cut.log.gz" in recorded[0]["example"] and recorded[1]["example"] == "empty.log"
 
 
-def test_damage_before_a_kill_stays_counted(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_before_a_kill_stays_counted(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log.write_bytes(log.read_bytes().replace(b"\nV", b"\nstray\nV", 3))
     load(tmp_path / "whole.db", log)
     monkeypatch.setattr("compileboard.collectors.pipeline.trace_source.BATCH_EVENTS", 8)
     monkeypatch.setattr(
-        "compileboard.collectors.pipeline.sqlite_sink.save_rejects", _killed_at_the_third(), raising=True
+        "compileboard.collectors.pipeline.sqlite_sink.save_rejects",
+        _killed_at_the_third(),
+        raising=True,
     )
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
@@ -113,17 +134,26 @@ def _killed_at_the_third():  # type: ignore[no-untyped-def]
 def test_redacted_examples_of_damage_hold_no_code(tmp_path: Path, log: Path) -> None:
     log.write_bytes(log.read_bytes() + b"    secret = self.weights(x)\nV")
     load(tmp_path / "t.db", log, redact_source=True)
-    recorded = rows(tmp_path / "t.db", "select kind, reject_count, example from log_rejects where kind = 'stray_line'")
+    recorded = rows(
+        tmp_path / "t.db",
+        "select kind, reject_count, example from log_rejects where kind = 'stray_line'",
+    )
     assert [tuple(row) for row in recorded] == [("stray_line", 1, None)]
 
 
-@pytest.mark.parametrize("junk", [b"epoch 3 loss 0.2\n" * 200_000, b'] {"str": ["' * 200_000 + b"\n"])
-def test_foreign_lines_cost_no_more_than_reading_them(tmp_path: Path, log: Path, junk: bytes) -> None:
+@pytest.mark.parametrize(
+    "junk", [b"epoch 3 loss 0.2\n" * 200_000, b'] {"str": ["' * 200_000 + b"\n"]
+)
+def test_foreign_lines_cost_no_more_than_reading_them(
+    tmp_path: Path, log: Path, junk: bytes
+) -> None:
     log.write_bytes(log.read_bytes() + junk)
     began_s = time.process_time()
     done = load(tmp_path / "t.db", log)
     assert done.rejects.count("stray_line") == junk.count(b"\n")
-    assert time.process_time() - began_s < 10  # a minute and more, when each asked anew for its line
+    assert (
+        time.process_time() - began_s < 10
+    )  # a minute and more, when each asked anew for its line
 
 
 def test_a_run_that_was_killed_before_its_end_gets_it(tmp_path: Path, log: Path) -> None:
@@ -135,4 +165,6 @@ def test_a_run_that_was_killed_before_its_end_gets_it(tmp_path: Path, log: Path)
         loader.close()
     load(tmp_path / "t.db", log)
     ended = "select ended_us - started_us from runs"
-    assert query_value(tmp_path / "t.db", ended) == query_value(tmp_path / "whole.db", ended) > 100_000
+    assert (
+        query_value(tmp_path / "t.db", ended) == query_value(tmp_path / "whole.db", ended) > 100_000
+    )

@@ -37,7 +37,9 @@ def store(tmp_path: Path, log: Path) -> sqlite3.Connection:
         RunStarted("r", 0, 0, "R", "run"),
         ProcessStarted("hooked", -1, captured[0].time_us, "R", 1),
     ]
-    events += [e for record in captured for e in Decoder().decode(record) if type(e) not in HELD_WHOLE]
+    events += [
+        e for record in captured for e in Decoder().decode(record) if type(e) not in HELD_WHOLE
+    ]
     Ingestor(connection).ingest("R", events)
     yield connection
     connection.close()
@@ -48,13 +50,17 @@ def counts(store: sqlite3.Connection) -> dict[str, int]:
     return {table: store.execute(f"select count(*) from {table}").fetchone()[0] for table in tables}
 
 
-def test_a_log_adds_what_the_hooks_do_not_see_and_nothing_else(store: sqlite3.Connection, log: Path) -> None:
+def test_a_log_adds_what_the_hooks_do_not_see_and_nothing_else(
+    store: sqlite3.Connection, log: Path
+) -> None:
     before = counts(store)
     read_hooked_log(SqliteSink(store, "t.db", "R"), Decoder(), log, "hooked")
     after = counts(store)
     assert (after["events"], after["compiles"]) == (before["events"], before["compiles"])
     assert after["artifacts"] > before["artifacts"] == 0
-    loose = store.execute("select distinct name from artifacts where compile_key is null").fetchall()
+    loose = store.execute(
+        "select distinct name from artifacts where compile_key is null"
+    ).fetchall()
     assert [row["name"] for row in loose] == []
 
 

@@ -1,4 +1,6 @@
-"""A small server that keeps streams and texts by the wire's protocol, and fails as it is told: for tests of boxes."""
+"""A small server that keeps streams and texts by the wire's protocol, and fails as it is told: for
+tests of boxes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from compileboard.collectors.wire.texts import split_texts
 from compileboard.version import VERSION
 
 Refusal = Callable[[str, bytes], "int | None"]  # method, body as it is unpacked: a status
-Fault = Callable[[str, str], "str | int | None"]  # method, path: a status, "lost" (done, not answered), "cut", None
+Fault = Callable[
+    [str, str], "str | int | None"
+]  # method, path: a status, "lost" (done, not answered), "cut", None
 
 
 class PushServer(ThreadingHTTPServer):
@@ -57,7 +61,9 @@ class PushServer(ThreadingHTTPServer):
     def lines(self, run_id: str) -> list[bytes]:
         """Return all lines of a run, stream by stream."""
         with self.lock:
-            streams = [bytes(body) for (of_run, _), body in self.streams.items() if of_run == run_id]
+            streams = [
+                bytes(body) for (of_run, _), body in self.streams.items() if of_run == run_id
+            ]
         return [line for body in streams for line in body.splitlines()]
 
     def read(self, run_id: str) -> tuple[list[Event], list[Mark]]:
@@ -102,7 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(fault, int):
             self._answer(fault, {"error": f"told to answer {fault}"}, Retry_After="0")
             return
-        if server.token is not None and self.headers.get("Authorization") != f"Bearer {server.token}":
+        if (
+            server.token is not None
+            and self.headers.get("Authorization") != f"Bearer {server.token}"
+        ):
             self._answer(401, {"error": "no such token"})
             return
         if self.headers.get("Content-Encoding") == "gzip":
@@ -134,7 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
             server.dropped += question["dropped"]
             return (
                 200,
-                {"data": {"missing": [digest for digest in question["digests"] if digest not in server.texts]}},
+                {
+                    "data": {
+                        "missing": [
+                            digest for digest in question["digests"] if digest not in server.texts
+                        ]
+                    }
+                },
                 {},
             )
         if path == ["texts"]:
@@ -149,10 +164,18 @@ class _Handler(BaseHTTPRequestHandler):
             return 201, {}, {}
         if path[1] in server.deleted:
             return 410, {"error": "deleted"}, {}
-        stored = server.streams.setdefault((path[1], path[3]), bytearray()) if self.command == "PATCH" else None
+        stored = (
+            server.streams.setdefault((path[1], path[3]), bytearray())
+            if self.command == "PATCH"
+            else None
+        )
         if stored is None:
             stored = server.streams.get((path[1], path[3]), bytearray())
-        return self._append(stored, body) if self.command == "PATCH" else (200, {}, self._state(stored))
+        return (
+            self._append(stored, body)
+            if self.command == "PATCH"
+            else (200, {}, self._state(stored))
+        )
 
     def _append(self, stored: bytearray, body: bytes) -> tuple[int, dict[str, Any], dict[str, str]]:
         server, offset = self.server, int(self.headers["Upload-Offset"])
@@ -161,7 +184,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 460, {"error": "checksum"}, {}
         if offset > len(stored):
             return 409, {"error": "a gap"}, self._state(stored)
-        missing = [digest for digest in list_texts(body) if digest not in server.texts and digest not in server.dropped]
+        missing = [
+            digest
+            for digest in list_texts(body)
+            if digest not in server.texts and digest not in server.dropped
+        ]
         if missing:
             return 409, {"error": "texts first", "missing": missing}, self._state(stored)
         assert body.endswith(b"\n")
@@ -169,7 +196,10 @@ class _Handler(BaseHTTPRequestHandler):
         return 204, {}, self._state(stored)
 
     def _state(self, stored: bytearray) -> dict[str, str]:
-        return {"Upload_Offset": str(len(stored)), "Upload_Checksum": f"crc32 {checksum_of(bytes(stored)):08x}"}
+        return {
+            "Upload_Offset": str(len(stored)),
+            "Upload_Checksum": f"crc32 {checksum_of(bytes(stored)):08x}",
+        }
 
     def _answer(self, status: int, answer: dict[str, Any], **headers: str) -> None:
         body = b"" if status == 204 else json.dumps(answer).encode()

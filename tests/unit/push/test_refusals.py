@@ -1,4 +1,6 @@
-"""What a server refuses for what it holds is lost alone, and told; what it refuses for other reasons waits."""
+"""What a server refuses for what it holds is lost alone, and told; what it refuses for other
+reasons waits.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ POISON = CompileStarted("P", 999, 50, "1/0", function="poison")
 
 @pytest.fixture(autouse=True)
 def no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compileboard.collectors.pipeline.outbox_sink.spawn_sender", lambda root: None)
+    monkeypatch.setattr(
+        "compileboard.collectors.pipeline.outbox_sink.spawn_sender", lambda root: None
+    )
 
 
 def write(root: Path, server: PushServer, *, text: str = "") -> None:
@@ -58,7 +62,9 @@ def test_a_line_that_is_refused_is_lost_alone_and_told_in_its_place(
     assert read_losses(tmp_path, "RUN") == f"1 line lost: the server answers {status} not this one"
 
 
-def test_requests_that_are_too_long_are_sent_in_parts_and_nothing_is_lost(tmp_path: Path, server: PushServer) -> None:
+def test_requests_that_are_too_long_are_sent_in_parts_and_nothing_is_lost(
+    tmp_path: Path, server: PushServer
+) -> None:
     server.refusal = lambda method, body: 413 if method == "PATCH" and len(body) > 900 else None
     write(tmp_path, server)
     send(tmp_path, server)
@@ -69,7 +75,9 @@ def test_requests_that_are_too_long_are_sent_in_parts_and_nothing_is_lost(tmp_pa
 def test_what_is_refused_once_alone_or_whatever_it_holds_is_not_lost(
     tmp_path: Path, server: PushServer, what: bytes
 ) -> None:
-    left = {b'"poison"': 1, b"v": 20}[what]  # of requests of one line: all others are refused until then
+    left = {b'"poison"': 1, b"v": 20}[
+        what
+    ]  # of requests of one line: all others are refused until then
 
     def refuse(method: str, body: bytes) -> int | None:
         nonlocal left
@@ -108,7 +116,9 @@ def test_a_text_that_is_refused_is_told_as_dropped_unless_all_are(
     assert ("12 texts lost" in str(read_losses(tmp_path, "RUN"))) == bool(count)
 
 
-def test_a_text_that_is_damaged_on_the_disk_holds_nothing_up(tmp_path: Path, server: PushServer) -> None:
+def test_a_text_that_is_damaged_on_the_disk_holds_nothing_up(
+    tmp_path: Path, server: PushServer
+) -> None:
     write(tmp_path, server, text="x" * 5000)
     next(tmp_path.glob("RUN/texts/*")).write_bytes(b"\x1f\x8b damaged")
     send(tmp_path, server)
@@ -131,7 +141,10 @@ def test_a_bundle_that_is_refused_three_times_is_set_aside_until_somebody_pushes
     (root / "sender.wake").touch()
     with pytest.raises(AssertionError, match="not enough"):
         send(root, server, most_steps=5)
-    assert (server.requests["POST"], [item.is_set_aside() for item in list_waiting(root)]) == (4, [True])
+    assert (server.requests["POST"], [item.is_set_aside() for item in list_waiting(root)]) == (
+        4,
+        [True],
+    )
 
 
 @given(st.text(min_size=200, max_size=400), st.integers(1, 10**6))

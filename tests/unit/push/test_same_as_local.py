@@ -1,4 +1,6 @@
-"""A run that is pushed has the same rows as one that is recorded into a database, its trace log too."""
+"""A run that is pushed has the same rows as one that is recorded into a database, its trace log
+too.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ LOG = "torch2.11-cuda-zoo_recompiles"
 TABLES = {
     "events": "process_id, sequence, kind, time_us",
     "artifacts left join payloads on payloads.id = payload_id": "sequence, name, state, digest, compile_key",
-    "logs": "process_id, name, size_bytes, end_offset_bytes, line_count, record_count, payloads, last_us",
+    "logs": (
+        "process_id, name, size_bytes, end_offset_bytes, line_count, record_count, payloads, "
+        "last_us"
+    ),
     "trace_files join trace_pieces using (run_id, name)": "name, size_bytes, position, body",
     "run_totals": "*",
 }

@@ -41,7 +41,9 @@ def server() -> Iterator[PushServer]:
         yield server
 
 
-def open_sink(root: Path, server: PushServer, most_bytes: int = MOST_BYTES, run_id: str = "RUN") -> OutboxSink:
+def open_sink(
+    root: Path, server: PushServer, most_bytes: int = MOST_BYTES, run_id: str = "RUN"
+) -> OutboxSink:
     return OutboxSink.open(root, run_id, Target(server.address), most_bytes)
 
 
@@ -50,7 +52,11 @@ def make_events(count: int, first: int = 0, text: str = "") -> list[Event]:
     for number in range(first, first + count):
         events.append(CompileStarted("P", 2 * number, number, f"0/{number}", function="forward"))
         if text:
-            events.append(ArtifactSeen("P", 2 * number + 1, number, name="graph", state="kept", text=f"{number}{text}"))
+            events.append(
+                ArtifactSeen(
+                    "P", 2 * number + 1, number, name="graph", state="kept", text=f"{number}{text}"
+                )
+            )
     return events
 
 
@@ -66,7 +72,9 @@ def send(root: Path, server: PushServer, most_steps: int = 2000) -> None:
                 line.pause.due_s = 0.0
             for shipment in sending._shipments.values():
                 shipment.pause.due_s = 0.0
-    raise AssertionError(f"{most_steps} steps were not enough: {read_status(root, Target(server.address))}")
+    raise AssertionError(
+        f"{most_steps} steps were not enough: {read_status(root, Target(server.address))}"
+    )
 
 
 def step_once(root: Path) -> None:
@@ -79,7 +87,9 @@ def run_sender(root: Path, **environment: str) -> bool:
         return sending.run()
 
 
-def test_events_marks_and_long_texts_arrive_and_the_outbox_is_empty(tmp_path: Path, server: PushServer) -> None:
+def test_events_marks_and_long_texts_arrive_and_the_outbox_is_empty(
+    tmp_path: Path, server: PushServer
+) -> None:
     sink = open_sink(tmp_path, server)
     events = [RunStarted("B", 0, 1, run_id="RUN", name="a run"), *make_events(3, text="x" * 9000)]
     sink.ingest(EventBatch(events))
@@ -93,7 +103,9 @@ def test_events_marks_and_long_texts_arrive_and_the_outbox_is_empty(tmp_path: Pa
     assert [path for path in tmp_path.rglob("*") if not path.name.startswith("sender.")] == []
 
 
-def test_every_event_arrives_once_through_faults_of_every_kind(tmp_path: Path, server: PushServer) -> None:
+def test_every_event_arrives_once_through_faults_of_every_kind(
+    tmp_path: Path, server: PushServer
+) -> None:
     chance = random.Random(7)
     faults = ("lost", "cut", 503, 500, 429, 460, 507)
     server.fault = lambda method, path: chance.choice(faults) if chance.random() < 0.3 else None
@@ -136,7 +148,9 @@ def test_a_text_that_the_server_has_is_not_sent(tmp_path: Path, server: PushServ
 def test_texts_go_together_where_they_are_small_and_one_by_one_to_an_older_server(
     tmp_path: Path, server: PushServer
 ) -> None:
-    texts = [random.Random(number).randbytes(30_000).hex() for number in range(40)]  # that do not shrink below half
+    texts = [
+        random.Random(number).randbytes(30_000).hex() for number in range(40)
+    ]  # that do not shrink below half
     texts.append(random.Random(99).randbytes(700_000).hex())
     for takes_several, requests in ((True, {"POST": 4, "PUT": 1}), (False, {"POST": 2, "PUT": 41})):
         server.takes_several = takes_several
@@ -144,7 +158,12 @@ def test_texts_go_together_where_they_are_small_and_one_by_one_to_an_older_serve
         server.requests.clear()
         sink = open_sink(tmp_path, server, run_id=f"R{takes_several}")
         sink.ingest(
-            EventBatch([ArtifactSeen("P", n, n, name="graph", state="kept", text=t) for n, t in enumerate(texts)])
+            EventBatch(
+                [
+                    ArtifactSeen("P", n, n, name="graph", state="kept", text=t)
+                    for n, t in enumerate(texts)
+                ]
+            )
         )
         sink.finish()
         sink.close()
@@ -153,7 +172,9 @@ def test_texts_go_together_where_they_are_small_and_one_by_one_to_an_older_serve
         assert sorted(body.decode() for body in server.texts.values()) == sorted(texts)
 
 
-def test_a_full_outbox_drops_texts_before_events_and_counts_what_it_drops(tmp_path: Path, server: PushServer) -> None:
+def test_a_full_outbox_drops_texts_before_events_and_counts_what_it_drops(
+    tmp_path: Path, server: PushServer
+) -> None:
     sink = open_sink(tmp_path, server, most_bytes=100_000)
     noise = random.Random(1).randbytes(10_000).hex()
     for number in range(0, 60, 2):
@@ -206,7 +227,9 @@ def test_a_stream_without_a_recorder_that_the_server_lost_is_copied_with_an_end_
     assert isinstance(marks[-1], StreamEnd)
 
 
-def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_path: Path, server: PushServer) -> None:
+def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(
+    tmp_path: Path, server: PushServer
+) -> None:
     sink = open_sink(tmp_path, server)
     server.deleted.add("RUN")
     sink.ingest(EventBatch(make_events(5)))
@@ -220,7 +243,9 @@ def test_nothing_more_is_written_of_a_run_that_was_deleted_on_the_server(tmp_pat
     assert line == f"run RUN was deleted or pruned on {server.address}; nothing more of it is sent"
 
 
-def test_what_is_refused_of_one_run_is_not_said_of_another(tmp_path: Path, server: PushServer) -> None:
+def test_what_is_refused_of_one_run_is_not_said_of_another(
+    tmp_path: Path, server: PushServer
+) -> None:
     server.fault = lambda method, path: 413 if "/RUN/" in path and method == "PATCH" else None
     for run_id in ("RUN", "OTHER"):
         with closing(open_sink(tmp_path, server, run_id=run_id)) as sink:
@@ -234,7 +259,9 @@ def test_what_is_refused_of_one_run_is_not_said_of_another(tmp_path: Path, serve
     assert [item.run_id for item in list_waiting(tmp_path)] == ["RUN"]
 
 
-def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(tmp_path: Path, server: PushServer) -> None:
+def test_a_torn_last_line_of_a_recorder_that_died_is_left_out(
+    tmp_path: Path, server: PushServer
+) -> None:
     sink = open_sink(tmp_path, server)
     sink.ingest(EventBatch(make_events(3)))
     sink.close()
@@ -290,7 +317,9 @@ def test_a_full_disk_leaves_whole_lines_and_counts_the_others(
     assert marks[-1].lost_count == sink.lost_count
 
 
-def test_a_person_who_pushes_does_not_wait_for_the_next_try(tmp_path: Path, server: PushServer) -> None:
+def test_a_person_who_pushes_does_not_wait_for_the_next_try(
+    tmp_path: Path, server: PushServer
+) -> None:
     sink = open_sink(tmp_path, server)
     sink.ingest(EventBatch(make_events(1)))
     sink.close()

@@ -44,12 +44,22 @@ print(manifest.run_id)
 
 def test_recorder_and_sender_need_the_standard_library_alone(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCK)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")}
-    environ |= {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "COMPILEBOARD_HOME": str(tmp_path / "home")}
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("COMPILEBOARD_")
+    }
+    environ |= {
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "COMPILEBOARD_HOME": str(tmp_path / "home"),
+    }
     with push_server() as server:
         command = [sys.executable, "-c", PROGRAM, server.address]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         events, marks = server.read(done.stdout.strip())
-    assert [event.KIND for event in events] == ["run_started", "process_started", "cudagraph_skipped", "run_ended"]
+    assert [event.KIND for event in events] == [
+        "run_started",
+        "process_started",
+        "cudagraph_skipped",
+        "run_ended",
+    ]
     assert [mark.MARK for mark in marks] == ["beat", "end"]

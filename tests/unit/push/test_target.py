@@ -1,4 +1,6 @@
-"""Addresses and tokens: what cannot be used is refused in words, and a token goes nowhere in the clear."""
+"""Addresses and tokens: what cannot be used is refused in words, and a token goes nowhere in the
+clear.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,16 @@ def test_what_is_no_address_is_refused_without_its_secrets(address: str) -> None
 
 def test_a_token_is_sent_in_the_clear_to_this_machine_alone(tmp_path: Path) -> None:
     environment = {"COMPILEBOARD_TOKEN": "cb_of_the_environment"}
-    for server in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://board.example.com"):
+    for server in (
+        "http://127.0.0.1:1",
+        "http://localhost:1",
+        "http://[::1]:1",
+        "https://board.example.com",
+    ):
         assert Target(server).read_token(environment) == "cb_of_the_environment"
-    with pytest.raises(TargetError, match=r"could be read on the way\. Use https://, or --insecure"):
+    with pytest.raises(
+        TargetError, match=r"could be read on the way\. Use https://, or --insecure"
+    ):
         Target("http://board.example.com").read_token(environment)
     assert Target("http://board.example.com").read_token({}) is None, "nothing secret is sent"
     path = tmp_path / "token"
@@ -83,7 +92,9 @@ def test_a_token_is_sent_in_the_clear_to_this_machine_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [None, "", "two words", "\x00\x01", "gr\xfc\xdfe"])
-def test_a_file_without_a_token_is_named_and_its_content_is_not(tmp_path: Path, content: str | None) -> None:
+def test_a_file_without_a_token_is_named_and_its_content_is_not(
+    tmp_path: Path, content: str | None
+) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content, encoding="latin-1")
@@ -107,8 +118,26 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
-    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-days",
+        "2",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=DNS:localhost",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except FileNotFoundError:
@@ -117,7 +146,10 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
     context.load_cert_chain(certificate, key)
     with push_server(tls=context) as server:
         target = Target(f"https://localhost:{server.server_port}")
-        with closing(Client(target, {})) as client, pytest.raises(ServerAway, match="no certificate that this machine"):
+        with (
+            closing(Client(target, {})) as client,
+            pytest.raises(ServerAway, match="no certificate that this machine"),
+        ):
             client.ask_page("healthz")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with closing(Client(target, {})) as client:
@@ -126,7 +158,9 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
             monkeypatch.delenv(name, raising=False)
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
             threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
-            monkeypatch.setenv("HTTPS_PROXY", f"http://someone:word@127.0.0.1:{proxy.server_address[1]}")
+            monkeypatch.setenv(
+                "HTTPS_PROXY", f"http://someone:word@127.0.0.1:{proxy.server_address[1]}"
+            )
             with closing(Client(target, {"COMPILEBOARD_TOKEN": "cb_1"})) as client:
                 assert client.ask_page("healthz").status == 200
             proxy.shutdown()
@@ -149,7 +183,10 @@ class Refusing(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         while self.rfile.readline().strip():
             pass
-        self.wfile.write(b"HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self.wfile.write(
+            b"HTTP/1.1 413 Request Entity Too Large\r\nContent-Length: 0\r\nConnection: "
+            b"close\r\n\r\n"
+        )
 
 
 def test_an_answer_before_the_whole_body_is_heard() -> None:

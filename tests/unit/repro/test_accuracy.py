@@ -42,9 +42,9 @@ def test_an_error_no_larger_than_eagers_own_passes() -> None:
     eager, compiled = (exact * 1.01).float(), (exact * 0.985).float()
     difference = compare("output 0", eager, compiled, exact)
     assert difference.status == "passed"
-    assert difference.error == pytest.approx(0.015, rel=1e-3) and difference.eager_error == pytest.approx(
-        0.01, rel=1e-3
-    )
+    assert difference.error == pytest.approx(
+        0.015, rel=1e-3
+    ) and difference.eager_error == pytest.approx(0.01, rel=1e-3)
     assert compare("output 0", eager, compiled, exact, is_strict=True).status == "differs"
 
 

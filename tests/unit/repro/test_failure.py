@@ -1,4 +1,6 @@
-"""Two failures are the same by type and text without values, by signal, or by how an answer is wrong."""
+"""Two failures are the same by type and text without values, by signal, or by how an answer is
+wrong.
+"""
 
 import pytest
 from hypothesis import given
@@ -6,7 +8,13 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract.repros import ReproManifest
 from compileboard.collectors.repro import failure
-from compileboard.collectors.repro.failure import Failure, captured_failure, find_operation, raised, unwrap_error
+from compileboard.collectors.repro.failure import (
+    Failure,
+    captured_failure,
+    find_operation,
+    raised,
+    unwrap_error,
+)
 
 CPP = """C++ compile error
 
@@ -27,14 +35,20 @@ LOWERING = """LoweringException: NotImplementedError: planted: padding of a dyna
     ("error_type", "message"),
     [
         ("NotImplementedError", "planted: padding of a dynamic size"),
-        ("LoweringException", "NotImplementedError: planted: padding of a dynamic size\n  target: aten.x"),
+        (
+            "LoweringException",
+            "NotImplementedError: planted: padding of a dynamic size\n  target: aten.x",
+        ),
         ("InductorError", LOWERING),
         ("BackendCompilerFailed", f"backend='inductor' raised:\nInductorError: {LOWERING}"),
     ],
 )
 def test_the_compilers_wrappers_are_taken_off(error_type: str, message: str) -> None:
     error = raised(error_type, message)
-    assert (error.error_type, error.pattern) == ("NotImplementedError", "planted: padding of a dynamic size")
+    assert (error.error_type, error.pattern) == (
+        "NotImplementedError",
+        "planted: padding of a dynamic size",
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,9 +59,13 @@ def test_the_compilers_wrappers_are_taken_off(error_type: str, message: str) -> 
         ("RuntimeError", "Triton Error [CUDA]: "),
     ],
 )
-def test_an_error_of_the_device_is_the_same_whoever_reports_it(error_type: str, prefix: str) -> None:
+def test_an_error_of_the_device_is_the_same_whoever_reports_it(
+    error_type: str, prefix: str
+) -> None:
     error = raised(error_type, f"{prefix}an illegal memory access was encountered\nSearch for it")
-    assert error.is_same(raised("AcceleratorError", "CUDA error: an illegal memory access was encountered"))
+    assert error.is_same(
+        raised("AcceleratorError", "CUDA error: an illegal memory access was encountered")
+    )
 
 
 def test_a_cpp_compilers_failure_is_told_by_its_own_first_error_without_numbers() -> None:
@@ -55,7 +73,9 @@ def test_a_cpp_compilers_failure_is_told_by_its_own_first_error_without_numbers(
     second = raised("InductorError", "CppCompileError: " + CPP.replace("17", "3"))
     assert first.pattern == "C++ compile error: 'tmpN' was not declared in this scope"
     assert first.is_same(second)
-    assert not first.is_same(raised("CppCompileError", CPP.replace("was not declared", "was not found")))
+    assert not first.is_same(
+        raised("CppCompileError", CPP.replace("was not declared", "was not found"))
+    )
 
 
 def test_a_limit_that_was_reached_is_no_failure_of_the_graph() -> None:
@@ -64,8 +84,12 @@ def test_a_limit_that_was_reached_is_no_failure_of_the_graph() -> None:
 
 
 def test_a_signal_is_another_failure_than_another_signal() -> None:
-    assert Failure(failure.SIGNAL, signal="SIGSEGV").is_same(Failure(failure.SIGNAL, signal="SIGSEGV"))
-    assert not Failure(failure.SIGNAL, signal="SIGSEGV").is_same(Failure(failure.SIGNAL, signal="SIGABRT"))
+    assert Failure(failure.SIGNAL, signal="SIGSEGV").is_same(
+        Failure(failure.SIGNAL, signal="SIGSEGV")
+    )
+    assert not Failure(failure.SIGNAL, signal="SIGSEGV").is_same(
+        Failure(failure.SIGNAL, signal="SIGABRT")
+    )
 
 
 def test_a_lowering_names_its_operation() -> None:
@@ -77,7 +101,10 @@ def test_a_lowering_names_its_operation() -> None:
     ("manifest", "described"),
     [
         (ReproManifest("crash", "aot", signal="SIGSEGV"), "the process dies of SIGSEGV"),
-        (ReproManifest("accuracy", "aot", accuracy={"status": "not_finite"}), "NaN or infinity where eager has none"),
+        (
+            ReproManifest("accuracy", "aot", accuracy={"status": "not_finite"}),
+            "NaN or infinity where eager has none",
+        ),
         (
             ReproManifest("runtime", "aot", error_type="IndexError", message="index 9 is out"),
             "IndexError: index N is out",

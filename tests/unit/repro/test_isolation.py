@@ -17,7 +17,9 @@ from tests.tools.observed import PLAIN_CODE, wait_for
 
 pytestmark = pytest.mark.torch
 REPRO = Repro(ReproManifest(kind="compile", level="aot"), "mod = None\n")
-OTHER = Repro(ReproManifest(kind="compile", level="dynamo", backend="mine"), "mod = None\n")  # loads no inductor
+OTHER = Repro(
+    ReproManifest(kind="compile", level="dynamo", backend="mine"), "mod = None\n"
+)  # loads no inductor
 TASKS = "tests.programs.repro_tasks"
 
 
@@ -27,8 +29,12 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def _run(task: str, seconds: float = 30, repro: Repro = OTHER, **options: object) -> dict[str, object]:
-    return run_task(f"{TASKS}:{task}", repro, limits=TrialLimits(seconds), environment=os.environ, **options)  # type: ignore[arg-type]
+def _run(
+    task: str, seconds: float = 30, repro: Repro = OTHER, **options: object
+) -> dict[str, object]:
+    return run_task(
+        f"{TASKS}:{task}", repro, limits=TrialLimits(seconds), environment=os.environ, **options
+    )  # type: ignore[arg-type]
 
 
 def _processes_in(folder: Path) -> list[int]:
@@ -64,7 +70,10 @@ def test_trial_by_the_fork_server_survives_a_crash() -> None:
 
 
 def test_repro_that_never_ends_is_ended_by_the_time_limit(tmp_path: Path) -> None:
-    with pytest.raises(NotRunnable, match="loading the repro did not end within the time limit; --timeout allows more"):
+    with pytest.raises(
+        NotRunnable,
+        match="loading the repro did not end within the time limit; --timeout allows more",
+    ):
         _run("hang", seconds=1)
     assert list(tmp_path.iterdir()) == [] and wait_for(lambda: not _processes_in(tmp_path), 5)
 
@@ -95,7 +104,9 @@ def test_preload_that_fails_is_one_sentence(preload: str, sentence: str) -> None
 
 
 def test_preloaded_file_is_run_once_however_often_it_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("open('ran', 'a').write('x')\ndef more(): open('ran', 'a').write('y')\n")
+    (tmp_path / "mine.py").write_text(
+        "open('ran', 'a').write('x')\ndef more(): open('ran', 'a').write('y')\n"
+    )
     script = f"{tmp_path / 'mine.py'}"
     assert _run("read_preloaded", preload=[script, f"{script}:more"]) == {"ran": "xy"}
 
@@ -114,19 +125,26 @@ def test_preloaded_file_is_run_once_however_often_it_is_named(tmp_path: Path) ->
         ("while True: pass", "preloading did not end within the time limit; --timeout allows more"),
     ],
 )
-def test_preloaded_script_that_ends_or_never_ends_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+def test_preloaded_script_that_ends_or_never_ends_is_one_sentence(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(NotRunnable, match=sentence):
         _run("read_preloaded", seconds=3, preload=[str(tmp_path / "mine.py")])
 
 
 def test_preloaded_script_compiles_nothing(tmp_path: Path) -> None:
-    compiled = "import torch\n@torch.compile(backend=lambda *_: 1 / 0)\ndef f(x): return x + 1\nf(torch.ones(2))\n"
+    compiled = (
+        "import torch\n@torch.compile(backend=lambda *_: 1 / 0)\ndef f(x): return x + "
+        "1\nf(torch.ones(2))\n"
+    )
     (tmp_path / "mine.py").write_text(f"{compiled}open('ran', 'a').write('x')\n")
     assert _run("read_preloaded", preload=[str(tmp_path / "mine.py")]) == {"ran": "x"}
 
 
-def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_is_asked_once_for_all_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
     for name in PLAIN_CODE:
         monkeypatch.delenv(name)
@@ -135,12 +153,17 @@ def test_processor_is_asked_once_for_all_commands(tmp_path: Path, monkeypatch: p
 
 
 def test_device_that_is_not_here_is_one_sentence() -> None:
-    with pytest.raises(NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"):
+    with pytest.raises(
+        NotRunnable, match=r"needs cuda:9, and this machine has \d+ GPUs; try --device cpu"
+    ):
         _run("try_all", device="cuda:9")
 
 
 def test_a_recorded_file_is_replaced_by_the_one_that_is_given() -> None:
-    assert list_preload(("train.py", "ops"), ("/home/me/train.py:plant",)) == ["/home/me/train.py:plant", "ops"]
+    assert list_preload(("train.py", "ops"), ("/home/me/train.py:plant",)) == [
+        "/home/me/train.py:plant",
+        "ops",
+    ]
     assert list_preload(("train.py", "ops"), ("ops2",)) == ["ops2", "train.py", "ops"]
 
 

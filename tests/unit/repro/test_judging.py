@@ -14,7 +14,9 @@ from compileboard.collectors.repro.judging import EAGER, Judge, judge, symbolic_
 
 
 def _stub(monkeypatch: pytest.MonkeyPatch, compiled: Any) -> None:
-    monkeypatch.setattr(judging, "compile_graph", lambda module, inputs, how: lambda values: compiled(*values))
+    monkeypatch.setattr(
+        judging, "compile_graph", lambda module, inputs, how: lambda values: compiled(*values)
+    )
 
 
 def test_a_wrong_answer_is_told_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +55,15 @@ def test_dynamos_graph_is_compared_with_its_gradients(monkeypatch: pytest.Monkey
 
 def test_a_graph_can_be_tried_without_a_compiler() -> None:
     module = make_fx(lambda x: (x + 1,))(torch.ones(3))
-    assert judge(module, [torch.ones(3)], Judge("crash", mode=EAGER))["failure"] == {"status": "passed"}
+    assert judge(module, [torch.ones(3)], Judge("crash", mode=EAGER))["failure"] == {
+        "status": "passed"
+    }
     with pytest.raises(RuntimeError):
-        judge(make_fx(lambda x: (x.view(3),))(torch.ones(3)), [torch.ones(4)], Judge("runtime", mode=EAGER))
+        judge(
+            make_fx(lambda x: (x.view(3),))(torch.ones(3)),
+            [torch.ones(4)],
+            Judge("runtime", mode=EAGER),
+        )
 
 
 def test_symbols_stay_where_no_placeholder_is_one() -> None:

@@ -18,12 +18,20 @@ from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.repros import list_repros, load_repro
 from tests.unit.app.repros import LEFT_BY_TORCH, read_launcher
 
-HOSTILE = 'import os\nos.makedirs("{folder}/ran")\nclass Repro:\n    def forward(self, x):\n        return (x,)\n'
+HOSTILE = (
+    'import os\nos.makedirs("{folder}/ran")\nclass Repro:\n    def forward(self, x):\n        '
+    "return (x,)\n"
+)
 
 
 def bring(database: Path, *paths: Path, **options: object) -> str:
     lines: list[str] = []
-    import_paths([str(path) for path in paths], str(database), LoadOptions(**options), print_line=lines.append)  # type: ignore[arg-type]
+    import_paths(
+        [str(path) for path in paths],
+        str(database),
+        LoadOptions(**options),
+        print_line=lines.append,
+    )  # type: ignore[arg-type]
     return "\n".join(lines)
 
 
@@ -48,7 +56,9 @@ def test_a_folder_of_torch_becomes_repros_of_one_run(database: Path, left: Path)
         assert len({line.run_id for line in lines}) == 1
         repro = load_repro(connection, next(line.id for line in lines if line.level == "aot"))
     assert (repro.manifest.source, repro.manifest.versions["torch"]) == ("torch", "2.13.0+cpu")
-    assert [entry.name for entry in repro.manifest.inputs] == [f"arg{number}_1" for number in range(6)]
+    assert [entry.name for entry in repro.manifest.inputs] == [
+        f"arg{number}_1" for number in range(6)
+    ]
     assert repro.manifest.inputs[3].shape == ("s77", 8) and repro.manifest.symbols == {"s77": 5}
     assert "class Repro" in repro.program and "__main__" not in repro.program
 

@@ -1,4 +1,6 @@
-"""Graph and inputs of a repro as torch has them: the same bits, strides, offsets and sharing; symbols stay symbols."""
+"""Graph and inputs of a repro as torch has them: the same bits, strides, offsets and sharing;
+symbols stay symbols.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,18 @@ from compileboard.collectors.repro.repro import NotRunnable, Repro
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 DATA = Path(__file__).parents[2] / "data" / "repros"
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64", "float8_e4m3fn")
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "uint8",
+    "bool",
+    "complex64",
+    "float8_e4m3fn",
+)
 PROGRAM = """
 import torch
 class Repro(torch.nn.Module):
@@ -32,7 +45,9 @@ mod = Repro()
 
 @st.composite
 def views(draw: st.DrawFn) -> list[list[Any]]:
-    """Return storages of bytes, and views of them: dtype, shape, stride and offset within the storage."""
+    """Return storages of bytes, and views of them: dtype, shape, stride and offset within the
+    storage.
+    """
     inputs = []
     for number in range(draw(st.integers(1, 3))):
         dtype = draw(st.sampled_from(DTYPES))
@@ -76,7 +91,9 @@ def _repro_of(rows: list[list[Any]]) -> Repro:
             )
         )
     program = PROGRAM.format(names=", ".join(spec.name for spec in specs))
-    return Repro(ReproManifest(kind="compile", level="aot", inputs=tuple(specs)), program, values=values)
+    return Repro(
+        ReproManifest(kind="compile", level="aot", inputs=tuple(specs)), program, values=values
+    )
 
 
 def _bits(tensor: Any) -> bytes:
@@ -87,7 +104,11 @@ def _bits(tensor: Any) -> bytes:
 def _check_inputs(inputs: list[Any], rows: list[list[Any]]) -> None:
     for tensor, (_, dtype, shape, stride, offset, body) in zip(inputs, rows):
         assert str(tensor.dtype) == f"torch.{dtype}"
-        assert (list(tensor.shape), list(tensor.stride()), tensor.storage_offset()) == (shape, stride, offset)
+        assert (list(tensor.shape), list(tensor.stride()), tensor.storage_offset()) == (
+            shape,
+            stride,
+            offset,
+        )
         assert _bits(tensor) == body
     for tensor, row in zip(inputs, rows):
         for other, other_row in zip(inputs, rows):
@@ -97,13 +118,17 @@ def _check_inputs(inputs: list[Any], rows: list[list[Any]]) -> None:
 
 @settings(max_examples=60)
 @given(views())
-def test_inputs_are_read_back_with_equal_bits_strides_offsets_and_sharing(rows: list[list[Any]]) -> None:
+def test_inputs_are_read_back_with_equal_bits_strides_offsets_and_sharing(
+    rows: list[list[Any]],
+) -> None:
     from compileboard.collectors.repro.program import load_graph
 
     repro = _repro_of(rows)
     if not rows:
         return
-    parts = read_archive(io.BytesIO(write_archive(repro.manifest, repro.program, None, repro.values)))
+    parts = read_archive(
+        io.BytesIO(write_archive(repro.manifest, repro.program, None, repro.values))
+    )
     assert parts.manifest == repro.manifest
     _, inputs = load_graph(Repro(*parts))
     _check_inputs(inputs, rows)
@@ -165,7 +190,10 @@ mod = Repro()
     ("line", "sentence"),
     [
         ("import absent_library_x", "needs absent_library_x, which is not installed here"),
-        ("x = torch.ops.planted_absent.refuse", "needs torch.ops.planted_absent.refuse, which nothing here registers"),
+        (
+            "x = torch.ops.planted_absent.refuse",
+            "needs torch.ops.planted_absent.refuse, which nothing here registers",
+        ),
         ("x = torch.ops.aten.of_a_newer_torch", "recorded with 99.0: AttributeError"),
         ("x = absent_name", "NameError"),
         ("x = (", "SyntaxError"),
@@ -192,7 +220,14 @@ def test_program_that_this_torch_cannot_load_is_one_sentence(line: str, sentence
 def test_input_that_cannot_be_made_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
     from compileboard.collectors.repro.program import load_graph
 
-    fields = {"dtype": "float32", "shape": (2,), "stride": (1,), "storage": 0, "device": "cpu", **change}
+    fields = {
+        "dtype": "float32",
+        "shape": (2,),
+        "stride": (1,),
+        "storage": 0,
+        "device": "cpu",
+        **change,
+    }
     manifest = ReproManifest(kind="compile", level="aot", inputs=(ReproInput("x", **fields),))
     with pytest.raises(NotRunnable, match=sentence):
         load_graph(Repro(manifest, PROGRAM.format(names="x")))

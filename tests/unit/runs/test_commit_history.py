@@ -12,7 +12,12 @@ from compileboard.collectors.contract.events import dump_event
 from compileboard.collectors.pipeline import recorder
 from compileboard.collectors.pipeline.sidecar import run_sidecar
 from compileboard.collectors.runs.facts import git_facts
-from compileboard.collectors.runs.git import EVENT_BYTES, build_history_event, pack_commits, read_commits
+from compileboard.collectors.runs.git import (
+    EVENT_BYTES,
+    build_history_event,
+    pack_commits,
+    read_commits,
+)
 from compileboard.collectors.spool.manifest import Manifest
 from compileboard.collectors.store.ingest.commits import StoredCommit
 from tests.tools.observed import Workplace
@@ -48,7 +53,11 @@ def test_odd_texts_stay_one_commit_each_and_secrets_do_not_come_along(tmp_path: 
 
 def test_what_a_person_set_for_their_own_log_does_not_matter(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "r", "größer")
-    settings = {"log.showSignature": "true", "i18n.logOutputEncoding": "latin1", "color.ui": "always"}
+    settings = {
+        "log.showSignature": "true",
+        "i18n.logOutputEncoding": "latin1",
+        "color.ui": "always",
+    }
     for name, value in settings.items():
         git(folder, "config", name, value)
     assert [read_commit.subject for read_commit in read_all(folder)] == ["größer"]
@@ -64,11 +73,16 @@ def test_a_shallow_clone_ends_and_a_detached_head_does_not_matter(tmp_path: Path
     assert [row[3] for row in event.commits] == ["three", "two"]
 
 
-def test_where_git_can_tell_nothing_there_is_no_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_git_can_tell_nothing_there_is_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty = make_repository(tmp_path / "empty")
     assert build_history_event(git_facts(str(empty)), "p", timeout_s=60) is None
     assert build_history_event({}, "p", timeout_s=60) is None
-    assert build_history_event({"root": str(tmp_path / "gone"), "commit": "a" * 40}, "p", timeout_s=60) is None
+    assert (
+        build_history_event({"root": str(tmp_path / "gone"), "commit": "a" * 40}, "p", timeout_s=60)
+        is None
+    )
     folder = make_repository(tmp_path / "r", "one")
     facts = git_facts(str(folder))
     assert build_history_event(facts | {"commit": "--output=x"}, "p", timeout_s=60) is None
@@ -89,11 +103,22 @@ def test_the_event_is_small_and_says_where_it_was_cut() -> None:
 def test_a_run_keeps_its_history_once_and_of_its_own_commit(workplace: Workplace) -> None:
     folder = make_repository(workplace.folder / "repo", "one", "two")
     (folder / "train.py").write_text("import os; os.system('git commit -q --allow-empty -m later')")
-    names = {f"GIT_{author}_{what}": "Ann" for author in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    names = {
+        f"GIT_{author}_{what}": "Ann"
+        for author in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
     for _ in range(2):
         assert workplace.run(folder / "train.py", cwd=folder, env=names).returncode == 0
-    rows = workplace.rows("select subject, author, parent_hash is null as first from commits order by time_us, subject")
-    assert {(row["subject"], row["author"]) for row in rows} == {("one", "Ann"), ("two", "Ann"), ("later", "Ann")}
+    rows = workplace.rows(
+        "select subject, author, parent_hash is null as first from commits order by time_us, "
+        "subject"
+    )
+    assert {(row["subject"], row["author"]) for row in rows} == {
+        ("one", "Ann"),
+        ("two", "Ann"),
+        ("later", "Ann"),
+    }
     assert [row["subject"] for row in rows if row["first"]] == ["one"]
     assert workplace.events("commits_seen") == [], "the commits have a table of their own"
 
@@ -103,13 +128,23 @@ def test_the_recorder_beside_an_installed_program_keeps_history_too(
 ) -> None:
     folder = make_repository(workplace.folder / "repo", "one", "two")
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
-    facts = {"root": str(folder), "commit": git(folder, "-C", str(folder), "--git-dir=.git", "rev-parse", "HEAD")}
+    facts = {
+        "root": str(folder),
+        "commit": git(folder, "-C", str(folder), "--git-dir=.git", "rev-parse", "HEAD"),
+    }
     spool = workplace.home / "spool" / "R"
     spool.mkdir(parents=True)
-    described = {"run_id": "R", "database": str(workplace.database), "recorder_process_id": "r", "git": facts}
+    described = {
+        "run_id": "R",
+        "database": str(workplace.database),
+        "recorder_process_id": "r",
+        "git": facts,
+    }
     Manifest(**described, name="installed", started_us=5).write(spool)
     assert run_sidecar(spool) == 0
-    assert [row["subject"] for row in workplace.rows("select subject from commits order by subject")] == ["one", "two"]
+    assert [
+        row["subject"] for row in workplace.rows("select subject from commits order by subject")
+    ] == ["one", "two"]
 
 
 def test_a_git_that_does_not_answer_costs_the_run_its_history_alone(
@@ -122,7 +157,12 @@ def test_a_git_that_does_not_answer_costs_the_run_its_history_alone(
     for name in ("HISTORY_S", "HISTORY_MOST_S"):
         monkeypatch.setattr(recorder, name, 0.05)
     manifest = Manifest(
-        run_id="R", database=str(workplace.database), name="slow", started_us=5, recorder_process_id="r", git=facts
+        run_id="R",
+        database=str(workplace.database),
+        name="slow",
+        started_us=5,
+        recorder_process_id="r",
+        git=facts,
     )
     with closing(recorder.Recorder(workplace.home, manifest)) as recording:
         recording.start()

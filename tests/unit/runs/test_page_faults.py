@@ -11,9 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.events import Compiled, CompileStarted, PageFaultsCounted, ProcessStarted
+from compileboard.collectors.contract.events import (
+    Compiled,
+    CompileStarted,
+    PageFaultsCounted,
+    ProcessStarted,
+)
 from compileboard.collectors.runs import page_faults
-from compileboard.collectors.runs.page_faults import FaultWatch, changed_ranges, read_anonymous, read_counter
+from compileboard.collectors.runs.page_faults import (
+    FaultWatch,
+    changed_ranges,
+    read_anonymous,
+    read_counter,
+)
 from tests.tools.observed import PROGRAMS
 
 PAGE = 4096
@@ -43,7 +53,9 @@ def started(pid: int) -> ProcessStarted:
     return ProcessStarted(process_id="p", sequence=0, time_us=0, run_id="r", pid=pid)
 
 
-def watch_for(seconds: float, watch: FaultWatch, until_cliff: bool = False) -> list[PageFaultsCounted]:
+def watch_for(
+    seconds: float, watch: FaultWatch, until_cliff: bool = False
+) -> list[PageFaultsCounted]:
     end, counted = time.monotonic() + seconds, []
     while time.monotonic() < end and not (until_cliff and counted and counted[-1].is_on_cliff):
         counted += watch.step()
@@ -61,7 +73,9 @@ def test_watch_names_a_program_on_the_cliff(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["calm", "arrays", "slow"])
-def test_watch_does_not_name_a_program_whose_faults_are_its_arrays(tmp_path: Path, mode: str) -> None:
+def test_watch_does_not_name_a_program_whose_faults_are_its_arrays(
+    tmp_path: Path, mode: str
+) -> None:
     with standing(mode, tmp_path) as pid:
         watch = FaultWatch(tmp_path)
         watch.see(started(pid))
@@ -100,7 +114,10 @@ def test_watch_leaves_a_pid_alone_that_does_not_write_into_the_spool(tmp_path: P
 
 def test_read_counter_takes_a_name_with_spaces_and_brackets(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
-    fields = ["S", *map(str, range(4, 53))]  # numbered as proc(5) numbers them: minflt is 10, utime 14, start 22
+    fields = [
+        "S",
+        *map(str, range(4, 53)),
+    ]  # numbered as proc(5) numbers them: minflt is 10, utime 14, start 22
     (tmp_path / "7" / "stat").write_text(f"7 (a) b (c) {' '.join(fields)}\n")
     assert read_counter(7, tmp_path) == page_faults.FaultCounter(10, 14 + 15, 22)
     assert read_counter(8, tmp_path) is None and read_anonymous(8, tmp_path) is None
@@ -115,7 +132,9 @@ def pages(ranges: frozenset[page_faults.Range]) -> set[int]:
 
 @given(BOUNDS, BOUNDS)
 def test_changed_ranges_are_the_pages_of_one_map_only(first: list[int], second: list[int]) -> None:
-    before, after = (frozenset(zip(ranges[::2], ranges[1::2], strict=False)) for ranges in (first, second))
+    before, after = (
+        frozenset(zip(ranges[::2], ranges[1::2], strict=False)) for ranges in (first, second)
+    )
     changed = list(changed_ranges(before, after))
     assert pages(frozenset(changed)) == pages(before) ^ pages(after)
 

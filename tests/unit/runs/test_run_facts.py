@@ -27,12 +27,28 @@ from tests.tools.observed import Workplace
     [
         (["python", "src/train.py", "--lr", "3"], "train.py"),
         (["python", "-m", "my.module"], "my.module"),
-        (["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"], "train.py"),
+        (
+            ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"],
+            "train.py",
+        ),
         (["/usr/bin/make", "all"], "make"),
         (["python3", "-c", "import torch", "x.py"], "python -c"),
         (["python", "-Wignore", "-X", "dev", "-u", "train"], "train"),
         (["python", "-um", "my.module", "x.py"], "my.module"),
-        (["python", "-m", "compileboard.collectors", "run", "--db", "x.db", "--", "python", "train.py"], "train.py"),
+        (
+            [
+                "python",
+                "-m",
+                "compileboard.collectors",
+                "run",
+                "--db",
+                "x.db",
+                "--",
+                "python",
+                "train.py",
+            ],
+            "train.py",
+        ),
         (["compileboard-collect", "run", "--", "python", "-c", "pass"], "python -c"),
         (["torchrun", "--nproc-per-node", "2", "-m", "my.module"], "my.module"),
         (["torchrun", "--nproc-per-node", "2", "src/train.py"], "train.py"),
@@ -64,7 +80,10 @@ def test_visible_gpus_are_those_that_cuda_would_show() -> None:
 
 def test_the_repository_is_the_programs_own(workplace: Workplace) -> None:
     path = workplace.write("pass", "repo/train.py")
-    script = "git init -q -b main . && git add . && git -c user.name=n -c user.email=e commit -qm 'Add <b>it</b>'"
+    script = (
+        "git init -q -b main . && git add . && git -c user.name=n -c user.email=e commit -qm "
+        "'Add <b>it</b>'"
+    )
     assert workplace.plain("bash", "-c", script, cwd=path.parent).returncode == 0
     facts = git_facts(program_folder(["python", str(path)], str(workplace.folder)))
     assert (facts["branch"], facts["subject"], facts["dirty"]) == ("main", "Add <b>it</b>", False)
@@ -78,14 +97,21 @@ def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) ->
     inner = child_environment(config, {"PYTHONPATH": "a::b", "X": "1"}, "R", workplace.folder)
     entries = inner["PYTHONPATH"].split(os.pathsep)
     assert entries[1:] == ["a", "", "b"]
-    assert (inner["X"], inner["COMPILEBOARD_NO_SOURCE"], inner["COMPILEBOARD_CAPTURE_ENV"]) == ("1", "1", "A,B")
+    assert (inner["X"], inner["COMPILEBOARD_NO_SOURCE"], inner["COMPILEBOARD_CAPTURE_ENV"]) == (
+        "1",
+        "1",
+        "A,B",
+    )
     again = child_environment(config, inner, "R", workplace.folder)
     assert again["PYTHONPATH"] == inner["PYTHONPATH"], "a run inside a run adds no second entry"
 
 
 def test_a_run_joins_the_one_its_job_names(workplace: Workplace) -> None:
     environment = {"COMPILEBOARD_HOME": str(workplace.home), "COMPILEBOARD_RUN_ID": "SHARED"}
-    folders = [prepare(["x"], RunConfig(database="team.db"), environment, str(workplace.folder))[0] for _ in range(2)]
+    folders = [
+        prepare(["x"], RunConfig(database="team.db"), environment, str(workplace.folder))[0]
+        for _ in range(2)
+    ]
     assert len(set(folders)) == 2
     assert {read_manifest(folder).run_id for folder in folders} == {"SHARED"}
 
@@ -96,7 +122,13 @@ def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(workplace: Wor
         (spools / name).mkdir(parents=True)
         if text:
             (spools / name / "run.json").write_text(text)
-    good = Manifest(run_id="R", database=str(workplace.database), name="good", started_us=5, recorder_process_id="r")
+    good = Manifest(
+        run_id="R",
+        database=str(workplace.database),
+        name="good",
+        started_us=5,
+        recorder_process_id="r",
+    )
     good.write(make(spools / "good"))
     report = pick_up_spools({"COMPILEBOARD_HOME": str(workplace.home)})
     assert ([text.partition(":")[0] for text in report.set_aside], report.problems) == (["bad"], [])

@@ -51,7 +51,10 @@ RANKS = {"trace/rank_0.log": LOG, "trace/rank_1.log": OTHER, "trace/result.json"
 ARCHIVES: dict[str, Callable[[dict[str, bytes]], bytes]] = {
     "tar": make_tar,
     "zip": make_zip,
-    **{f"tar.{kind}": lambda members, other_kind=kind: PACK[other_kind](make_tar(members)) for kind in PACK},  # type: ignore[misc]
+    **{
+        f"tar.{kind}": lambda members, other_kind=kind: PACK[other_kind](make_tar(members))
+        for kind in PACK
+    },  # type: ignore[misc]
 }
 
 

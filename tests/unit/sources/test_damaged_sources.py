@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.sources.compression import unpack_zstd
 from compileboard.collectors.sources.discovery import find_sources
-from compileboard.collectors.sources.streams import Chunks, LimitExceeded, Limits, NoSuchLog, SourceDamaged
+from compileboard.collectors.sources.streams import (
+    Chunks,
+    LimitExceeded,
+    Limits,
+    NoSuchLog,
+    SourceDamaged,
+)
 from tests.unit.sources.packed import (
     ARCHIVES,
     LOG,
@@ -35,7 +41,9 @@ from tests.unit.sources.packed import (
 
 @pytest.mark.parametrize("kind", PACK)
 @pytest.mark.parametrize("size", [100, 1 << 20])
-def test_a_truncated_log_gives_what_is_there_then_says_so(tmp_path: Path, kind: str, size: int) -> None:
+def test_a_truncated_log_gives_what_is_there_then_says_so(
+    tmp_path: Path, kind: str, size: int
+) -> None:
     noise = os.urandom(300_000).hex().encode()  # several blocks, however it is packed
     packed = PACK[kind](LOG + noise)
     [source] = find_sources(str(write(tmp_path, f"a.log.{kind}", packed[:-20_000]))).sources
@@ -58,7 +66,9 @@ def test_lines_of_a_truncated_log_come_before_the_damage(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.zst"])
-def test_a_truncated_tar_gives_whole_logs_and_part_of_the_cut_one(tmp_path: Path, kind: str) -> None:
+def test_a_truncated_tar_gives_whole_logs_and_part_of_the_cut_one(
+    tmp_path: Path, kind: str
+) -> None:
     cut = make_tar(RANKS)[: 512 + len(LOG) + 512 + 512 + 30_000]
     data = cut if kind == "tar" else PACK[kind[4:]](cut)
     first, second = find_sources(str(write(tmp_path, "a", data))).sources
@@ -91,7 +101,9 @@ def test_a_damaged_member_of_a_zip_leaves_the_others_alone(tmp_path: Path) -> No
 
 def test_a_zip_that_was_cut_off_says_so(tmp_path: Path) -> None:
     [source] = find_sources(str(write(tmp_path, "a.zip", make_zip(RANKS)[:-40]))).sources
-    with pytest.raises(SourceDamaged, match=r"a\.zip: the zip cannot be read \(.*\); copy the file again"):
+    with pytest.raises(
+        SourceDamaged, match=r"a\.zip: the zip cannot be read \(.*\); copy the file again"
+    ):
         read(source)
 
 
@@ -135,15 +147,22 @@ def test_the_size_limit_is_for_all_logs_together(tmp_path: Path, kind: str) -> N
         path = write(tmp_path, "archive", ARCHIVES[kind](RANKS))
     total = sum(map(len, RANKS.values()))
     enough = find_sources(str(path), limits=Limits(total_bytes=total + 20_000)).sources
-    assert [read(source) for source in enough * 2] == [LOG, OTHER] * 2  # a log that is read twice counts once
-    with pytest.raises(LimitExceeded, match=f"the limit is {total - 9000:,} bytes for all logs together"):
+    assert [read(source) for source in enough * 2] == [
+        LOG,
+        OTHER,
+    ] * 2  # a log that is read twice counts once
+    with pytest.raises(
+        LimitExceeded, match=f"the limit is {total - 9000:,} bytes for all logs together"
+    ):
         for source in find_sources(str(path), limits=Limits(total_bytes=total - 9000)).sources:
             read_all_pieces(source)
 
 
 def test_standard_input_is_not_spooled_beyond_the_size_limit() -> None:
     with pytest.raises(LimitExceeded, match=r"standard input: .* the limit is 1,000 bytes"):
-        find_sources("-", stdin=io.BytesIO(gzip.compress(os.urandom(5000))), limits=Limits(total_bytes=1000))
+        find_sources(
+            "-", stdin=io.BytesIO(gzip.compress(os.urandom(5000))), limits=Limits(total_bytes=1000)
+        )
 
 
 def _tar_header(size: bytes, kind: bytes = b"0") -> bytes:
@@ -164,8 +183,12 @@ def _tar_header(size: bytes, kind: bytes = b"0") -> bytes:
         _tar_header(b"00000001000\0", tarfile.GNUTYPE_LONGNAME) * 5000,
     ],
 )
-def test_a_hostile_tar_header_is_damage(tmp_path: Path, header: bytes, pack: Callable[[bytes], bytes]) -> None:
-    sources = find_sources(str(write(tmp_path, "t", pack(make_tar({"good.log": LOG})[: -20 * 512] + header)))).sources
+def test_a_hostile_tar_header_is_damage(
+    tmp_path: Path, header: bytes, pack: Callable[[bytes], bytes]
+) -> None:
+    sources = find_sources(
+        str(write(tmp_path, "t", pack(make_tar({"good.log": LOG})[: -20 * 512] + header)))
+    ).sources
     assert sources[0].file_name in ("good.log", "t")
     with pytest.raises(SourceDamaged, match=r"t: .*tar"):
         for source in sources:
@@ -190,11 +213,15 @@ def _damaged(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=300)
 @given(data=st.binary(max_size=2000) | _damaged(), standard_input=st.booleans())
-def test_any_bytes_give_logs_or_one_of_three_errors(tmp_path: Path, data: bytes, standard_input: bool) -> None:
+def test_any_bytes_give_logs_or_one_of_three_errors(
+    tmp_path: Path, data: bytes, standard_input: bool
+) -> None:
     path = write(tmp_path, "a", data)
     try:
         stdin = io.BytesIO(data) if standard_input else None
-        sources = find_sources("-" if stdin else str(path), limits=Limits(1 << 20, 1000), stdin=stdin).sources
+        sources = find_sources(
+            "-" if stdin else str(path), limits=Limits(1 << 20, 1000), stdin=stdin
+        ).sources
     except (NoSuchLog, LimitExceeded):
         return
     for source in sources:

@@ -20,7 +20,17 @@ from compileboard.collectors.repro.results import save_answer
 from compileboard.collectors.sources.discovery import LogSource, find_sources
 from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.store.repros import ReproResult
-from tests.unit.sources.packed import ARCHIVES, LOG, OTHER, PACK, RANKS, make_tar, make_zip, read, write
+from tests.unit.sources.packed import (
+    ARCHIVES,
+    LOG,
+    OTHER,
+    PACK,
+    RANKS,
+    make_tar,
+    make_zip,
+    read,
+    write,
+)
 
 DYNAMIC_REPRO = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"
 
@@ -36,7 +46,9 @@ def test_a_log_is_read_as_it_is_and_can_be_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_a_compressed_log_is_known_by_its_first_bytes_not_its_name(tmp_path: Path, kind: str) -> None:
+def test_a_compressed_log_is_known_by_its_first_bytes_not_its_name(
+    tmp_path: Path, kind: str
+) -> None:
     path = write(tmp_path, "rank_0.log", PACK[kind](LOG))
     [source] = find_sources(str(path)).sources
     assert (source.label, source.size_bytes, source.path) == ("rank_0.log", None, None)
@@ -46,7 +58,9 @@ def test_a_compressed_log_is_known_by_its_first_bytes_not_its_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_a_compressed_log_may_have_several_parts_and_zeros_behind(tmp_path: Path, kind: str) -> None:
+def test_a_compressed_log_may_have_several_parts_and_zeros_behind(
+    tmp_path: Path, kind: str
+) -> None:
     data = PACK[kind](LOG) + PACK[kind](b"") + PACK[kind](OTHER)
     data += b"" if kind == "zst" else bytes(1024)
     [source] = find_sources(str(write(tmp_path, "log", data))).sources
@@ -55,14 +69,18 @@ def test_a_compressed_log_may_have_several_parts_and_zeros_behind(tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["gz", "zst", "bz2"])
 def test_other_bytes_behind_a_compressed_log_are_ignored(tmp_path: Path, kind: str) -> None:
-    [source] = find_sources(str(write(tmp_path, "log", PACK[kind](LOG) + b"uploaded by somebody"))).sources
+    [source] = find_sources(
+        str(write(tmp_path, "log", PACK[kind](LOG) + b"uploaded by somebody"))
+    ).sources
     assert read(source) == LOG
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_an_archive_gives_its_logs_in_any_order_and_side_by_side(tmp_path: Path, kind: str) -> None:
     group = find_sources(str(write(tmp_path, "trace.bin", ARCHIVES[kind](RANKS))))
-    assert [source.label for source in group.sources] == [f"trace.bin: trace/rank_{n}.log" for n in (0, 1)]
+    assert [source.label for source in group.sources] == [
+        f"trace.bin: trace/rank_{n}.log" for n in (0, 1)
+    ]
     assert [source.size_bytes for source in group.sources] == [len(LOG), len(OTHER)]
     assert group.ignored == ["trace.bin: trace/result.json"]
     first, second = group.sources
@@ -79,20 +97,28 @@ def test_an_archive_gives_its_logs_in_any_order_and_side_by_side(tmp_path: Path,
         assert (after.read(), before.read()) == (OTHER[1000:], LOG[1000:])
 
 
-def test_members_of_a_compressed_tar_in_order_unpack_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_a_compressed_tar_in_order_unpack_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     members = {f"rank_{n}.log": LOG + b"%d" % n for n in range(20)}
     group = find_sources(str(write(tmp_path, "t.tgz", gzip.compress(make_tar(members)))))
     opened: list[object] = []
     real = open
-    monkeypatch.setattr("builtins.open", lambda *args, **more: opened.append(args) or real(*args, **more))
+    monkeypatch.setattr(
+        "builtins.open", lambda *args, **more: opened.append(args) or real(*args, **more)
+    )
     assert [read(source) for source in group.sources] == list(members.values())
     assert len(opened) == 1
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
 @pytest.mark.parametrize("packing", PACK)
-def test_a_compressed_log_in_an_archive_is_unpacked_too(tmp_path: Path, kind: str, packing: str) -> None:
-    data = ARCHIVES[kind]({"rank_0": PACK[packing](LOG), f"rank_1.log.{packing}": PACK[packing](b"")})
+def test_a_compressed_log_in_an_archive_is_unpacked_too(
+    tmp_path: Path, kind: str, packing: str
+) -> None:
+    data = ARCHIVES[kind](
+        {"rank_0": PACK[packing](LOG), f"rank_1.log.{packing}": PACK[packing](b"")}
+    )
     first, second = find_sources(str(write(tmp_path, "a", data))).sources
     assert (read(first), first.size_bytes, second.file_name) == (LOG, None, f"rank_1.log.{packing}")
     assert read(second) == b""
@@ -100,7 +126,9 @@ def test_a_compressed_log_in_an_archive_is_unpacked_too(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2])
 def test_a_zip_may_be_packed_otherwise(tmp_path: Path, method: int) -> None:
-    [source] = find_sources(str(write(tmp_path, "a.zip", make_zip({"rank_0.log": LOG}, method)))).sources
+    [source] = find_sources(
+        str(write(tmp_path, "a.zip", make_zip({"rank_0.log": LOG}, method)))
+    ).sources
     assert read(source) == LOG
     assert source.modified_us == 1_795_231_668_000_000  # 2026-11-21 03:27:48
 
@@ -112,7 +140,11 @@ def test_a_folder_gives_what_is_or_is_named_a_log(tmp_path: Path) -> None:
     write(tmp_path, "c/old.tar", make_tar(RANKS))
     write(tmp_path, "c/packed.log.zst", zstandard.compress(LOG))
     for name in ("readme.txt", ".hidden.log", ".git/x.log", "data.gz", "other.zip"):
-        write(tmp_path, name, {"data.gz": gzip.compress(b"x"), "other.zip": make_zip({"x": b"x"})}.get(name, b"x"))
+        write(
+            tmp_path,
+            name,
+            {"data.gz": gzip.compress(b"x"), "other.zip": make_zip({"x": b"x"})}.get(name, b"x"),
+        )
     (tmp_path / "linked").symlink_to(tmp_path / "b", target_is_directory=True)
     group = find_sources(str(tmp_path))
     assert [source.label for source in group.sources] == [
@@ -120,7 +152,12 @@ def test_a_folder_gives_what_is_or_is_named_a_log(tmp_path: Path) -> None:
         *("c/old.tar: trace/rank_0.log", "c/old.tar: trace/rank_1.log", "c/packed.log.zst"),
     ]
     assert group.label == tmp_path.name
-    assert group.ignored == ["data.gz", "other.zip: x", "readme.txt", "c/old.tar: trace/result.json"]
+    assert group.ignored == [
+        "data.gz",
+        "other.zip: x",
+        "readme.txt",
+        "c/old.tar: trace/result.json",
+    ]
 
 
 def test_a_file_that_is_given_is_always_a_source(tmp_path: Path) -> None:
@@ -136,11 +173,21 @@ def test_latest_takes_the_newest_log_alone(tmp_path: Path) -> None:
 
 
 def test_latest_takes_the_other_ranks_of_the_same_job(tmp_path: Path) -> None:
-    ages_s = {"0_new": 3, "1_new": 0, "1_old": 40, "2_new": 599, "3_older_job": 601, "4_old": 90_000}
+    ages_s = {
+        "0_new": 3,
+        "1_new": 0,
+        "1_old": 40,
+        "2_new": 599,
+        "3_older_job": 601,
+        "4_old": 90_000,
+    }
     for name, age_s in ages_s.items():
         write(tmp_path, f"dedicated_log_torch_trace_rank_{name}.log", LOG, age_s)
     write(tmp_path, "single.log", LOG, age_s=1)
-    names = [source.file_name.removeprefix("dedicated_log_torch_trace_rank_") for source in _latest(tmp_path)]
+    names = [
+        source.file_name.removeprefix("dedicated_log_torch_trace_rank_")
+        for source in _latest(tmp_path)
+    ]
     assert names == ["0_new.log", "1_new.log", "2_new.log"]
 
 
@@ -156,7 +203,9 @@ def test_standard_input_takes_every_kind(tmp_path: Path, kind: str) -> None:
         writer = Thread(target=lambda: (sink.write(data), sink.close()))
         writer.start()
         group = find_sources("-", stdin=stdin)
-        assert [read(source) for source in group.sources] == ([LOG, OTHER] if kind in ARCHIVES else [LOG])
+        assert [read(source) for source in group.sources] == (
+            [LOG, OTHER] if kind in ARCHIVES else [LOG]
+        )
         writer.join()
     assert group.label == "standard input"
 
@@ -169,7 +218,14 @@ def test_standard_input_that_is_a_plain_log_is_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd.log", "/etc/x.log", "a\\..\\b.log", "new\nline\x1b[31m.log", "x" * 90_000 + ".log"]
+    "name",
+    [
+        "../../etc/passwd.log",
+        "/etc/x.log",
+        "a\\..\\b.log",
+        "new\nline\x1b[31m.log",
+        "x" * 90_000 + ".log",
+    ],
 )
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
 def test_an_absurd_name_is_only_a_label(tmp_path: Path, kind: str, name: str) -> None:
@@ -186,7 +242,11 @@ def test_an_absurd_name_is_only_a_label(tmp_path: Path, kind: str, name: str) ->
 def test_links_devices_and_hidden_files_of_a_tar_are_passed_over(tmp_path: Path) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, kind in (("a.log", tarfile.SYMTYPE), ("b.log", tarfile.LNKTYPE), ("c.log", tarfile.CHRTYPE)):
+        for name, kind in (
+            ("a.log", tarfile.SYMTYPE),
+            ("b.log", tarfile.LNKTYPE),
+            ("c.log", tarfile.CHRTYPE),
+        ):
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = kind, "/etc/passwd"
             archive.addfile(entry)
@@ -196,15 +256,26 @@ def test_links_devices_and_hidden_files_of_a_tar_are_passed_over(tmp_path: Path)
             archive.addfile(entry, io.BytesIO(LOG))
     group = find_sources(str(write(tmp_path, "t", out.getvalue())))
     assert [source.label for source in group.sources] == ["t: ./trace/rank_0.log"]
-    assert [sentence[3:] for sentence in group.ignored] == ["a.log", "b.log", "c.log", "./trace/._rank_0.log"]
+    assert [sentence[3:] for sentence in group.ignored] == [
+        "a.log",
+        "b.log",
+        "c.log",
+        "./trace/._rank_0.log",
+    ]
 
 
 def test_what_is_missing_is_said_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(NoSuchLog, match="absent: there is no such file or folder; give a torch trace log"):
+    with pytest.raises(
+        NoSuchLog, match="absent: there is no such file or folder; give a torch trace log"
+    ):
         find_sources(str(tmp_path / "absent"))
     write(tmp_path, "a.txt", b"x")
     with pytest.raises(
-        NoSuchLog, match="none of the 1 files in this folder is a torch trace log, a file of benchmark results or"
+        NoSuchLog,
+        match=(
+            "none of the 1 files in this folder is a torch trace log, a file of benchmark "
+            "results or"
+        ),
     ):
         find_sources(str(tmp_path))
     with pytest.raises(NoSuchLog, match="only a folder has a newest log"):
@@ -244,4 +315,7 @@ def test_answers_of_repro_beside_a_script_are_not_listed_as_skipped(tmp_path: Pa
     answer = save_answer(load_path(tmp_path / "repro.py"), result)
     assert Path(answer).parent == tmp_path / "repro.py.repro"
     group = find_sources(str(tmp_path))
-    assert ([source.label for source in group.repros], group.ignored) == (["repro.py"], ["notes.json"])
+    assert ([source.label for source in group.repros], group.ignored) == (
+        ["repro.py"],
+        ["notes.json"],
+    )

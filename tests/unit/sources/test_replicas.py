@@ -1,4 +1,6 @@
-"""Replicas of recorded logs, as the import benchmark makes them: whole, new ids, the same facts a copy."""
+"""Replicas of recorded logs, as the import benchmark makes them: whole, new ids, the same facts a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from compileboard.collectors.sources.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
 
-NAMES = ("torch2.11-cuda-zoo_graph_breaks", "torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-ddp-rank1")
+NAMES = (
+    "torch2.11-cuda-zoo_graph_breaks",
+    "torch2.11-cuda-zoo_recompiles",
+    "torch2.11-cuda-ddp-rank1",
+)
 ROUNDS = 3
 
 
@@ -43,7 +49,9 @@ def test_replica_reads_without_a_reject(tmp_path: Path, perturb: bool) -> None:
     captured, stats, _ = read(path)
     assert facts.rounds == ROUNDS and facts.size_bytes == path.stat().st_size
     assert stats.records == facts.records and stats.end_offset == facts.size_bytes
-    assert {(record.process_id, record.rank) for record in captured} == {("p", None)} and stats.rejects.by_kind == {}
+    assert {(record.process_id, record.rank) for record in captured} == {
+        ("p", None)
+    } and stats.rejects.by_kind == {}
 
 
 def test_copies_multiply_events_and_not_breaks_or_causes(tmp_path: Path) -> None:
@@ -64,7 +72,11 @@ def test_ids_and_times_are_new_in_every_copy(tmp_path: Path) -> None:
     captured, _, _ = read(path)
     metrics = [c for c in captured if c.name == "compilation_metrics"]
     assert all(c.metadata["compile_id"] == f"{c.frame_id}/{c.frame_compile_id}" for c in metrics)
-    assert len({c.frame_id for c in metrics}) <= facts.frames == max(c.frame_id or 0 for c in captured) + 1
+    assert (
+        len({c.frame_id for c in metrics})
+        <= facts.frames
+        == max(c.frame_id or 0 for c in captured) + 1
+    )
     assert all(abs(c.time_us - c.metadata["end_time_us"]) < 2_000_000 for c in metrics)
     assert [c.time_us for c in metrics] == sorted(c.time_us for c in metrics)
 
@@ -72,14 +84,21 @@ def test_ids_and_times_are_new_in_every_copy(tmp_path: Path) -> None:
 def test_perturbed_copies_share_no_payload(tmp_path: Path) -> None:
     path, _ = replicate(tmp_path, perturb=True)
     hashes = Counter(re.findall(rb'"has_payload": "(\w+)"', path.read_bytes()))
-    within = Counter(re.findall(rb'"has_payload": "(\w+)"', b"".join(log_bytes(name) for name in NAMES)))
-    assert len(hashes) >= ROUNDS * len(within) * 0.99 and max(hashes.values()) <= max(within.values())
+    within = Counter(
+        re.findall(rb'"has_payload": "(\w+)"', b"".join(log_bytes(name) for name in NAMES))
+    )
+    assert len(hashes) >= ROUNDS * len(within) * 0.99 and max(hashes.values()) <= max(
+        within.values()
+    )
 
 
 def test_packed_and_damaged_sources(tmp_path: Path) -> None:
     raw = log_bytes(NAMES[0])
     (tmp_path / "whole.log.xz").write_bytes(lzma.compress(raw, preset=0))
-    assert make_replica([tmp_path / "whole.log.xz"], 1, tmp_path / "out.log", perturb=False).copies == 1
+    assert (
+        make_replica([tmp_path / "whole.log.xz"], 1, tmp_path / "out.log", perturb=False).copies
+        == 1
+    )
     (tmp_path / "torn.log").write_bytes(raw.replace(b"Graph break", b"Graph brake", 1))
     with pytest.raises(SystemExit, match="does not match its md5"):
         make_replica([tmp_path / "torn.log"], 1, tmp_path / "out.log", perturb=False)

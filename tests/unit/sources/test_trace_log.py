@@ -34,11 +34,15 @@ def log(tmp_path: Path) -> Path:
 def test_strings_ranks_and_offsets(log: Path) -> None:
     records, stats = read(log)
     raw = log.read_bytes()
-    assert {c.rank for c in records if c.rank is not None} == {1} and {c.process_id for c in records} == {"p"}
+    assert {c.rank for c in records if c.rank is not None} == {1} and {
+        c.process_id for c in records
+    } == {"p"}
     assert stats.end_offset == len(raw) and stats.rejects.total == 0
     assert all(raw[c.sequence : c.sequence + 1] == b"V" for c in records)
     frames = [f for c in records if c.name == "dynamo_start" for f in c.metadata["stack"]]
-    assert frames and all(f["filename"].endswith(".py") or f["filename"].startswith("<") for f in frames)
+    assert frames and all(
+        f["filename"].endswith(".py") or f["filename"].startswith("<") for f in frames
+    )
 
 
 def test_times_come_from_the_epoch_inside(log: Path) -> None:
@@ -58,7 +62,8 @@ def test_growing_log_is_read_in_parts_without_loss(log: Path) -> None:
         records += part
         assert set(stats.rejects.by_kind) <= {"truncated"}
         offset = stats.end_offset
-    # A last record with nothing after it may be cut at a line's end: it is complete only when its payload is.
+    # A last record with nothing after it may be cut at a line's end: it is complete only when its
+    # payload is.
     assert [(c.sequence, c.name, c.metadata, c.payload) for c in records] == [
         (c.sequence, c.name, c.metadata, c.payload) for c in whole
     ]
@@ -86,7 +91,10 @@ def test_log_that_grows_byte_by_byte(tmp_path: Path, steps: list[int]) -> None:
         part, stats = read(path, offset)
         captured, offset = captured + part, stats.end_offset
         assert set(stats.rejects.by_kind) <= {"truncated"}
-    assert [(c.name, c.payload) for c in captured] == [("dynamo_start", None), ("artifact:dynamo_error", "a\nb")]
+    assert [(c.name, c.payload) for c in captured] == [
+        ("dynamo_start", None),
+        ("artifact:dynamo_error", "a\nb"),
+    ]
     assert captured[0].metadata["stack"][0]["filename"] == "/r/m.py"
 
 
@@ -115,7 +123,13 @@ def test_tabs_of_a_text_are_its_own(tmp_path: Path, text: str) -> None:
     log, lines = tmp_path / "trace.log", text.replace("\n", "\n\t")
     digest = md5(text.encode(), usedforsecurity=False).hexdigest()
     prefix = HEAD.format(stamp="1121 03:27:48.524000")
-    log.write_text(f'{prefix}{{"artifact": {{"name": "dynamo_error"}}, "has_payload": "{digest}"}}\n\t{lines}\n' * 2)
+    log.write_text(
+        (
+            f'{prefix}{{"artifact": {{"name": "dynamo_error"}}, "has_payload": '
+            f'"{digest}"}}\n\t{lines}\n'
+        )
+        * 2
+    )
     records, stats = read(log)
     assert [record.payload for record in records] == [text, text]
     assert stats.rejects.total == 0
@@ -127,9 +141,12 @@ def test_year_passes_in_a_log(tmp_path: Path) -> None:
     lines = [
         HEAD.format(stamp="0101 00:59:58.000000") + '{"chromium_event": {}}',
         f'\t{{\n\t"name": "dynamo",\n\t"ts": {ts}.5,\n\t}}',
-        HEAD.format(stamp="0101 00:59:59.000000") + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
-        HEAD.format(stamp="1231 23:00:00.000000") + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
-        HEAD.format(stamp="0101 00:00:01.000000") + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
+        HEAD.format(stamp="0101 00:59:59.000000")
+        + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
+        HEAD.format(stamp="1231 23:00:00.000000")
+        + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
+        HEAD.format(stamp="0101 00:00:01.000000")
+        + '{"artifact": {"name": "dynamo_error", "encoding": "string"}}',
     ]
     path.write_text("\n".join(lines) + "\n")
     first, two, three = (c.time_us for c in read(path)[0])
@@ -145,10 +162,15 @@ def test_what_is_no_log_gives_nothing(tmp_path: Path, content: bytes) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 300_000), st.binary(max_size=30), st.integers(0, 60))
-def test_any_damage_is_survived(tmp_path: Path, position: int, inserted: bytes, dropped: int) -> None:
+def test_any_damage_is_survived(
+    tmp_path: Path, position: int, inserted: bytes, dropped: int
+) -> None:
     raw = log_bytes("torch2.11-cuda-zoo_backend_failure")
     position %= len(raw)
     path = tmp_path / "x.log"
     path.write_bytes(raw[:position] + inserted + raw[position + dropped :])
     records, stats = read(path)
-    assert len({c.sequence for c in records}) == len(records) and stats.end_offset <= path.stat().st_size
+    assert (
+        len({c.sequence for c in records}) == len(records)
+        and stats.end_offset <= path.stat().st_size
+    )

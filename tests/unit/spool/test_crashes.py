@@ -11,7 +11,10 @@ import pytest
 
 from compileboard.collectors.spool.crashes import OUTSIDE, promote_crashes
 
-LINES = [json.dumps({"s": n, "n": "repro", "m": {"manifest": {"kind": "crash", "n": n}}}) + "\n" for n in (3, 4)]
+LINES = [
+    json.dumps({"s": n, "n": "repro", "m": {"manifest": {"kind": "crash", "n": n}}}) + "\n"
+    for n in (3, 4)
+]
 
 
 def leave(folder: Path, running: bytes, graphs: str = "".join(LINES), name: str = "p") -> None:
@@ -37,7 +40,9 @@ def test_the_graph_that_ran_is_moved_with_its_signal(tmp_path: Path) -> None:
 def test_outside_a_graph_the_last_one_is_said_to_be_the_last(tmp_path: Path) -> None:
     leave(tmp_path, struct.pack("qq", 0, 1))
     assert promote_crashes(tmp_path, "SIGABRT") == 1
-    assert promoted(tmp_path) == [{"kind": "crash", "n": 3, "signal": "SIGABRT", "message": OUTSIDE}]
+    assert promoted(tmp_path) == [
+        {"kind": "crash", "n": 3, "signal": "SIGABRT", "message": OUTSIDE}
+    ]
 
 
 def test_without_a_signal_nothing_died_in_a_graph_that_was_done(tmp_path: Path) -> None:
@@ -47,12 +52,22 @@ def test_without_a_signal_nothing_died_in_a_graph_that_was_done(tmp_path: Path) 
 
 
 def test_values_follow_their_graph_and_may_be_of_an_earlier_call(tmp_path: Path) -> None:
-    values = [json.dumps({"s": n, "n": "repro_values", "m": {"digest": str(n)}, "p": "x"}) + "\n" for n in (5, 6)]
+    values = [
+        json.dumps({"s": n, "n": "repro_values", "m": {"digest": str(n)}, "p": "x"}) + "\n"
+        for n in (5, 6)
+    ]
     leave(tmp_path, struct.pack("qq", -1, -1), "".join((LINES[0], *values, LINES[1])))
     assert promote_crashes(tmp_path, "SIGSEGV") == 1
-    records = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()[2:] if line]
+    records = [
+        json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()[2:] if line
+    ]
     assert [record["s"] for record in records] == [3, 5, 6]
-    assert records[0]["m"]["manifest"] == {"kind": "crash", "n": 3, "signal": "SIGSEGV", "has_earlier_values": True}
+    assert records[0]["m"]["manifest"] == {
+        "kind": "crash",
+        "n": 3,
+        "signal": "SIGSEGV",
+        "has_earlier_values": True,
+    }
 
 
 def test_of_several_processes_none_is_given_the_runs_signal(tmp_path: Path) -> None:
@@ -64,7 +79,12 @@ def test_of_several_processes_none_is_given_the_runs_signal(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("running", "graphs"),
-    [(b"", "x"), (b"\xff" * 16, "x"), (struct.pack("qq", 1, 1), "{"), (struct.pack("qq", 10**9, 1), "{}\n")],
+    [
+        (b"", "x"),
+        (b"\xff" * 16, "x"),
+        (struct.pack("qq", 1, 1), "{"),
+        (struct.pack("qq", 10**9, 1), "{}\n"),
+    ],
 )
 def test_damaged_files_cost_nothing_else(tmp_path: Path, running: bytes, graphs: str) -> None:
     leave(tmp_path, running, graphs)

@@ -28,7 +28,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spool(folder: Path, tmp_path: Path) -> Iterator[Spool]:
-    made = Spool(str(folder), "RUN", str(tmp_path / "t.db"), lambda: {"run_id": "RUN", "pid": os.getpid()})
+    made = Spool(
+        str(folder), "RUN", str(tmp_path / "t.db"), lambda: {"run_id": "RUN", "pid": os.getpid()}
+    )
     yield made
     made.close()
 
@@ -64,11 +66,17 @@ def test_a_forked_child_is_a_process_of_its_own(spool: Spool, folder: Path) -> N
     spool.write("after", None)
     origins = {(c.name, c.process_id == parent_id) for c in SpoolReader(folder).read()}
     assert {("before", True), ("after", True), ("child", False)} <= origins
-    parents = [c.metadata["parent_process_id"] for c in SpoolReader(folder).read() if c.name == "process_started"]
+    parents = [
+        c.metadata["parent_process_id"]
+        for c in SpoolReader(folder).read()
+        if c.name == "process_started"
+    ]
     assert sorted(parents, key=str) == sorted([None, parent_id], key=str)
 
 
-def test_a_program_that_closes_every_descriptor_keeps_its_own_files_clean(spool: Spool, folder: Path) -> None:
+def test_a_program_that_closes_every_descriptor_keeps_its_own_files_clean(
+    spool: Spool, folder: Path
+) -> None:
     spool.write("before", None)
     taken = spool._descriptor
     assert taken is not None
@@ -201,7 +209,9 @@ def test_a_fork_begins_without_its_parents_losses(spool: Spool, folder: Path) ->
     assert reader.losses()[spool.process_id] == {"spool: quota": 1}
 
 
-def test_an_empty_file_is_a_loss_where_no_room_was_left_and_none_where_there_was(folder: Path) -> None:
+def test_an_empty_file_is_a_loss_where_no_room_was_left_and_none_where_there_was(
+    folder: Path,
+) -> None:
     for process_id in ("full", "killed"):
         (folder / f"{process_id}.jsonl").touch()
     (folder / "full.losses").touch()

@@ -1,4 +1,6 @@
-"""A bundle with more of a run than is here: its rows take the place of these, what people wrote stays."""
+"""A bundle with more of a run than is here: its rows take the place of these, what people wrote
+stays.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,15 @@ def make(tmp_path: Path) -> Make:
         """Import a log into a database of its own; return a bundle of the run."""
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        log, database, bundle = folder / "dedicated_log_torch_trace_x.log", folder / "own.db", folder / "bundle.db"
+        log, database, bundle = (
+            folder / "dedicated_log_torch_trace_x.log",
+            folder / "own.db",
+            folder / "bundle.db",
+        )
         log.write_bytes(body)
-        import_paths([str(log)], str(database), LoadOptions(**options), print_line=lambda _line: None)  # type: ignore[arg-type]
+        import_paths(
+            [str(log)], str(database), LoadOptions(**options), print_line=lambda _line: None
+        )  # type: ignore[arg-type]
         with closing(open_reader(database)) as reader:
             write_bundle(reader, [reader.execute("select id from runs").fetchone()[0]], str(bundle))
         return str(bundle)
@@ -67,13 +75,24 @@ def merge(board: sqlite3.Connection, bundle: str) -> str:
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    tables = connection.execute("select name from sqlite_schema where type = 'table' and name not like 's%'").fetchall()
-    return {name: connection.execute(f"select count(*) from {name}").fetchone()[0] for (name,) in tables}
+    tables = connection.execute(
+        "select name from sqlite_schema where type = 'table' and name not like 's%'"
+    ).fetchall()
+    return {
+        name: connection.execute(f"select count(*) from {name}").fetchone()[0] for (name,) in tables
+    }
 
 
-def test_a_longer_log_is_added_once_and_gives_the_rows_of_one_import(board: sqlite3.Connection, make: Make) -> None:
+def test_a_longer_log_is_added_once_and_gives_the_rows_of_one_import(
+    board: sqlite3.Connection, make: Make
+) -> None:
     half, whole = make(HALF), make(WHOLE)
-    assert [merge(board, bundle) for bundle in (half, whole, whole, half)] == ["new", "grown", "known", "known"]
+    assert [merge(board, bundle) for bundle in (half, whole, whole, half)] == [
+        "new",
+        "grown",
+        "known",
+        "known",
+    ]
     with closing(open_reader(whole)) as reader:
         ours, theirs = count_rows(board), count_rows(reader)
         (run_id,) = reader.execute("select id from runs").fetchone()
@@ -103,7 +122,9 @@ def test_what_the_server_alone_has_stays(board: sqlite3.Connection, make: Make) 
     assert (merge(board, make(WHOLE)), count_rows(board)) == ("apart", before)
 
 
-def test_a_trace_log_that_only_one_side_stored_stays(board: sqlite3.Connection, make: Make, tmp_path: Path) -> None:
+def test_a_trace_log_that_only_one_side_stored_stays(
+    board: sqlite3.Connection, make: Make, tmp_path: Path
+) -> None:
     half, whole = make(HALF), make(WHOLE)
     merge(board, half)
     (run_id,) = board.execute("select id from runs").fetchone()
@@ -123,9 +144,16 @@ def test_a_run_with_very_deep_stacks_grows(board: sqlite3.Connection, make: Make
     merge(board, make(HALF))
     (run_id,) = board.execute("select id from runs").fetchone()
     (first,) = board.execute("select coalesce(max(id), 0) + 1 from stack_nodes").fetchone()
-    rows = [(first + depth, run_id, first + depth - 1 if depth else None, depth) for depth in range(1500)]
+    rows = [
+        (first + depth, run_id, first + depth - 1 if depth else None, depth)
+        for depth in range(1500)
+    ]
     board.executemany(
-        "insert into stack_nodes (id, run_id, parent_id, depth, file, name) values (?, ?, ?, ?, 'deep', 'f')", rows
+        (
+            "insert into stack_nodes (id, run_id, parent_id, depth, file, name) values (?, ?, ?, "
+            "?, 'deep', 'f')"
+        ),
+        rows,
     )
     assert merge(board, make(WHOLE)) == "grown"
     assert board.execute("select count(*) from stack_nodes where file = 'deep'").fetchone()[0] == 0
@@ -134,7 +162,9 @@ def test_a_run_with_very_deep_stacks_grows(board: sqlite3.Connection, make: Make
 BOX_1, BOX_2 = RunSender("token:box-1", False), RunSender("token:box-2", False)
 
 
-def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connection, make: Make) -> None:
+def test_a_limited_sender_changes_only_runs_that_it_sent(
+    board: sqlite3.Connection, make: Make
+) -> None:
     half, whole = make(HALF), make(WHOLE)
 
     def send(bundle: str, sender: RunSender) -> str:
@@ -158,10 +188,15 @@ def test_a_limited_sender_changes_only_runs_that_it_sent(board: sqlite3.Connecti
         "update payloads set digest = zeroblob(16) where id = (select min(id) from payloads)",
         "update configs set body = (select body from configs order by hash desc limit 1)",
         "update functions set name = name || 'x'",
-        "update recompile_causes set fingerprint = 'x' where id = (select min(id) from recompile_causes)",
+        (
+            "update recompile_causes set fingerprint = 'x' where id = (select min(id) from "
+            "recompile_causes)"
+        ),
     ],
 )
-def test_what_other_runs_would_share_is_what_its_id_says(board: sqlite3.Connection, make: Make, forge: str) -> None:
+def test_what_other_runs_would_share_is_what_its_id_says(
+    board: sqlite3.Connection, make: Make, forge: str
+) -> None:
     bundle = make(lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
     with closing(sqlite3.connect(bundle)) as writer, writer:
         assert writer.execute(forge).rowcount
@@ -169,21 +204,29 @@ def test_what_other_runs_would_share_is_what_its_id_says(board: sqlite3.Connecti
         merge(board, bundle)
 
 
-def test_a_bundle_with_a_process_of_another_run_is_refused(board: sqlite3.Connection, make: Make) -> None:
+def test_a_bundle_with_a_process_of_another_run_is_refused(
+    board: sqlite3.Connection, make: Make
+) -> None:
     assert merge(board, make(HALF)) == "new"
     (process_id,) = board.execute("select id from processes limit 1").fetchone()
     forged = make(lzma.decompress(LOGS["zoo_recompiles"].read_bytes()))
     with closing(sqlite3.connect(forged)) as writer, writer:
-        writer.execute("insert into events select ?, 9999, id, 'run_ended', 0, x'00' from runs", (process_id,))
+        writer.execute(
+            "insert into events select ?, 9999, id, 'run_ended', 0, x'00' from runs", (process_id,)
+        )
     assert merge(board, forged) == "foreign"
 
 
-def test_a_sender_adds_to_each_run_of_its_bundle(board: sqlite3.Connection, make: Make, tmp_path: Path) -> None:
+def test_a_sender_adds_to_each_run_of_its_bundle(
+    board: sqlite3.Connection, make: Make, tmp_path: Path
+) -> None:
     def send(*bundles: str) -> list[str]:
         both = tmp_path / Path(bundles[0]).parent.name / "both.db"
         with closing(open_writer(both.with_name("all.db"))) as writer:
             migrate_connection(writer)
-            run_ids = [merged.run_id for bundle in bundles for merged in merge_bundle(writer, bundle)]
+            run_ids = [
+                merged.run_id for bundle in bundles for merged in merge_bundle(writer, bundle)
+            ]
             write_bundle(writer, run_ids, str(both))
         return [merged.state for merged in merge_bundle(board, str(both), sender=BOX_1)]
 
@@ -208,18 +251,27 @@ def test_a_sealed_run_is_compared_and_grows(board: sqlite3.Connection, make: Mak
     assert board.execute("select max(end_offset_bytes) from logs").fetchone()[0] == len(WHOLE)
 
 
-def test_answers_about_repros_stay_and_new_results_come(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_answers_about_repros_stay_and_new_results_come(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     with closing(open_writer(tmp_path / "own.db")) as own:
         migrate_connection(own)
         capture_repros(own)
         write_bundle(own, [REPRO_RUN], str(tmp_path / "bundle.db"))
         assert merge(board, str(tmp_path / "bundle.db")) == "new"
-        board.execute("update repro_results set started_us = 1 where id = (select min(id) from repro_results)")
-        Ingestor(own).ingest(REPRO_RUN, [ProcessStarted("bench", 0, MLP.time_us, REPRO_RUN, 1), MLP])
+        board.execute(
+            "update repro_results set started_us = 1 where id = (select min(id) from repro_results)"
+        )
+        Ingestor(own).ingest(
+            REPRO_RUN, [ProcessStarted("bench", 0, MLP.time_us, REPRO_RUN, 1), MLP]
+        )
         write_bundle(own, [REPRO_RUN], str(tmp_path / "more.db"))
     before = count_rows(board)
     assert merge(board, str(tmp_path / "more.db")) == "grown"
     after = count_rows(board)
     assert after["repro_results"] == before["repro_results"] + 1
-    assert (after["repros"], after["repro_storages"]) == (before["repros"], before["repro_storages"])
+    assert (after["repros"], after["repro_storages"]) == (
+        before["repros"],
+        before["repro_storages"],
+    )
     assert after["results"] > before["results"] == 0

@@ -1,4 +1,6 @@
-"""An odd value in a bundle is left out and counted; the rows that have it, and the bundle itself, stay as they are."""
+"""An odd value in a bundle is left out and counted; the rows that have it, and the bundle itself,
+stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,15 @@ def change(bundle: Path, statement: str) -> None:
 
 
 def rejects(board: sqlite3.Connection) -> list[tuple[object, ...]]:
-    return [tuple(row) for row in board.execute("select file_name, kind, reject_count, example from run_rejects")]
+    return [
+        tuple(row)
+        for row in board.execute("select file_name, kind, reject_count, example from run_rejects")
+    ]
 
 
-def test_a_number_beyond_the_range_is_left_out_of_its_row(board: sqlite3.Connection, bundle: Path) -> None:
+def test_a_number_beyond_the_range_is_left_out_of_its_row(
+    board: sqlite3.Connection, bundle: Path
+) -> None:
     change(bundle, f"update cache_lookups set time_taken_us = {2**62} where sequence = 1")
     before = bundle.read_bytes()
     assert [run.state for run in merge_bundle(board, str(bundle))] == ["new"]
@@ -55,8 +62,12 @@ def test_a_number_beyond_the_range_is_left_out_of_its_row(board: sqlite3.Connect
     assert bundle.read_bytes() == before
 
 
-@pytest.mark.parametrize(("value", "kept"), [(2**53, 2**53), (2**53 + 1, 0), (-(2**53), -(2**53)), (-(2**63), 0)])
-def test_a_column_that_is_never_null_has_0(board: sqlite3.Connection, bundle: Path, value: int, kept: int) -> None:
+@pytest.mark.parametrize(
+    ("value", "kept"), [(2**53, 2**53), (2**53 + 1, 0), (-(2**53), -(2**53)), (-(2**63), 0)]
+)
+def test_a_column_that_is_never_null_has_0(
+    board: sqlite3.Connection, bundle: Path, value: int, kept: int
+) -> None:
     change(bundle, f"update run_totals set compile_us = {value}")
     assert [run.state for run in merge_bundle(board, str(bundle))] == ["new"]
     assert board.execute("select compile_us from run_totals").fetchone()[0] == kept

@@ -1,4 +1,6 @@
-"""Every file that is no current CompileBoard database gets its own clear message; two starts at once are safe."""
+"""Every file that is no current CompileBoard database gets its own clear message; two starts at
+once are safe.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ for number in range(40):
 
 def at_once(path: Path, count: int) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"R{n}"], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), f"R{n}"], stderr=subprocess.PIPE, text=True
+        )
         for n in range(count)
     ]
     for process in started:
@@ -93,7 +97,9 @@ def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
     from compileboard.collectors.store.connection import open_writer
     print(open_writer(sys.argv[1]).execute("pragma synchronous").fetchone()[0])
     """  # a process of its own: in ours nothing waits for the disk
-    asked = subprocess.run([sys.executable, "-c", code, tmp_path / "t.db"], capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "t.db"], capture_output=True, text=True, check=True
+    )
     assert int(asked.stdout) == 2  # full
 
 
@@ -155,7 +161,9 @@ def test_a_device_or_a_pipe_is_refused(tmp_path: Path, name: str) -> None:
             opener(tmp_path / name)
 
 
-def test_a_name_that_sqlite_keeps_no_file_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_sqlite_keeps_no_file_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (":memory:", tmp_path / ":memory:"):
         with pytest.raises(NotAStore, match="which keeps nothing"):
@@ -171,7 +179,10 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_locked_database_is_busy_and_nothing_of_the_batch_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     migrate(path)
-    with closing(open_writer(path)) as holder, closing(open_writer(path, busy_timeout_ms=50)) as writer:
+    with (
+        closing(open_writer(path)) as holder,
+        closing(open_writer(path, busy_timeout_ms=50)) as writer,
+    ):
         with write_transaction(holder), pytest.raises(StoreBusy, match="locked by another program"):
             Ingestor(writer, str(path)).ingest("R", [ProcessStarted("p", 0, 1, run_id="R", pid=1)])
         assert writer.execute("select count(*) from runs").fetchone()[0] == 0
@@ -185,7 +196,9 @@ def test_a_full_disk_is_said_and_what_was_recorded_stays(tmp_path: Path) -> None
         ingestor.ingest("R", [ProcessStarted("p", 0, 1, run_id="R", pid=1)])
         pages = connection.execute("pragma page_count").fetchone()[0]
         connection.execute(f"pragma max_page_count = {pages}")  # SQLite's own full disk
-        many = [ProcessStarted(f"q{n}", 0, 1, run_id="R", pid=1, argv=["x" * 2000]) for n in range(200)]
+        many = [
+            ProcessStarted(f"q{n}", 0, 1, run_id="R", pid=1, argv=["x" * 2000]) for n in range(200)
+        ]
         with pytest.raises(StoreFull, match=r"is full.*Free some space"):
             ingestor.ingest("R", many)
         connection.execute("pragma max_page_count = 1000000")
@@ -216,7 +229,10 @@ def test_a_busy_reader_does_not_hold_the_checkpoint_up(tmp_path: Path) -> None:
 
 def test_a_text_packs_and_unpacks_and_damage_is_said() -> None:
     for primed in (True, False):
-        for text, read in (("a text ünïcode \x00", "a text ünïcode \x00"), ("half a pair: \udce9", "half a pair: ?")):
+        for text, read in (
+            ("a text ünïcode \x00", "a text ünïcode \x00"),
+            ("half a pair: \udce9", "half a pair: ?"),
+        ):
             assert unpack(pack(text, primed=primed)) == read
     with pytest.raises(ValueError, match="unknown compression"):
         unpack(b"\x09abc")

@@ -31,20 +31,42 @@ def test_an_id_is_written_as_text_and_read_back() -> None:
     value = content_id("function", "train.py", "forward")
     assert parse_id(format_id(value)) == value < 2**63
     assert format_id(5) == "0000000000000005"
-    for text in ("", "5", "0" * 15, "0" * 17, "8" + "0" * 15, "ABCDEFABCDEFABCD", "０" * 16, "0" * 16 + "\n"):
+    for text in (
+        "",
+        "5",
+        "0" * 15,
+        "0" * 17,
+        "8" + "0" * 15,
+        "ABCDEFABCDEFABCD",
+        "０" * 16,
+        "0" * 16 + "\n",
+    ):
         with pytest.raises(ValueError, match="expected 16 digits"):
             parse_id(text)
 
 
 def test_contents_that_differ_have_ids_that_differ() -> None:
-    contents = [("f", "a", "b"), ("f", "ab", ""), ("f", "a", None), ("f", "a", ""), ("f", "a"), ("g", "a", "b")]
+    contents = [
+        ("f", "a", "b"),
+        ("f", "ab", ""),
+        ("f", "a", None),
+        ("f", "a", ""),
+        ("f", "a"),
+        ("g", "a", "b"),
+    ]
     contents += [("f", 1), ("f", "1"), ("f", '["a"]'), ("f", "\udc80"), ("f", "a\x1eb")]
     assert len({content_id(*content) for content in contents}) == len(contents)
 
 
-def test_a_clash_of_ids_costs_one_record(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clash_of_ids_costs_one_record(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = content_id("break", "first")
-    monkeypatch.setattr(batch, "content_id", lambda *content: shared if content[0] == "break" else content_id(*content))
+    monkeypatch.setattr(
+        batch,
+        "content_id",
+        lambda *content: shared if content[0] == "break" else content_id(*content),
+    )
     events = [
         GraphBroke("p", number, 5, function="f", file="t.py", reason="r", fingerprint=fingerprint)
         for number, fingerprint in enumerate(("first", "second", "first"))
@@ -52,10 +74,15 @@ def test_a_clash_of_ids_costs_one_record(store: sqlite3.Connection, monkeypatch:
     result = Ingestor(store).ingest("CLASH", events)
     assert [refused.event.sequence for refused in result.refused] == [1]
     assert "IdClashError" in result.refused[0].reason and "fingerprint" in result.refused[0].reason
-    assert store.execute("select break_count from run_breaks where run_id = 'CLASH'").fetchone()[0] == 2
+    assert (
+        store.execute("select break_count from run_breaks where run_id = 'CLASH'").fetchone()[0]
+        == 2
+    )
 
 
-def test_every_commit_to_a_run_has_the_next_number_and_what_is_known_has_none(store: sqlite3.Connection) -> None:
+def test_every_commit_to_a_run_has_the_next_number_and_what_is_known_has_none(
+    store: sqlite3.Connection,
+) -> None:
     events = [GraphBroke("p", number, 5, reason="r", fingerprint="f") for number in range(3)]
 
     def read_pub() -> int:

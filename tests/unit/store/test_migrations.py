@@ -1,4 +1,6 @@
-"""The steps that bring a database to a later version: in one transaction, safe when two processes start at once."""
+"""The steps that bring a database to a later version: in one transaction, safe when two processes
+start at once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_the_version_is_the_number_of_steps() -> None:
     assert len(STEPS) == DATABASE_VERSION
 
 
-def test_the_next_step_keeps_what_is_recorded(tmp_path: Path, migrate_to_next: Callable[[str], None]) -> None:
+def test_the_next_step_keeps_what_is_recorded(
+    tmp_path: Path, migrate_to_next: Callable[[str], None]
+) -> None:
     path = tmp_path / "t.db"
     make_db([str(path)])
     count = read_value(path, "select count(*) from runs")
@@ -43,23 +47,36 @@ def test_the_next_step_keeps_what_is_recorded(tmp_path: Path, migrate_to_next: C
     assert read_value(path, "pragma user_version") == DATABASE_VERSION + 1
 
 
-@pytest.mark.parametrize("fault", ["update compiles set function_id = 5;", "select no_such_column from runs;"])
-def test_a_step_that_fails_changes_nothing(tmp_path: Path, migrate_to_next: Callable[[str], None], fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault", ["update compiles set function_id = 5;", "select no_such_column from runs;"]
+)
+def test_a_step_that_fails_changes_nothing(
+    tmp_path: Path, migrate_to_next: Callable[[str], None], fault: str
+) -> None:
     path = tmp_path / "t.db"
     make_db([str(path)])
     migrate_to_next(f"{NEXT}\n{fault}")
     with pytest.raises(StoreError):
         migrate(path)
     assert read_value(path, "pragma user_version") == DATABASE_VERSION
-    assert read_value(path, "select count(*) from pragma_table_info('runs') where name = 'next_fact'") == 0
+    assert (
+        read_value(path, "select count(*) from pragma_table_info('runs') where name = 'next_fact'")
+        == 0
+    )
 
 
 def test_two_processes_may_migrate_at_once(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
-    code = "import sys; from compileboard.collectors.store.migrations import migrate; print(migrate(sys.argv[1]))"
+    code = (
+        "import sys; from compileboard.collectors.store.migrations import migrate; "
+        "print(migrate(sys.argv[1]))"
+    )
     command = [sys.executable, "-c", code, str(path)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert sorted(process.communicate(timeout=60)[0].strip() for process in started) == ["0", str(DATABASE_VERSION)]
+    assert sorted(process.communicate(timeout=60)[0].strip() for process in started) == [
+        "0",
+        str(DATABASE_VERSION),
+    ]
 
 
 def test_a_database_of_an_unreleased_build_is_refused_with_the_way_out(tmp_path: Path) -> None:
@@ -70,7 +87,10 @@ def test_a_database_of_an_unreleased_build_is_refused_with_the_way_out(tmp_path:
         old.execute("create table runs (id text)")
     before = path.read_bytes()
     for act in (open_reader, open_writer, migrate):
-        with pytest.raises(NotAStore, match=r"old\.db was made by an unreleased build .*`compileboard-collect import`"):
+        with pytest.raises(
+            NotAStore,
+            match=r"old\.db was made by an unreleased build .*`compileboard-collect import`",
+        ):
             act(path)
     assert path.read_bytes() == before
 

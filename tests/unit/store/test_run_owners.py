@@ -28,7 +28,9 @@ def test_a_run_is_of_who_sent_it_first() -> None:
             Ingestor(store, sender=other).ingest(run_id, [Noted(run_id, 1, 1, name="x")])
         with pytest.raises(NotOwner, match="box-2 did not send it"):
             Ingestor(store, sender=BOX).ingest(run_id, [Noted(run_id, 2, 2, name="x")])
-        assert may_add(store, run_id, sender) and not may_add(store, run_id, RunSender("login:box-1", False))
+        assert may_add(store, run_id, sender) and not may_add(
+            store, run_id, RunSender("login:box-1", False)
+        )
     rows = store.execute("select run_id, owner from run_owners order by run_id").fetchall()
     assert [tuple(row) for row in rows] == [("sent", "token:box-1"), ("written", "token:ann")]
     assert may_add(store, "never seen", BOX)

@@ -1,4 +1,6 @@
-"""The search index holds a run's words once, whatever is indexed twice, later or beside another writer."""
+"""The search index holds a run's words once, whatever is indexed twice, later or beside another
+writer.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,17 @@ def test_reasons_graphs_code_guards_and_file_names_are_found(store: sqlite3.Conn
     kinds = {kind for kind, _title in find(store, "torch OR forward OR py")}
     assert {"artifact", "graph_break", "recompile", "function", "frame"} <= kinds
     assert ("artifact", "dynamo_output_graph") in find(store, "body : GraphModule")
-    assert {title for _kind, title in find(store, 'body : "TREE_GUARD_MANAGER"')} == {"dynamo_cpp_guards_str"}
-    assert [kind for kind, _title in find(store, '"tensor" AND "size mismatch"')].count("recompile") > 0
+    assert {title for _kind, title in find(store, 'body : "TREE_GUARD_MANAGER"')} == {
+        "dynamo_cpp_guards_str"
+    }
+    assert [kind for kind, _title in find(store, '"tensor" AND "size mismatch"')].count(
+        "recompile"
+    ) > 0
 
 
-def test_identifier_is_found_whole_by_its_parts_and_by_its_beginning(store: sqlite3.Connection) -> None:
+def test_identifier_is_found_whole_by_its_parts_and_by_its_beginning(
+    store: sqlite3.Connection,
+) -> None:
     index_all(store)
     whole = find(store, '"torch.ops.aten.addmm.default"')
     assert whole
@@ -92,7 +100,9 @@ def test_indexing_again_adds_nothing(store: sqlite3.Connection) -> None:
 
 def test_a_text_of_two_artifacts_is_one_document(store: sqlite3.Connection) -> None:
     index_all(store)
-    rows = store.execute("select run_id, payload_id from search_documents where payload_id is not null").fetchall()
+    rows = store.execute(
+        "select run_id, payload_id from search_documents where payload_id is not null"
+    ).fetchall()
     assert len(rows) == len({tuple(row) for row in rows}) > 20
 
 
@@ -105,14 +115,21 @@ def test_what_a_log_grows_by_is_added(store: sqlite3.Connection) -> None:
         {"id": run_id, "last": last},
     )
     index_run(store, run_id)
-    store.execute("update artifacts set run_id = :id where id = :last", {"id": run_id, "last": last})
-    store.execute("update logs set read_us = :now where run_id = :id", {"id": run_id, "now": time.time_ns() // 1000})
+    store.execute(
+        "update artifacts set run_id = :id where id = :last", {"id": run_id, "last": last}
+    )
+    store.execute(
+        "update logs set read_us = :now where run_id = :id",
+        {"id": run_id, "now": time.time_ns() // 1000},
+    )
     assert run_id in list_pending(store)
     assert index_run(store, run_id).document_count == 1
     assert run_id not in list_pending(store)
 
 
-def test_out_of_time_it_goes_on_when_called_again(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_time_it_goes_on_when_called_again(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search_index, "BATCH_DOCUMENTS", 5)
     run_id = list_pending(store)[0]
     first = index_run(store, run_id, most_s=0)
@@ -126,7 +143,9 @@ def test_out_of_time_it_goes_on_when_called_again(store: sqlite3.Connection, mon
 
 def test_a_deleted_run_leaves_no_word_and_the_others_keep_theirs(store: sqlite3.Connection) -> None:
     index_all(store)
-    deleted, *others = (row[0] for row in store.execute("select id from runs order by id").fetchall())
+    deleted, *others = (
+        row[0] for row in store.execute("select id from runs order by id").fetchall()
+    )
     before = set(find(store, f"torch NOT {run_tag(deleted)}"))
     delete_run(store, deleted)
     assert find(store, run_tag(deleted)) == []
@@ -136,7 +155,9 @@ def test_a_deleted_run_leaves_no_word_and_the_others_keep_theirs(store: sqlite3.
     assert (count_words(store), find(store, "torch")) == (0, [])
 
 
-def test_a_run_deleted_meanwhile_is_not_indexed(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_deleted_meanwhile_is_not_indexed(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search_index, "BATCH_DOCUMENTS", 5)
     run_id = list_pending(store)[0]
 
@@ -151,7 +172,10 @@ def test_a_damaged_text_stops_neither_indexing_nor_deletion(store: sqlite3.Conne
     store.execute("update payloads set body = x'03ff' where id = (select max(id) from payloads)")
     index_all(store)
     runs = [row["id"] for row in store.execute("select id from runs order by id").fetchall()]
-    store.execute("update payloads set body = x'03ff' where id = (select min(payload_id) from search_documents)")
+    store.execute(
+        "update payloads set body = x'03ff' where id = (select min(payload_id) from "
+        "search_documents)"
+    )
     assert all(delete_run(store, run_id) for run_id in runs)
     assert (count_words(store), list_pending(store)) == (0, [])
 

@@ -1,4 +1,6 @@
-"""Lines of streams become the rows that the same events make of a spool, once, whatever is sent again."""
+"""Lines of streams become the rows that the same events make of a spool, once, whatever is sent
+again.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,19 @@ from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search_index import index_run
 from compileboard.collectors.store.streams.lines import StreamDiffers, TextsMissing, read_lines
 from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved, get_stream, list_unindexed_runs
-from compileboard.collectors.store.streams.texts import DAY_US, find_texts, pack_text, save_dropped, save_text
+from compileboard.collectors.store.streams.rows import (
+    Stream,
+    StreamMoved,
+    get_stream,
+    list_unindexed_runs,
+)
+from compileboard.collectors.store.streams.texts import (
+    DAY_US,
+    find_texts,
+    pack_text,
+    save_dropped,
+    save_text,
+)
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
     Beat,
@@ -78,7 +91,11 @@ def count(store: sqlite3.Connection, *tables: str) -> list[int]:
 def test_a_stream_moves_with_its_events(store: sqlite3.Connection) -> None:
     lines = dump_mark(Beat("1.2")) + write(START)
     stream = send(store, lines)
-    assert (stream.stored_bytes, stream.checksum, stream.event_count) == (len(lines), checksum_of(lines), 2)
+    assert (stream.stored_bytes, stream.checksum, stream.event_count) == (
+        len(lines),
+        checksum_of(lines),
+        2,
+    )
     assert get_stream(store, "R", "s1") == stream
     assert stream.version == "1.2"
     assert count(store, "runs", "events", "processes") == [1, 2, 1]
@@ -87,20 +104,34 @@ def test_a_stream_moves_with_its_events(store: sqlite3.Connection) -> None:
 def test_a_second_stream_with_everything_again_adds_nothing(store: sqlite3.Connection) -> None:
     save(store, TEXT)
     spans: list[Event] = [
-        SpanSeen("p", 10 * at, at, name="x", phase="B" if at % 2 else "E", at_us=at) for at in range(9)
+        SpanSeen("p", 10 * at, at, name="x", phase="B" if at % 2 else "E", at_us=at)
+        for at in range(9)
     ]
-    log = dump_mark(LogRead("p", "a.log")) + write([*spans, ARTIFACT], 0) + dump_mark(LogRead("p", "a.log", 950, 9, 9))
+    log = (
+        dump_mark(LogRead("p", "a.log"))
+        + write([*spans, ARTIFACT], 0)
+        + dump_mark(LogRead("p", "a.log", 950, 9, 9))
+    )
     everything = write(START) + log
     tables = ("events", "spans", "artifacts", "payloads", "logs", "span_totals")
     send(store, everything[: everything.index(b'"sequence":50')].rpartition(b"\n")[0] + b"\n")
     send(store, everything, "s2")
     first = count(store, *tables)
-    totals = [tuple(row) for row in store.execute("select span_count, ended_count, total_us from span_totals")]
+    totals = [
+        tuple(row)
+        for row in store.execute("select span_count, ended_count, total_us from span_totals")
+    ]
     send(store, everything, "s3")
     assert count(store, *tables) == first
-    assert [tuple(row) for row in store.execute("select span_count, ended_count, total_us from span_totals")] == totals
+    assert [
+        tuple(row)
+        for row in store.execute("select span_count, ended_count, total_us from span_totals")
+    ] == totals
     assert totals[0][0] == 5
-    assert store.execute("select end_offset_bytes, record_count from logs").fetchone()[:] == (950, 9)
+    assert store.execute("select end_offset_bytes, record_count from logs").fetchone()[:] == (
+        950,
+        9,
+    )
 
 
 def test_another_request_of_the_stream_came_first(store: sqlite3.Connection) -> None:
@@ -112,27 +143,44 @@ def test_another_request_of_the_stream_came_first(store: sqlite3.Connection) -> 
 
 
 def test_a_bad_line_costs_itself(store: sqlite3.Connection) -> None:
-    bad = [b"{", b"[]", b'{"v":1,"kind":"run_ended"}', b'{"v":1,"mark":"end","size_bytes":-1,"checksum":0}']
+    bad = [
+        b"{",
+        b"[]",
+        b'{"v":1,"kind":"run_ended"}',
+        b'{"v":1,"mark":"end","size_bytes":-1,"checksum":0}',
+    ]
     refused = write([ReproAnswered("p", 1, 6, repro="0" * 16)])  # the run has no repro
-    stream = send(store, write(START) + b"\n".join(bad) + b"\n" + refused + write([ARTIFACT])[:-2] + b"\n")
+    stream = send(
+        store, write(START) + b"\n".join(bad) + b"\n" + refused + write([ARTIFACT])[:-2] + b"\n"
+    )
     assert stream.event_count == 3
-    rows = store.execute("select file_name, kind, reject_count from run_rejects order by kind").fetchall()
+    rows = store.execute(
+        "select file_name, kind, reject_count from run_rejects order by kind"
+    ).fetchall()
     assert [tuple(row) for row in rows] == [("s1", "bad_event", 5), ("s1", "refused", 1)]
     assert count(store, "events") == [2]
 
 
 def test_an_odd_value_costs_its_field_and_is_counted(store: sqlite3.Connection) -> None:
     send(store, write([*START, GraphBroke("p", 1, 7, reason=5, hints="x", gb_id="GB0001")]))  # type: ignore[arg-type]
-    assert tuple(store.execute("select gb_id, reason, hints from distinct_breaks").fetchone()) == ("GB0001", "", "[]")
+    assert tuple(store.execute("select gb_id, reason, hints from distinct_breaks").fetchone()) == (
+        "GB0001",
+        "",
+        "[]",
+    )
     (body,) = store.execute("select body from events where kind = 'graph_broke'").fetchone()
     assert (json.loads(unpack(body))["reason"], json.loads(unpack(body))["hints"]) == ("", [])
     (row,) = store.execute("select kind, reject_count, example from run_rejects").fetchall()
-    assert tuple(row)[:2] == ("bad_field", 1) and row["example"].startswith("graph_broke: reason is 5")
+    assert tuple(row)[:2] == ("bad_field", 1) and row["example"].startswith(
+        "graph_broke: reason is 5"
+    )
 
 
 def test_a_configuration_without_a_hash_is_a_bad_line(store: sqlite3.Connection) -> None:
     send(store, write([*START, ConfigSeen("p", 1, 7, None, "dynamo", "{}")]))  # type: ignore[arg-type]
-    assert [tuple(row) for row in store.execute("select kind, reject_count from run_rejects")] == [("bad_event", 1)]
+    assert [tuple(row) for row in store.execute("select kind, reject_count from run_rejects")] == [
+        ("bad_event", 1)
+    ]
 
 
 def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:
@@ -141,7 +189,10 @@ def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:
         send(store, lines)
     save_dropped(store, "R", missing.value.digests)
     assert send(store, lines).dropped_text_count == 1
-    assert store.execute("select state, payload_id from artifacts").fetchone()[:] == ("left_out", None)
+    assert store.execute("select state, payload_id from artifacts").fetchone()[:] == (
+        "left_out",
+        None,
+    )
     send(store, dump_mark(Beat(lost_count=4)))
     rows = store.execute("select kind, reject_count from run_rejects order by kind").fetchall()
     assert [tuple(row) for row in rows] == [("dropped_text", 1), ("no_room", 4)]
@@ -176,7 +227,12 @@ def test_marks_become_rows(store: sqlite3.Connection) -> None:
     stream = send(store, lines + dump_mark(end))
     assert stream.ended_us is not None
     assert stream.lost_count == 3
-    assert count(store, "run_source_excerpts", "run_rejects", "trace_files", "trace_pieces") == [1, 2, 1, 2]
+    assert count(store, "run_source_excerpts", "run_rejects", "trace_files", "trace_pieces") == [
+        1,
+        2,
+        1,
+        2,
+    ]
 
 
 def test_a_run_that_was_pushed_whole_waits_for_the_search_index(store: sqlite3.Connection) -> None:
@@ -202,7 +258,10 @@ def test_an_event_of_another_runs_process_is_refused(store: sqlite3.Connection) 
     )
     send(store, write(START))
     assert store.execute("select run_id from processes").fetchall()[0][0] == "other"
-    assert store.execute("select kind, reject_count from run_rejects").fetchone()[:] == ("refused", 1)
+    assert store.execute("select kind, reject_count from run_rejects").fetchone()[:] == (
+        "refused",
+        1,
+    )
 
 
 def test_a_deleted_run_takes_nothing_and_a_restored_one_goes_on(store: sqlite3.Connection) -> None:
@@ -233,7 +292,9 @@ def test_of_two_events_of_one_number_the_second_is_counted(store: sqlite3.Connec
         send(store, write([*START, event]), stream_id)
     rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()
     assert [tuple(row) for row in rows] == [("s3", "number_taken", 1)]
-    assert '"a":1' in unpack(store.execute("select body from events where sequence = 3").fetchone()["body"])
+    assert '"a":1' in unpack(
+        store.execute("select body from events where sequence = 3").fetchone()["body"]
+    )
 
 
 def test_of_two_artifacts_of_one_number_the_second_is_counted(store: sqlite3.Connection) -> None:
@@ -242,23 +303,31 @@ def test_of_two_artifacts_of_one_number_the_second_is_counted(store: sqlite3.Con
         send(store, write([*START, artifact]), stream_id)
     rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()
     assert [tuple(row) for row in rows] == [("s4", "number_taken", 1)]
-    (body,) = store.execute("select body from artifacts join payloads on payloads.id = payload_id").fetchone()
+    (body,) = store.execute(
+        "select body from artifacts join payloads on payloads.id = payload_id"
+    ).fetchone()
     assert unpack(body) == "real"
 
 
 def test_a_configuration_is_that_of_its_hash(store: sqlite3.Connection) -> None:
-    right, forged = (ConfigSeen("p", -5, 7, config_hash("a = 1"), "dynamo", body) for body in ("a = 1", "a = 2"))
+    right, forged = (
+        ConfigSeen("p", -5, 7, config_hash("a = 1"), "dynamo", body) for body in ("a = 1", "a = 2")
+    )
     send(store, write([*START, forged]))
     assert count(store, "configs", "run_rejects") == [0, 1]
     send(store, write([right]), "s2")
     assert unpack(store.execute("select body from configs").fetchone()["body"]) == "a = 1"
 
 
-def test_the_first_end_of_a_recorder_holds_and_of_two_recorders_the_worse(store: sqlite3.Connection) -> None:
+def test_the_first_end_of_a_recorder_holds_and_of_two_recorders_the_worse(
+    store: sqlite3.Connection,
+) -> None:
     ends: list[Event] = [
         RunEnded("r", 1, 50, "R", "finished", exit_code=0),
         RunEnded("r", 1, 50, "R", "finished", exit_code=0),  # told again
-        RunEnded("r", 1, 90, "R", "interrupted"),  # by who picked the run up later, under the same number
+        RunEnded(
+            "r", 1, 90, "R", "interrupted"
+        ),  # by who picked the run up later, under the same number
     ]
     send(store, write([*START, *ends]))
     state = "select state, exit_code, ended_us from runs"

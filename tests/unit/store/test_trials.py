@@ -4,13 +4,29 @@ import pytest
 
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
-from compileboard.collectors.store.dashboard.trials import Trial, get_trial_of, list_trials, save_trial
+from compileboard.collectors.store.dashboard.trials import (
+    Trial,
+    get_trial_of,
+    list_trials,
+    save_trial,
+)
 from compileboard.collectors.store.migrations import migrate_connection
 
 
 def trial(id, **changes):
-    values = {"run_id": "A", "base_run_id": "B", "new_run_id": "C", "fix_id": "print", "cause_fingerprint": None}
-    texts = {"title": "Take print out", "patch": "--- a\n", "summary": "1 break → 0", "outcome": "improved"}
+    values = {
+        "run_id": "A",
+        "base_run_id": "B",
+        "new_run_id": "C",
+        "fix_id": "print",
+        "cause_fingerprint": None,
+    }
+    texts = {
+        "title": "Take print out",
+        "patch": "--- a\n",
+        "summary": "1 break → 0",
+        "outcome": "improved",
+    }
     times = {"settings": ("x = 1",), "started_us": 5, "ended_us": 9, "result": {"metrics": []}}
     return Trial(id=id, **{**values, **texts, **times, **changes})
 
@@ -21,7 +37,8 @@ def connection(tmp_path):
     migrate_connection(connection)
     for run_id in "ABC":
         connection.execute(
-            "insert into runs (id, name, source, state, level, keep_source, command, started_us, heartbeat_us, "
+            "insert into runs (id, name, source, state, level, keep_source, command, "
+            "started_us, heartbeat_us, "
             "gpu_count, facts) values (?, 'n', 'live', 'finished', 'light', 1, '', 1, 1, 0, '{}')",
             (run_id,),
         )

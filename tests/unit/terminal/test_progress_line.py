@@ -6,5 +6,9 @@ from compileboard.collectors.terminal.progress_line import count_text, counts_te
 
 
 def test_one_of_a_thing_is_not_called_many() -> None:
-    assert [count_text(number, "result") for number in (0, 1, 2)] == ["0 results", "1 result", "2 results"]
+    assert [count_text(number, "result") for number in (0, 1, 2)] == [
+        "0 results",
+        "1 result",
+        "2 results",
+    ]
     assert counts_text(1, 0, 2) == "1 compile, 0 graph breaks, 2 recompiles"

@@ -40,7 +40,9 @@ def test_list_and_show_give_a_file_of_results_no_duration_and_no_pid(tmp_path: P
     assert query_value(database, "select count(pid) from processes") == 0
 
 
-def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(tmp_path: Path) -> None:
+def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(
+    tmp_path: Path,
+) -> None:
     rows = "cuda,a,8,2.000000,2.5\ncuda,b,8,8.000000,2.5\ncuda,c,8,0.000000,0.000000\n"
     summary = show(tmp_path / "t.db", write(tmp_path / "out", NAME, HEADING + rows))
     (line,) = summary.geomeans

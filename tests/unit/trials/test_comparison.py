@@ -13,16 +13,24 @@ def execute(folder: Path, times_us: list[float]) -> Execution:
         (folder / name).touch()
     calls = [Call(n, "f", us, False, False, None) for n, us in enumerate(times_us)]
     counts = Counts(1, 0, 0, 0, 0, 1_000_000, None)
-    return Execution("RUN", folder, ProgramExit(0, None), counts, [ProcessCalls(None, 0, calls)], [])
+    return Execution(
+        "RUN", folder, ProgramExit(0, None), counts, [ProcessCalls(None, 0, calls)], []
+    )
 
 
 @pytest.mark.parametrize(
     ("repeat_count", "step", "outcome"),
-    [(1, "one sample each: not judged", "unchanged"), (3, "worse (3 samples a side, ±1.5%)", "worse")],
+    [
+        (1, "one sample each: not judged", "unchanged"),
+        (3, "worse (3 samples a side, ±1.5%)", "worse"),
+    ],
 )
-def test_step_times_take_three_executions_a_side_to_be_judged(tmp_path, repeat_count, step, outcome):
+def test_step_times_take_three_executions_a_side_to_be_judged(
+    tmp_path, repeat_count, step, outcome
+):
     base, new = (
-        [execute(tmp_path, [ms * 1000.0 * (1 + 0.01 * n)] * 40) for n in range(repeat_count)] for ms in (4.0, 10.0)
+        [execute(tmp_path, [ms * 1000.0 * (1 + 0.01 * n)] * 40) for n in range(repeat_count)]
+        for ms in (4.0, 10.0)
     )
     result = compare_executions(base, new, {}, ())
     (verdict,) = [verdict for verdict in result.verdicts if verdict.metric.label == "Step"]

@@ -1,4 +1,6 @@
-"""What two sides returned and printed is equal within the tolerance of its type, and otherwise named."""
+"""What two sides returned and printed is equal within the tolerance of its type, and otherwise
+named.
+"""
 
 import pytest
 
@@ -11,7 +13,9 @@ def tensor(values, dtype="float32", shape=None, sums=()):
 
 
 def call(*leaves, number=0, name="f", **changes):
-    return Call(number, name, 1.0, False, changes.get("is_random", False), [list(leaf) for leaf in leaves])
+    return Call(
+        number, name, 1.0, False, changes.get("is_random", False), [list(leaf) for leaf in leaves]
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,10 @@ def test_equal_values(base, new):
 def test_different_values(base, new, message):
     import re
 
-    assert re.search(rf"compiled call 1 \(f\) returned result: .*{message}", compare_values(call(base), call(new)))
+    assert re.search(
+        rf"compiled call 1 \(f\) returned result: .*{message}",
+        compare_values(call(base), call(new)),
+    )
 
 
 def test_a_value_that_is_missing_is_named():
@@ -64,7 +71,9 @@ def test_calls_that_draw_random_numbers_are_left_out_where_they_differ():
     )
     compared = compare_outputs(("exit code 0",) * 2, calls, ([], []))
     assert (compared.is_equal, compared.random_call_count, compared.value_count) == (True, 1, 1)
-    assert compared.describe() == ("equal: exit code, 1 value of 1 compiled call; 1 call with random numbers left out")
+    assert compared.describe() == (
+        "equal: exit code, 1 value of 1 compiled call; 1 call with random numbers left out"
+    )
 
 
 def test_exit_codes_and_numbers_of_calls_differ():
@@ -102,7 +111,11 @@ def test_the_step_is_what_took_longest_on_both_sides_after_its_compiles():
     def timed(name, *times):
         return [Call(n, name, us, us > 50, False, None) for n, us in enumerate(times)]
 
-    base = [ProcessCalls(None, 0, timed("f", 100, 9, 9, 5, 5, 5) + timed("g", 8, 8, 8) + timed("h", 40, 40, 40))]
+    base = [
+        ProcessCalls(
+            None, 0, timed("f", 100, 9, 9, 5, 5, 5) + timed("g", 8, 8, 8) + timed("h", 40, 40, 40)
+        )
+    ]
     new = [ProcessCalls(None, 0, timed("f", 90, 9, 9, 4, 4, 4) + timed("g", 8, 8, 8))]
     assert pick_step([base, new]) == "g"
     assert base[0].list_steps()["f"] == [5, 5, 5]

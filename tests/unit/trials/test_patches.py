@@ -33,9 +33,9 @@ def test_a_patch_changes_the_copy_alone(root, tmp_path):
 
 
 def test_a_patch_of_several_files_and_without_prefixes(root, tmp_path):
-    both = PATCH.replace("a/", "").replace("b/", "") + PATCH.replace("a/train.py", "models/net.py").replace(
-        "b/train.py", "models/net.py"
-    )
+    both = PATCH.replace("a/", "").replace("b/", "") + PATCH.replace(
+        "a/train.py", "models/net.py"
+    ).replace("b/train.py", "models/net.py")
     files = apply_patch(both, [tmp_path, root], tmp_path / "trial")
     assert sorted(file.name for file in files) == ["models/net.py", "train.py"]
     assert all("print" not in file.copy.read_text() for file in files)
@@ -43,7 +43,9 @@ def test_a_patch_of_several_files_and_without_prefixes(root, tmp_path):
 
 def test_a_patch_that_does_not_fit_is_refused_with_what_was_expected(root, tmp_path):
     (root / "train.py").write_text(TEXT.replace("print(x)", "print(x, 2)"))
-    with pytest.raises(CannotTry, match=r"does not fit the files in .*project as they are now(?s:.*)print\(x\)"):
+    with pytest.raises(
+        CannotTry, match=r"does not fit the files in .*project as they are now(?s:.*)print\(x\)"
+    ):
         apply_patch(PATCH, [root], tmp_path / "trial")
 
 
@@ -53,7 +55,10 @@ def test_a_patch_that_does_not_fit_is_refused_with_what_was_expected(root, tmp_p
         ("", "empty"),
         ("hello\n", "No valid patches"),
         (PATCH.replace("train.py", "absent.py"), r"no file absent\.py in"),
-        (PATCH.replace("a/train.py", "a/../x.py").replace("b/train.py", "b/../x.py"), r"cannot be used: .*\.\./x\.py"),
+        (
+            PATCH.replace("a/train.py", "a/../x.py").replace("b/train.py", "b/../x.py"),
+            r"cannot be used: .*\.\./x\.py",
+        ),
         ("--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+x = 1\n", "adds, deletes or renames"),
     ],
 )
@@ -70,14 +75,24 @@ def test_a_link_out_of_the_project_is_no_file_of_it(root, tmp_path):
 
 
 def test_edits_replace_and_remove_lines(root, tmp_path):
-    edits = [LineEdit("train.py", 4, 1, ()), LineEdit("train.py", 5, 1, ("    y = x + 1", "    return y"))]
+    edits = [
+        LineEdit("train.py", 4, 1, ()),
+        LineEdit("train.py", 5, 1, ("    y = x + 1", "    return y")),
+    ]
     (file,) = apply_edits(edits, {("train.py", 4): "print(x)"}, [root], tmp_path / "trial")
     assert file.copy.read_text() == "import torch\n\ndef f(x):\n    y = x + 1\n    return y\n"
 
 
 def test_an_edit_of_a_line_that_has_changed_is_refused(root, tmp_path):
-    with pytest.raises(CannotTry, match=r"line 4 is 'print\(x\)', expected 'print\(y\)'. Record the program again"):
-        apply_edits([LineEdit("train.py", 4, 1, ())], {("train.py", 4): "print(y)"}, [root], tmp_path / "trial")
+    with pytest.raises(
+        CannotTry, match=r"line 4 is 'print\(x\)', expected 'print\(y\)'. Record the program again"
+    ):
+        apply_edits(
+            [LineEdit("train.py", 4, 1, ())],
+            {("train.py", 4): "print(y)"},
+            [root],
+            tmp_path / "trial",
+        )
 
 
 def test_an_edit_past_the_end_is_refused(root, tmp_path):

@@ -1,10 +1,17 @@
-"""The environment of a trial is the recorded one as far as it was kept, and none of the recording's own."""
+"""The environment of a trial is the recorded one as far as it was kept, and none of the recording's
+own.
+"""
 
 from compileboard.collectors.trials.program import join_environment
 
 
 def test_torchs_variables_are_as_recorded_and_the_others_as_they_are():
-    current = {"PATH": "/bin", "TORCH_LOGS": "+dynamo", "PYTORCH_ALLOC_CONF": "now", "OMP_NUM_THREADS": "8"}
+    current = {
+        "PATH": "/bin",
+        "TORCH_LOGS": "+dynamo",
+        "PYTORCH_ALLOC_CONF": "now",
+        "OMP_NUM_THREADS": "8",
+    }
     recorded = {"TORCHDYNAMO_VERBOSE": "1", "PYTORCH_ALLOC_CONF": "then", "OMP_NUM_THREADS": "1"}
     assert join_environment(current, recorded) == {"PATH": "/bin", **recorded}
 

@@ -48,7 +48,9 @@ def test_a_mark_comes_back(mark: Mark) -> None:
 
 
 @pytest.mark.parametrize("mark", MARKS, ids=lambda mark: mark.MARK)
-@pytest.mark.parametrize("value", [-1, 2**63, "\x00", [5], {"bad_json": 1}, {"no": [1, 2, ""]}, [["f", -1, []]], True])
+@pytest.mark.parametrize(
+    "value", [-1, 2**63, "\x00", [5], {"bad_json": 1}, {"no": [1, 2, ""]}, [["f", -1, []]], True]
+)
 def test_a_mark_with_a_wrong_value_is_refused(mark: Mark, value: Any) -> None:
     body = json.loads(dump_mark(mark))
     for name in vars(mark):

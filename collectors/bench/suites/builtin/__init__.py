@@ -1,4 +1,4 @@
-"""The built-in suite: small, real architectures that need torch alone and no download. This list imports no torch."""
+"""The built-in suite: small, real architectures that need only torch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from compileboard.collectors.bench.plan.models import ModelRef
 SUITE = "builtin"
 
 
-def _model(name: str, builder: str, family: str, batch_size: int, *, trains: bool = True) -> ModelRef:
-    return ModelRef(SUITE, name, f"{__name__}.{builder}", family=family, batch_size=batch_size, trains=trains)
+def _model(
+    name: str, builder: str, family: str, batch_size: int, *, trains: bool = True
+) -> ModelRef:
+    return ModelRef(
+        SUITE, name, f"{__name__}.{builder}", family=family, batch_size=batch_size, trains=trains
+    )
 
 
 MODELS: tuple[ModelRef, ...] = (

@@ -1,4 +1,4 @@
-"""Two image classifiers of plain convolutions: a VGG-like stack with batch norm, and a residual network."""
+"""Two image classifiers: a VGG-like CNN with batch norm, and a ResNet."""
 
 from __future__ import annotations
 
@@ -15,46 +15,48 @@ BATCHES = (2, 4, 12, 16)
 
 
 class ConvNorm(nn.Sequential):
-    """Convolve, normalise over the batch, and bend unless told not to."""
-
-    def __init__(self, before: int, after: int, *, size: int = 3, stride: int = 1, bend: bool = True) -> None:
+    def __init__(
+        self, before: int, after: int, *, size: int = 3, stride: int = 1, bend: bool = True
+    ) -> None:
         super().__init__(
             nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False),
             nn.BatchNorm2d(after),
             nn.ReLU(inplace=True) if bend else nn.Identity(),
         )
-        nn.init.kaiming_normal_(self[0].weight, nonlinearity="relu")  # keeps the features' size in eval mode too
+        nn.init.kaiming_normal_(
+            self[0].weight, nonlinearity="relu"
+        )  # keeps the features' size in eval mode too
 
 
 class CNN(nn.Sequential):
-    """Convolve twice and halve, three times, then classify."""
-
     def __init__(self) -> None:
         widths = (3, 32, 64, 128)
         stages = [
             nn.Sequential(ConvNorm(before, after), ConvNorm(after, after), nn.MaxPool2d(2))
             for before, after in itertools.pairwise(widths)
         ]
-        super().__init__(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], CLASSES))
+        super().__init__(
+            *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], CLASSES)
+        )
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions beside a shortcut, which is projected where the shape changes."""
-
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        self.first, self.second = ConvNorm(before, after, stride=stride), ConvNorm(after, after, bend=False)
+        self.first, self.second = (
+            ConvNorm(before, after, stride=stride),
+            ConvNorm(after, after, bend=False),
+        )
         same = before == after and stride == 1
-        self.shortcut = nn.Identity() if same else ConvNorm(before, after, size=1, stride=stride, bend=False)
+        self.shortcut = (
+            nn.Identity() if same else ConvNorm(before, after, size=1, stride=stride, bend=False)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the features after the block."""
         return torch.relu(self.shortcut(x) + self.second(self.first(x)))
 
 
 class ResNet(nn.Sequential):
-    """A residual network of three stages with two blocks each."""
-
     def __init__(self) -> None:
         widths = (32, 32, 64, 128)
         blocks = [
@@ -71,10 +73,10 @@ def _images(batch: int) -> tuple[torch.Tensor]:
 
 
 def build_cnn(batch_size: int) -> Loaded:
-    """Build the plain stack; the batch varies."""
     return assemble(CNN, _images, batch_size, batch_size=batch_size, sizes=BATCHES, loss=class_loss)
 
 
 def build_resnet(batch_size: int) -> Loaded:
-    """Build the residual network; the batch varies."""
-    return assemble(ResNet, _images, batch_size, batch_size=batch_size, sizes=BATCHES, loss=class_loss)
+    return assemble(
+        ResNet, _images, batch_size, batch_size=batch_size, sizes=BATCHES, loss=class_loss
+    )

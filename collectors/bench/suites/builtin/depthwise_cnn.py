@@ -1,4 +1,4 @@
-"""A mobile image classifier: inverted residuals with depthwise convolutions, squeeze and excitation, hard swish."""
+"""A mobile image classifier with depthwise convolutions and squeeze-and-excitation."""
 
 from __future__ import annotations
 
@@ -12,28 +12,24 @@ CLASSES, EXPANSION = 16, 4
 
 
 class SqueezeExcite(nn.Module):
-    """Weigh the channels by what the whole image shows."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.squeeze, self.excite = nn.Conv2d(width, width // 4, 1), nn.Conv2d(width // 4, width, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the weighted channels."""
         seen = x.mean((2, 3), keepdim=True)
         return x * nn.functional.hardsigmoid(self.excite(torch.relu(self.squeeze(seen))))
 
 
-def conv_norm(before: int, after: int, size: int, stride: int = 1, groups: int = 1) -> tuple[nn.Module, nn.Module]:
-    """Return a convolution and its norm, with weights that keep the features' size in eval mode too."""
+def conv_norm(
+    before: int, after: int, size: int, stride: int = 1, groups: int = 1
+) -> tuple[nn.Module, nn.Module]:
     conv = nn.Conv2d(before, after, size, stride, padding=size // 2, groups=groups, bias=False)
     nn.init.kaiming_normal_(conv.weight)
     return conv, nn.BatchNorm2d(after)
 
 
 class InvertedResidual(nn.Module):
-    """Widen, convolve each channel alone, weigh, narrow; with a shortcut where the shape stays."""
-
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         wide = before * EXPANSION
@@ -48,13 +44,10 @@ class InvertedResidual(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the features after the block."""
         return x + self.steps(x) if self.shortcut else self.steps(x)
 
 
 class DepthwiseCNN(nn.Sequential):
-    """Classify images at a phone's cost."""
-
     def __init__(self) -> None:
         plan = ((16, 24, 2), (24, 24, 1), (24, 48, 2))
         super().__init__(
@@ -68,10 +61,16 @@ class DepthwiseCNN(nn.Sequential):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the network; the side of its square images varies."""
-
     def make_inputs(side: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 3, side, side),)
 
     sizes, name = (32, 48, 64, 96), "image side"
-    return assemble(DepthwiseCNN, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss)
+    return assemble(
+        DepthwiseCNN,
+        make_inputs,
+        64,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
+    )

@@ -1,6 +1,6 @@
-"""A one-stage detector: boxes at every place, then those that are sure enough and do not overlap a surer one.
+"""A one-stage detector with non-maximum suppression.
 
-How many boxes are left depends on the image. Training looks at all places and has no such shapes.
+The number of boxes depends on the image, except in training, which uses all positions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SURE_ENOUGH, OVERLAP = 0.9, 0.4
 
 
 def intersection_over_union(boxes: torch.Tensor) -> torch.Tensor:
-    """Return how much each box (left, top, right, bottom) shares with each other, 0 to 1."""
+    """Return the pairwise IoU (0 to 1) of boxes (left, top, right, bottom)."""
     corner = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
     other_corner = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
     shared = (other_corner - corner).clamp(min=0).prod(dim=-1)
@@ -29,7 +29,6 @@ def intersection_over_union(boxes: torch.Tensor) -> torch.Tensor:
 
 
 def select(boxes: torch.Tensor, scores: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the boxes of one image that are sure enough and overlap no surer one much, the surest first."""
     best, label = scores.max(dim=-1)
     selected = torch.nonzero(best > SURE_ENOUGH).squeeze(1)
     selected = selected[best[selected].argsort(descending=True, stable=True)]
@@ -39,18 +38,23 @@ def select(boxes: torch.Tensor, scores: torch.Tensor) -> dict[str, torch.Tensor]
 
 
 class Detector(nn.Module):
-    """Boxes in images: all candidates while training, the chosen ones of each image otherwise."""
-
     def __init__(self) -> None:
         super().__init__()
         self.backbone = nn.Sequential(
-            ConvNorm(3, 16, stride=2), ConvNorm(16, 32, stride=2), ConvNorm(32, WIDTH, stride=2), ConvNorm(WIDTH, WIDTH)
+            ConvNorm(3, 16, stride=2),
+            ConvNorm(16, 32, stride=2),
+            ConvNorm(32, WIDTH, stride=2),
+            ConvNorm(WIDTH, WIDTH),
         )
-        self.score, self.distance = nn.Conv2d(WIDTH, CLASSES, 3, padding=1), nn.Conv2d(WIDTH, 4, 3, padding=1)
-        nn.init.normal_(self.score.weight, std=0.1)  # scores far apart: none lies at the threshold by chance
+        self.score, self.distance = (
+            nn.Conv2d(WIDTH, CLASSES, 3, padding=1),
+            nn.Conv2d(WIDTH, 4, 3, padding=1),
+        )
+        nn.init.normal_(
+            self.score.weight, std=0.1
+        )  # scores far apart: none lies at the threshold by chance
 
     def places(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the middle of each cell in pixels, twice: (x, y, x, y)."""
         height, width = features.shape[-2:]
         x = torch.arange(width, device=features.device, dtype=features.dtype)
         y = torch.arange(height, device=features.device, dtype=features.dtype)
@@ -58,7 +62,7 @@ class Detector(nn.Module):
         return ((grid + 0.5) * STRIDE).repeat(1, 2)
 
     def forward(self, images: torch.Tensor) -> Any:
-        """Return (scores, boxes) of all places while training, else one dictionary an image."""
+        """Return (scores, boxes) of all positions while training, else one dictionary per image."""
         features = self.backbone(images)
         scores = self.score(features).flatten(2).transpose(1, 2)
         reach = F.softplus(self.distance(features)).flatten(2).transpose(1, 2) * 2 * STRIDE
@@ -70,7 +74,6 @@ class Detector(nn.Module):
 
 
 def detection_loss(output: Any) -> torch.Tensor:
-    """Return the loss of scores and boxes, of all places or of the chosen ones."""
     if isinstance(output, tuple):
         scores, boxes = output
         return click_loss(scores) + pattern_loss(boxes / STRIDE)
@@ -78,10 +81,16 @@ def detection_loss(output: Any) -> torch.Tensor:
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the detector; the side of its square images varies."""
-
     def make_inputs(side: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 3, side, side),)
 
     sizes, name = (64, 96, 160), "image side"
-    return assemble(Detector, make_inputs, 128, batch_size=batch_size, sizes=sizes, size_name=name, loss=detection_loss)
+    return assemble(
+        Detector,
+        make_inputs,
+        128,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=detection_loss,
+    )

@@ -1,4 +1,4 @@
-"""A T5-like translator: an encoder reads one sequence, a causal decoder writes another and looks back at the first."""
+"""A T5-like translator: encoder, and a causal decoder with cross-attention."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ WRITTEN = 32  # tokens that the decoder has written
 
 
 class EncoderDecoder(nn.Module):
-    """Scores of the next token of the target, given the source."""
-
     def __init__(self) -> None:
         super().__init__()
         self.read, self.write = (TokenEmbedding(VOCABULARY, LONGEST, WIDTH) for _ in range(2))
         self.encoder = nn.ModuleList(PreNormBlock(WIDTH, HEADS) for _ in range(DEPTH))
-        self.decoder = nn.ModuleList(PreNormBlock(WIDTH, HEADS, causal=True, cross=True) for _ in range(DEPTH))
+        self.decoder = nn.ModuleList(
+            PreNormBlock(WIDTH, HEADS, causal=True, cross=True) for _ in range(DEPTH)
+        )
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def encode(self, source: torch.Tensor) -> torch.Tensor:
-        """Return the memory of a source sequence."""
         x = self.read(source)
         for block in self.encoder:
             x = block(x)
         return self.encoder_norm(x)
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Return logits at each place of the target."""
         memory, x = self.encode(source), self.write(target)
         for block in self.decoder:
             x = block(x, memory)
@@ -40,8 +38,6 @@ class EncoderDecoder(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the translator; the length of what it reads varies."""
-
     def make_inputs(length: int) -> dict[str, torch.Tensor]:
         return {
             "source": torch.randint(VOCABULARY, (batch_size, length)),
@@ -50,5 +46,11 @@ def build(batch_size: int) -> Loaded:
 
     sizes, name = (16, 32, 64, 128), "source length"
     return assemble(
-        EncoderDecoder, make_inputs, 48, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+        EncoderDecoder,
+        make_inputs,
+        48,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
     )

@@ -1,4 +1,4 @@
-"""A graph network: messages along edges, gathered and scattered by index, as molecules and meshes are learnt."""
+"""A graph network: messages along edges, gathered and scattered by index."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ EDGES_PER_NODE = 6
 
 
 class MessageLayer(nn.Module):
-    """A message an edge from both its ends; at each node the sum of those that point to it, and their maximum."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.message = nn.Sequential(nn.Linear(2 * WIDTH + EDGE_FEATURES, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH))
+        self.message = nn.Sequential(
+            nn.Linear(2 * WIDTH + EDGE_FEATURES, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH)
+        )
         self.update = nn.Sequential(nn.Linear(3 * WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH))
         self.norm = nn.LayerNorm(WIDTH)
 
     def forward(self, nodes: torch.Tensor, edges: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-        """Return the nodes after one exchange; `ends` has the indices of each edge's source and target."""
+        """Return the nodes after one exchange; `ends` has the indices of each edge's source and
+        target.
+        """
         source, target = ends
-        messages = self.message(torch.cat((nodes[source], nodes[target], edges), dim=-1)).to(nodes.dtype)
+        messages = self.message(torch.cat((nodes[source], nodes[target], edges), dim=-1)).to(
+            nodes.dtype
+        )
         total = torch.zeros_like(nodes).index_add(0, target, messages)
         index = target.unsqueeze(-1).expand_as(messages)
-        strongest = torch.zeros_like(nodes).scatter_reduce(0, index, messages, "amax", include_self=False)
+        strongest = torch.zeros_like(nodes).scatter_reduce(
+            0, index, messages, "amax", include_self=False
+        )
         return nodes + self.update(self.norm_of(nodes, total, strongest))
 
     def norm_of(self, *parts: torch.Tensor) -> torch.Tensor:
-        """Return the parts, each normalised, side by side."""
         return torch.cat([self.norm(part) for part in parts], dim=-1)
 
 
 class GraphNetwork(nn.Module):
-    """Classify whole graphs, many in one batch."""
-
     def __init__(self) -> None:
         super().__init__()
         self.enter = nn.Linear(FEATURES, WIDTH)
@@ -45,9 +48,16 @@ class GraphNetwork(nn.Module):
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(
-        self, nodes: torch.Tensor, edges: torch.Tensor, ends: torch.Tensor, graph: torch.Tensor, sizes: torch.Tensor
+        self,
+        nodes: torch.Tensor,
+        edges: torch.Tensor,
+        ends: torch.Tensor,
+        graph: torch.Tensor,
+        sizes: torch.Tensor,
     ) -> torch.Tensor:
-        """Return logits a graph; `graph` says of each node where it belongs, `sizes` how many belong there."""
+        """Return logits per graph; `graph` is each node's graph index, `sizes` the number of nodes
+        of each graph.
+        """
         x = self.enter(nodes)
         for layer in self.layers:
             x = layer(x, edges, ends)
@@ -56,8 +66,6 @@ class GraphNetwork(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the network; the mean number of nodes a graph varies, and no two graphs are the same size."""
-
     def make_inputs(mean: int) -> dict[str, torch.Tensor]:
         sizes = torch.randint(mean // 2, mean + mean // 2 + 1, (batch_size,))
         starts = sizes.cumsum(0) - sizes
@@ -73,4 +81,12 @@ def build(batch_size: int) -> Loaded:
         }
 
     sizes, name = (8, 16, 48, 64), "nodes a graph"
-    return assemble(GraphNetwork, make_inputs, 32, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss)
+    return assemble(
+        GraphNetwork,
+        make_inputs,
+        32,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
+    )

@@ -1,4 +1,4 @@
-"""What the transformers of this suite share: attention through torch's one fused function, and pre-norm blocks."""
+"""Layers shared by this suite's transformers: fused attention and pre-norm blocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 
 class FusedAttention(nn.Module):
-    """Attention with several heads, to the sequence itself or to a memory."""
-
     def __init__(self, width: int, heads: int, *, causal: bool = False) -> None:
         super().__init__()
         self.heads, self.causal = heads, causal
@@ -18,33 +16,39 @@ class FusedAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def split(self, x: torch.Tensor) -> torch.Tensor:
-        """Shape: (batch, length, width) to (batch, heads, length, width of a head)."""
+        """Shape: (batch, length, width) to (batch, heads, length, head width)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def forward(
         self, x: torch.Tensor, memory: torch.Tensor | None = None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return what each position of `x` attended to; `mask` is true where it may look."""
         key, value = self.key_value(x if memory is None else memory).chunk(2, dim=-1)
         attended = F.scaled_dot_product_attention(
-            self.split(self.query(x)), self.split(key), self.split(value), attn_mask=mask, is_causal=self.causal
+            self.split(self.query(x)),
+            self.split(key),
+            self.split(value),
+            attn_mask=mask,
+            is_causal=self.causal,
         )
         return self.out(attended.transpose(1, 2).flatten(-2))
 
 
 class FeedForward(nn.Sequential):
-    """Widen, bend, narrow."""
-
     def __init__(self, width: int, factor: int = 4) -> None:
-        super().__init__(nn.Linear(width, factor * width), nn.GELU(), nn.Linear(factor * width, width))
+        super().__init__(
+            nn.Linear(width, factor * width), nn.GELU(), nn.Linear(factor * width, width)
+        )
 
 
 class PreNormBlock(nn.Module):
-    """Self-attention, attention to a memory if there is one, feed-forward: each after a norm, with a residual."""
-
-    def __init__(self, width: int, heads: int, *, causal: bool = False, cross: bool = False) -> None:
+    def __init__(
+        self, width: int, heads: int, *, causal: bool = False, cross: bool = False
+    ) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(width), FusedAttention(width, heads, causal=causal)
+        self.attention_norm, self.attention = (
+            nn.LayerNorm(width),
+            FusedAttention(width, heads, causal=causal),
+        )
         self.cross_norm = nn.LayerNorm(width) if cross else nn.Identity()
         self.cross = FusedAttention(width, heads) if cross else None
         self.feed_forward_norm, self.feed_forward = nn.LayerNorm(width), FeedForward(width)
@@ -52,7 +56,6 @@ class PreNormBlock(nn.Module):
     def forward(
         self, x: torch.Tensor, memory: torch.Tensor | None = None, mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the sequence one layer on; `mask` is for the self-attention."""
         x = x + self.attention(self.attention_norm(x), mask=mask)
         if self.cross is not None:
             x = x + self.cross(self.cross_norm(x), memory)
@@ -60,8 +63,6 @@ class PreNormBlock(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """A token's vector plus a learned vector of its position."""
-
     def __init__(self, vocabulary: int, longest: int, width: int) -> None:
         super().__init__()
         self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(longest, width)

@@ -1,7 +1,7 @@
-"""A language model whose feed-forward layers are experts: a router picks two for each token.
+"""A language model with mixture-of-experts layers: a router picks two experts for each token.
 
-Which tokens an expert gets is known only when the router has spoken, so the shapes inside depend on the data. That
-breaks the graph, as it does in models like this.
+The shapes inside depend on the router's data, which breaks the graph, as in real models of this
+kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ import torch
 from torch import nn
 
 from compileboard.collectors.bench.loaded import Loaded
-from compileboard.collectors.bench.suites.builtin.layers import FeedForward, FusedAttention, TokenEmbedding
+from compileboard.collectors.bench.suites.builtin.layers import (
+    FeedForward,
+    FusedAttention,
+    TokenEmbedding,
+)
 from compileboard.collectors.bench.suites.builtin.recipe import assemble, class_loss
 
 VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 1024, 128, 128, 4, 2
@@ -18,15 +22,12 @@ EXPERTS, ACTIVE = 4, 2
 
 
 class SparseExperts(nn.Module):
-    """A sparse feed-forward layer: each token goes to the experts of its highest router scores."""
-
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
         self.experts = nn.ModuleList(FeedForward(WIDTH) for _ in range(EXPERTS))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the weighted sum of the chosen experts, token by token."""
         tokens = x.flatten(0, -2)
         weights, chosen = self.router(tokens).softmax(dim=-1).topk(ACTIVE, dim=-1)
         weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -39,22 +40,20 @@ class SparseExperts(nn.Module):
 
 
 class ExpertBlock(nn.Module):
-    """Causal attention, then the experts."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(WIDTH), FusedAttention(WIDTH, HEADS, causal=True)
+        self.attention_norm, self.attention = (
+            nn.LayerNorm(WIDTH),
+            FusedAttention(WIDTH, HEADS, causal=True),
+        )
         self.experts_norm, self.experts = nn.LayerNorm(WIDTH), SparseExperts()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sequence one layer on."""
         x = x + self.attention(self.attention_norm(x))
         return x + self.experts(self.experts_norm(x))
 
 
 class MixtureOfExperts(nn.Module):
-    """Scores of the next token after each position."""
-
     def __init__(self) -> None:
         super().__init__()
         self.embedding = TokenEmbedding(VOCABULARY, LONGEST, WIDTH)
@@ -62,17 +61,20 @@ class MixtureOfExperts(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return logits."""
         return self.head(self.norm(self.blocks(self.embedding(tokens))))
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the model; the length of the sequences varies."""
-
     def make_inputs(length: int) -> tuple[torch.Tensor]:
         return (torch.randint(VOCABULARY, (batch_size, length)),)
 
     sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
-        MixtureOfExperts, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+        MixtureOfExperts,
+        make_inputs,
+        64,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
     )

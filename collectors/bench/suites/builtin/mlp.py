@@ -1,4 +1,4 @@
-"""A residual multilayer perceptron: what tabular data, small policies and MLP-mixers are made of."""
+"""A residual multilayer perceptron for tabular data."""
 
 from __future__ import annotations
 
@@ -12,31 +12,28 @@ FEATURES, WIDTH, DEPTH, CLASSES = 128, 384, 4, 16
 
 
 class ResidualBlock(nn.Module):
-    """Normalise, widen, bend and narrow, beside a shortcut."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return `x` and what the block adds."""
         return x + self.narrow(nn.functional.gelu(self.widen(self.norm(x))))
 
 
 class MLP(nn.Sequential):
-    """Classify rows of features."""
-
     def __init__(self) -> None:
         blocks = (ResidualBlock(WIDTH) for _ in range(DEPTH))
-        super().__init__(nn.Linear(FEATURES, WIDTH), *blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES))
+        super().__init__(
+            nn.Linear(FEATURES, WIDTH), *blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
+        )
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the perceptron; the batch varies."""
-
     def make_inputs(rows: int) -> tuple[torch.Tensor]:
         return (torch.randn(rows, FEATURES),)
 
     sizes = (16, 48, 96, 128)
-    return assemble(MLP, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=class_loss)
+    return assemble(
+        MLP, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=class_loss
+    )

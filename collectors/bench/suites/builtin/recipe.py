@@ -1,4 +1,4 @@
-"""What every built-in model is made with: the same weights in every process, and losses that need no data set."""
+"""Helpers of the built-in models: fixed weights and losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ SEED = 1337
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Seed torch's generator for the block, and restore the caller's state afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         yield
@@ -31,8 +30,6 @@ def assemble(
     size_name: str = "batch size",
     loss: Callable[..., torch.Tensor] | None = None,
 ) -> Loaded:
-    """Return a model with drawn weights and with inputs of `size`, which is of what `size_name` says."""
-
     def resize(new_size: int) -> Inputs:
         with fixed_seed():
             return make_inputs(new_size)
@@ -43,27 +40,20 @@ def assemble(
 
 
 def class_loss(logits: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy of (…, classes) logits against classes that go round.
-
-    The targets are made where the logits are, so that any device, batch size and length has its own.
-    """
     logits = logits.flatten(0, -2)
     targets = torch.arange(logits.shape[0], device=logits.device) % logits.shape[1]
     return F.cross_entropy(logits, targets)
 
 
 def pixel_class_loss(logits: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy of (batch, classes, height, width) logits."""
     return class_loss(logits.movedim(1, -1))
 
 
 def click_loss(logits: torch.Tensor) -> torch.Tensor:
-    """Return the binary cross entropy of logits where every other target is a click."""
     targets = torch.arange(logits.numel(), device=logits.device) % 2
     return F.binary_cross_entropy_with_logits(logits.flatten(), targets.to(logits.dtype))
 
 
 def pattern_loss(output: torch.Tensor) -> torch.Tensor:
-    """Return the squared distance of an output from a ramp from -1 to 1."""
     ramp = torch.linspace(-1, 1, output.numel(), device=output.device, dtype=output.dtype)
     return F.mse_loss(output, ramp.view_as(output))

@@ -1,4 +1,4 @@
-"""A DLRM-like recommender: bags of sparse features beside dense ones, all pairs multiplied, one click predicted."""
+"""A DLRM-like recommender with embedding bags and pairwise feature products."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ DENSE, TABLES, ROWS, BAG, WIDTH = 13, 8, 20_000, 10, 64
 
 
 def perceptron(*widths: int) -> nn.Sequential:
-    """Return linear layers, each followed by a ReLU."""
-    layers = [layer for before, after in itertools.pairwise(widths) for layer in (nn.Linear(before, after), nn.ReLU())]
+    layers = [
+        layer
+        for before, after in itertools.pairwise(widths)
+        for layer in (nn.Linear(before, after), nn.ReLU())
+    ]
     return nn.Sequential(*layers)
 
 
 class Recommendation(nn.Module):
-    """A prediction of a click from dense numbers and from one bag of ids a table."""
-
     def __init__(self) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.EmbeddingBag(ROWS, WIDTH, mode="sum") for _ in range(TABLES))
         self.dense = perceptron(DENSE, 128, WIDTH)
         pairs = (TABLES + 1) * TABLES // 2
         self.click = nn.Sequential(perceptron(WIDTH + pairs, 256, 128), nn.Linear(128, 1))
-        self.register_buffer("pairs", torch.triu_indices(TABLES + 1, TABLES + 1, 1), persistent=False)
+        self.register_buffer(
+            "pairs", torch.triu_indices(TABLES + 1, TABLES + 1, 1), persistent=False
+        )
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """Return a logit a row. Shape: dense (batch, features), ids (tables, batch, bag)."""
+        """Return one logit per row. Shape: dense (batch, features), ids (tables, batch, bag)."""
         numbers = self.dense(dense)
         bags = [table(bag) for table, bag in zip(self.tables, ids)]
         features = torch.stack((numbers, *bags), dim=1)
@@ -41,10 +44,10 @@ class Recommendation(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the recommender; the batch varies."""
-
     def make_inputs(rows: int) -> dict[str, torch.Tensor]:
         return {"dense": torch.rand(rows, DENSE), "ids": torch.randint(ROWS, (TABLES, rows, BAG))}
 
     sizes = (64, 128, 384, 512)
-    return assemble(Recommendation, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=click_loss)
+    return assemble(
+        Recommendation, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=click_loss
+    )

@@ -1,7 +1,7 @@
-"""A GPT-like language model in today's manner: causal attention, rotary positions, RMS norms, a gated feed-forward.
+"""A GPT-like language model: causal attention, rotary positions, RMS norm, gated feed-forward.
 
-`build` trains and scores whole sequences. `build_cached` serves: it takes the next tokens, writes them into a cache of
-keys and values that the module keeps, and attends to all of it.
+`build` trains and scores whole sequences; `build_cached` serves with a key-value
+cache kept in the module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ LONGEST = 256  # what the cache holds
 
 
 def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Rotate pairs of features by angles of their position. Shape: (batch, heads, length, width of a head)."""
+    """Rotate pairs of features by angles of their position. Shape: (batch, heads, length, head
+    width).
+    """
     half = x.shape[-1] // 2
     frequencies = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
     angles = positions[:, None].to(x.dtype) * frequencies
@@ -28,25 +30,26 @@ def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
 
 
 class GatedFeedForward(nn.Module):
-    """A gated feed-forward layer: one widened half gates the other."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.widen, self.narrow = nn.Linear(width, 6 * width, bias=False), nn.Linear(3 * width, width, bias=False)
+        self.widen, self.narrow = (
+            nn.Linear(width, 6 * width, bias=False),
+            nn.Linear(3 * width, width, bias=False),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what the layer adds."""
         gate, value = self.widen(x).chunk(2, dim=-1)
         return self.narrow(F.silu(gate) * value)
 
 
 class RotaryAttention(nn.Module):
-    """Causal attention; with a cache, to the tokens of earlier calls too."""
-
     def __init__(self, width: int, heads: int, cache_batch: int | None) -> None:
         super().__init__()
         self.heads = heads
-        self.query_key_value, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.query_key_value, self.out = (
+            nn.Linear(width, 3 * width, bias=False),
+            nn.Linear(width, width, bias=False),
+        )
         self.cached = cache_batch is not None
         if cache_batch is not None:  # as in the middle of a long text
             shape = (cache_batch, heads, LONGEST, width // heads)
@@ -54,9 +57,9 @@ class RotaryAttention(nn.Module):
             self.register_buffer("values", torch.randn(shape), persistent=False)
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return what each position attended to."""
         query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.query_key_value(x).chunk(3, dim=-1)
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.query_key_value(x).chunk(3, dim=-1)
         )
         query, key = rotate(query, positions), rotate(key, positions)
         if self.cached:
@@ -70,29 +73,26 @@ class RotaryAttention(nn.Module):
     def remember(
         self, key: torch.Tensor, value: torch.Tensor, positions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write new keys and values to their positions in the cache and return all of it."""
         self.keys.index_copy_(2, positions, key.to(self.keys.dtype))
         self.values.index_copy_(2, positions, value.to(self.values.dtype))
         return self.keys.to(key.dtype), self.values.to(value.dtype)
 
 
 class DecoderBlock(nn.Module):
-    """Attention, then feed-forward."""
-
     def __init__(self, cache_batch: int | None) -> None:
         super().__init__()
-        self.attention_norm, self.attention = nn.RMSNorm(WIDTH), RotaryAttention(WIDTH, HEADS, cache_batch)
+        self.attention_norm, self.attention = (
+            nn.RMSNorm(WIDTH),
+            RotaryAttention(WIDTH, HEADS, cache_batch),
+        )
         self.feed_forward_norm, self.feed_forward = nn.RMSNorm(WIDTH), GatedFeedForward(WIDTH)
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output."""
         x = x + self.attention(self.attention_norm(x), positions)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class TransformerDecoder(nn.Module):
-    """Scores of the next token after each position; they share the embedding's weights."""
-
     def __init__(self, cache_batch: int | None = None) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
@@ -102,7 +102,6 @@ class TransformerDecoder(nn.Module):
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
-        """Return logits; without positions, the sequence starts at 0."""
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.embedding(tokens)
@@ -112,24 +111,31 @@ class TransformerDecoder(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the language model; the length of the sequences varies."""
-
     def make_inputs(length: int) -> tuple[torch.Tensor]:
         return (torch.randint(VOCABULARY, (batch_size, length)),)
 
     sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
-        TransformerDecoder, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+        TransformerDecoder,
+        make_inputs,
+        64,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
     )
 
 
 def build_cached(batch_size: int) -> Loaded:
-    """Build the serving model; how many tokens come at once varies: one when it writes, more when it reads."""
-
     def make_inputs(count: int) -> tuple[torch.Tensor, ...]:
         return torch.randint(VOCABULARY, (batch_size, count)), torch.arange(100, 100 + count)
 
     sizes, name = (1, 4, 16, 64), "tokens at once"
     return assemble(
-        lambda: TransformerDecoder(batch_size), make_inputs, 1, batch_size=batch_size, sizes=sizes, size_name=name
+        lambda: TransformerDecoder(batch_size),
+        make_inputs,
+        1,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
     )

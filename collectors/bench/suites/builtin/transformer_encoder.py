@@ -1,4 +1,4 @@
-"""A BERT-like encoder that fills masked words in; padded sequences of different lengths, one mask for them."""
+"""A BERT-like masked language model for padded sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ VOCABULARY, LONGEST, WIDTH, HEADS, DEPTH = 2048, 128, 192, 4, 3
 
 
 class TransformerEncoder(nn.Module):
-    """Scores of the vocabulary at each position of a sequence."""
-
     def __init__(self) -> None:
         super().__init__()
         self.embedding = TokenEmbedding(VOCABULARY, LONGEST, WIDTH)
@@ -22,7 +20,6 @@ class TransformerEncoder(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, tokens: torch.Tensor, is_word: torch.Tensor) -> torch.Tensor:
-        """Return logits; `is_word` is false where a sequence is padded."""
         x = self.embedding(tokens)
         mask = is_word[:, None, None, :]
         for block in self.blocks:
@@ -31,8 +28,6 @@ class TransformerEncoder(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the encoder; the length of the sequences varies."""
-
     def make_inputs(length: int) -> tuple[torch.Tensor, ...]:
         tokens = torch.randint(VOCABULARY, (batch_size, length))
         lengths = torch.randint(length // 2, length + 1, (batch_size, 1))
@@ -40,5 +35,11 @@ def build(batch_size: int) -> Loaded:
 
     sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
-        TransformerEncoder, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+        TransformerEncoder,
+        make_inputs,
+        64,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
     )

@@ -1,4 +1,4 @@
-"""A U-Net that names each pixel's class: down, up again, with the features of the way down beside."""
+"""A U-Net for semantic segmentation."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ CLASSES, WIDTHS = 5, (16, 32, 64)
 
 
 def double(before: int, after: int) -> nn.Sequential:
-    """Return two convolutions with norms."""
     return nn.Sequential(ConvNorm(before, after), ConvNorm(after, after))
 
 
 class UNet(nn.Module):
-    """Scores of each class at each pixel."""
-
     def __init__(self) -> None:
         super().__init__()
         self.enter = double(3, WIDTHS[0])
-        self.downs = nn.ModuleList(double(before, after) for before, after in itertools.pairwise(WIDTHS))
+        self.downs = nn.ModuleList(
+            double(before, after) for before, after in itertools.pairwise(WIDTHS)
+        )
         turned = WIDTHS[::-1]
         self.widens = nn.ModuleList(
-            nn.ConvTranspose2d(before, after, 2, stride=2) for before, after in itertools.pairwise(turned)
+            nn.ConvTranspose2d(before, after, 2, stride=2)
+            for before, after in itertools.pairwise(turned)
         )
         self.ups = nn.ModuleList(double(2 * after, after) for after in turned[1:])
         self.head = nn.Conv2d(WIDTHS[0], CLASSES, 1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return logits of the image's own height and width."""
         beside = [self.enter(image)]
         for down in self.downs:
             beside.append(down(nn.functional.max_pool2d(beside[-1], 2)))
@@ -45,10 +44,16 @@ class UNet(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the network; the side of its square images varies."""
-
     def make_inputs(side: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 3, side, side),)
 
     sizes, name = (32, 48, 64, 96), "image side"
-    return assemble(UNet, make_inputs, 64, batch_size=batch_size, sizes=sizes, size_name=name, loss=pixel_class_loss)
+    return assemble(
+        UNet,
+        make_inputs,
+        64,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=pixel_class_loss,
+    )

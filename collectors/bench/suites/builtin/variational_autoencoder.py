@@ -1,4 +1,6 @@
-"""A convolutional variational autoencoder: it draws random numbers inside the graph while it trains."""
+"""A convolutional variational autoencoder, which draws random numbers inside the graph in
+training.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,6 @@ IMAGE, LATENT, WIDTH = 32, 32, 32
 
 
 class VariationalAutoencoder(nn.Module):
-    """Squeeze an image through a few random numbers and paint it again."""
-
     def __init__(self) -> None:
         super().__init__()
         side = IMAGE // 4
@@ -38,27 +38,32 @@ class VariationalAutoencoder(nn.Module):
         )
 
     def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return what was painted and the two terms of its loss; without training the mean stands for the draw."""
         mean, log_variance = self.encoder(image).chunk(2, dim=-1)
         spread = torch.exp(0.5 * log_variance)
         latent = mean + spread * torch.randn_like(spread) if self.training else mean
         painted = self.decoder(latent)
         surprise = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(dim=-1)
-        return {"painted": painted, "error": F.mse_loss(painted, image), "surprise": surprise.mean()}
+        return {
+            "painted": painted,
+            "error": F.mse_loss(painted, image),
+            "surprise": surprise.mean(),
+        }
 
 
 def evidence_loss(output: dict[str, Any]) -> torch.Tensor:
-    """Return the two terms together."""
     return output["error"] + 1e-3 * output["surprise"]
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the autoencoder; the batch varies."""
-
     def make_inputs(batch: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch, 3, IMAGE, IMAGE),)
 
     sizes = (4, 8, 24, 32)
     return assemble(
-        VariationalAutoencoder, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=evidence_loss
+        VariationalAutoencoder,
+        make_inputs,
+        batch_size,
+        batch_size=batch_size,
+        sizes=sizes,
+        loss=evidence_loss,
     )

@@ -1,4 +1,4 @@
-"""A vision transformer: an image as a sequence of patches, one extra token that says what it shows."""
+"""A vision transformer with a class token."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ IMAGE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 64, 8, 192, 4, 3, 16
 
 
 class VisionTransformer(nn.Module):
-    """Classify an image by its patches."""
-
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, WIDTH, PATCH, PATCH)
@@ -24,17 +22,21 @@ class VisionTransformer(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return logits."""
         patches = self.patches(image).flatten(2).transpose(1, 2)
         x = torch.cat((self.answer.expand(image.shape[0], -1, -1), patches), dim=1) + self.places
         return self.head(self.norm(self.blocks(x)[:, 0]))
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the transformer; the batch varies."""
-
     def make_inputs(batch: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch, 3, IMAGE, IMAGE),)
 
     sizes = (1, 2, 6, 8)
-    return assemble(VisionTransformer, make_inputs, batch_size, batch_size=batch_size, sizes=sizes, loss=class_loss)
+    return assemble(
+        VisionTransformer,
+        make_inputs,
+        batch_size,
+        batch_size=batch_size,
+        sizes=sizes,
+        loss=class_loss,
+    )

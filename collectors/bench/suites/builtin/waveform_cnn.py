@@ -1,4 +1,4 @@
-"""A WaveNet-like model of sound: gated, dilated, causal convolutions in one dimension, their weights normalised."""
+"""A WaveNet-like audio model: gated, dilated, causal 1D convolutions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ LEVELS, WIDTH, DILATIONS = 64, 48, (1, 2, 4, 8)
 
 
 class GatedLayer(nn.Module):
-    """A dilated causal convolution, gated by its own second half and added to the stream."""
-
     def __init__(self, dilation: int) -> None:
         super().__init__()
         self.reach = 2 * dilation  # a kernel of three looks this far back
@@ -23,14 +21,11 @@ class GatedLayer(nn.Module):
         self.out = weight_norm(nn.Conv1d(WIDTH, WIDTH, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the stream after the layer."""
         value, gate = self.look(F.pad(x, (self.reach, 0))).chunk(2, dim=1)
         return x + self.out(torch.tanh(value) * torch.sigmoid(gate))
 
 
 class WaveformCNN(nn.Module):
-    """Scores of the next sample's level after each sample."""
-
     def __init__(self) -> None:
         super().__init__()
         self.enter = nn.Conv1d(1, WIDTH, 1)
@@ -43,10 +38,16 @@ class WaveformCNN(nn.Module):
 
 
 def build(batch_size: int) -> Loaded:
-    """Build the model; the number of samples varies."""
-
     def make_inputs(samples: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 1, samples),)
 
     sizes, name = (256, 512, 1536, 2048), "samples"
-    return assemble(WaveformCNN, make_inputs, 1024, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss)
+    return assemble(
+        WaveformCNN,
+        make_inputs,
+        1024,
+        batch_size=batch_size,
+        sizes=sizes,
+        size_name=name,
+        loss=class_loss,
+    )

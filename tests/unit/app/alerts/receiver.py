@@ -1,4 +1,6 @@
-"""Receivers of alerts for tests: a real HTTP server and a real SMTP conversation on this machine."""
+"""Receivers of alerts for tests: a real HTTP server and a real SMTP conversation on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from typing import Any
 
 @dataclass
 class Hook:
-    """The requests to a webhook; `answer` is the status that it answers, or waits for `go_on` where it is none."""
+    """The requests to a webhook; `answer` is the status that it answers, or waits for `go_on` where
+    it is none.
+    """
 
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
@@ -77,7 +81,9 @@ class Mailbox:
     port: int = 0
     bodies: list[bytes] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    say: dict[str, str] = field(default_factory=dict)  # a command's beginning -> the answer; "" breaks off
+    say: dict[str, str] = field(
+        default_factory=dict
+    )  # a command's beginning -> the answer; "" breaks off
 
     @property
     def mails(self) -> list[EmailMessage]:
@@ -93,7 +99,10 @@ def receive_mail() -> Iterator[Mailbox]:
         timeout = 60
 
         def answer(self, command: str, line: str) -> bool:
-            reply_line = next((reply for start, reply in box.say.items() if command.upper().startswith(start)), line)
+            reply_line = next(
+                (reply for start, reply in box.say.items() if command.upper().startswith(start)),
+                line,
+            )
             if reply_line:
                 self.wfile.write(f"{reply_line}\r\n".encode())
             return bool(reply_line)

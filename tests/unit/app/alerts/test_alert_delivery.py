@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from compileboard.app.alerts.clock import DAYS
-from compileboard.app.alerts.delivery import ATTEMPTS, CLAIM_LIMIT_US, DAY_US, MINUTE_US, SendReport, send_due
+from compileboard.app.alerts.delivery import (
+    ATTEMPTS,
+    CLAIM_LIMIT_US,
+    DAY_US,
+    MINUTE_US,
+    SendReport,
+    send_due,
+)
 from compileboard.app.queries.dashboard.alerts import count_deliveries, list_deliveries
 from compileboard.collectors.store.dashboard.incidents import save_comment
 from tests.tools.observed import ROOT
@@ -81,7 +88,9 @@ def test_an_incident_is_sent_once(sender: Sender, store: sqlite3.Connection) -> 
     assert document["title"].startswith("Breaky: speedup −11% since e5f6a7b, cause: graph break")
 
 
-def test_many_changes_of_one_commit_are_one_incident(sender: Sender, store: sqlite3.Connection) -> None:
+def test_many_changes_of_one_commit_are_one_incident(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     keep(store, *(make_change(id=f"f{number}", model=f"m{number}") for number in range(43)))
     assert sender.send().sent_count == 1
     (document,) = sender.hook.documents
@@ -90,12 +99,16 @@ def test_many_changes_of_one_commit_are_one_incident(sender: Sender, store: sqli
     assert len(incident["changes"]) == incident["change_count"] == 43
 
 
-def test_only_confirmed_open_and_wanted_incidents_are_sent(sender: Sender, store: sqlite3.Connection) -> None:
+def test_only_confirmed_open_and_wanted_incidents_are_sent(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     sender.write('model = ["m*"]\nleast_percent = 5\n')
     keep(
         store,
         make_change(id="good", model="m1", suite="a"),
-        make_change(id="unconfirmed", model="m1", suite="b", state="unconfirmed", confirmed_us=None),
+        make_change(
+            id="unconfirmed", model="m1", suite="b", state="unconfirmed", confirmed_us=None
+        ),
         make_change(id="withdrawn", model="m1", suite="c", state="withdrawn"),
         make_change(id="better", model="m1", suite="d", direction="better"),
         make_change(id="small", model="m1", suite="e", relative=-0.049),
@@ -108,19 +121,29 @@ def test_only_confirmed_open_and_wanted_incidents_are_sent(sender: Sender, store
     assert sorted(list_ids(sender.hook.documents[0])) == ["fails", "good"]
 
 
-def test_a_first_start_sends_no_history_unless_it_is_asked_to(sender: Sender, store: sqlite3.Connection) -> None:
-    keep(store, make_change(id="old", suite="old", confirmed_us=NOW_US - 400 * DAY_US), make_change(id="new"))
+def test_a_first_start_sends_no_history_unless_it_is_asked_to(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
+    keep(
+        store,
+        make_change(id="old", suite="old", confirmed_us=NOW_US - 400 * DAY_US),
+        make_change(id="new"),
+    )
     report = sender.send()
     assert report.notes == [
         "rule slower runs for the first time: it sends only what was confirmed in the last 24 hours"
     ]
     assert list_ids(sender.hook.documents[0]) == ["new"]
-    sender.rules.write_text(sender.rules.read_text().replace('"slower"', '"all"') + "since = 2000-01-01\n")
+    sender.rules.write_text(
+        sender.rules.read_text().replace('"slower"', '"all"') + "since = 2000-01-01\n"
+    )
     sender.send()
     assert sorted(list_ids(sender.hook.documents[1])) == ["new", "old"]
 
 
-def test_what_is_confirmed_weeks_after_its_run_is_not_lost(sender: Sender, store: sqlite3.Connection) -> None:
+def test_what_is_confirmed_weeks_after_its_run_is_not_lost(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     sender.send()
     late_us = NOW_US + 20 * DAY_US  # nobody scanned meanwhile, but alerts were sent each day
     for day in range(1, 20):
@@ -130,7 +153,9 @@ def test_what_is_confirmed_weeks_after_its_run_is_not_lost(sender: Sender, store
     assert sender.send(late_us + 2 * DAY_US).sent_count == 0
 
 
-def test_a_rule_that_fits_more_sends_none_of_the_past(sender: Sender, store: sqlite3.Connection) -> None:
+def test_a_rule_that_fits_more_sends_none_of_the_past(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     sender.write('metric = "geomean_speedup"\n')
     keep(store, make_change(id="past"))
     sender.send()
@@ -147,13 +172,18 @@ def test_a_server_that_fails_is_tried_again_later_each_time_and_given_up(
     now_us, moments = NOW_US, []
     for _minute in range(300):
         report = sender.send(now_us)
-        moments += [(now_us - NOW_US) // MINUTE_US] if len(sender.hook.bodies) > len(moments) else []
+        moments += (
+            [(now_us - NOW_US) // MINUTE_US] if len(sender.hook.bodies) > len(moments) else []
+        )
         now_us += MINUTE_US
     assert moments == [0, 1, 6, 36, 156]
     assert len(sender.hook.bodies) == ATTEMPTS
     assert report.failed_count == 0  # said once
     (row,) = list_deliveries(reader).rows
-    assert (row.state, row.error) == ("failed", "127.0.0.1 answered 500 Internal Server Error: what the receiver says")
+    assert (row.state, row.error) == (
+        "failed",
+        "127.0.0.1 answered 500 Internal Server Error: what the receiver says",
+    )
     assert len({document["id"] for document in sender.hook.documents}) == 1
 
 
@@ -167,16 +197,22 @@ def test_what_is_new_has_its_own_attempts_and_does_not_change_the_message_that_f
     keep(store, make_change(id="new", suite="another"))
     report = sender.send(NOW_US + 156 * MINUTE_US)
     assert (report.failed_count, report.retried_count) == (1, 1)
-    assert {row.incident_id: (row.state, row.attempt_count) for row in list_deliveries(reader).rows} == {
+    assert {
+        row.incident_id: (row.state, row.attempt_count) for row in list_deliveries(reader).rows
+    } == {
         "old": ("failed", 5),
         "older": ("failed", 5),
         "new": ("waiting", 1),
     }
-    told = [(document["id"], tuple(sorted(list_ids(document)))) for document in sender.hook.documents]
+    told = [
+        (document["id"], tuple(sorted(list_ids(document)))) for document in sender.hook.documents
+    ]
     assert told == [told[0]] * 5 + [(told[5][0], ("new",))]
 
 
-def test_what_failed_once_is_sent_once(sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_what_failed_once_is_sent_once(
+    sender: Sender, store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     keep(store, make_change(id="a"))
     sender.hook.answer = lambda number: 503 if number == 1 else 200
     assert "will be tried again" in sender.send().problems[0]
@@ -185,7 +221,9 @@ def test_what_failed_once_is_sent_once(sender: Sender, store: sqlite3.Connection
     assert list_deliveries(reader).rows[0].attempt_count == 2
 
 
-def test_a_server_that_hangs_is_left_and_never_asked_again(sender: Sender, store: sqlite3.Connection) -> None:
+def test_a_server_that_hangs_is_left_and_never_asked_again(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     keep(store, make_change(id="a"))
     sender.write("", timeout_s=1)
     sender.hook.answer = lambda number: None
@@ -202,7 +240,9 @@ def test_a_redirect_is_not_followed(sender: Sender, store: sqlite3.Connection) -
     assert "answered 307, a redirect, which is not followed" in sender.send().problems[0]
 
 
-def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.Connection, reader: Any) -> None:
+def test_an_address_never_shows_in_what_is_said(
+    sender: Sender, store: sqlite3.Connection, reader: Any
+) -> None:
     keep(store, make_change(id="a"))
     sender.environ["HOOK"] = "http://127.0.0.1:1/hunter2"
     assert "cannot connect to 127.0.0.1: Connection refused" in sender.send().problems[0]
@@ -210,7 +250,10 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     problems = sender.send(NOW_US + MINUTE_US).problems
     assert "the variable holds no address" in problems[0]
     sender.environ["HOOK"] = sender.hook.url
-    sender.hook.answer, sender.hook.reply = lambda number: 404, "no page at /hook?token=hunter2, hunter2"
+    sender.hook.answer, sender.hook.reply = (
+        lambda number: 404,
+        "no page at /hook?token=hunter2, hunter2",
+    )
     problems = sender.send(NOW_US + DAY_US).problems
     assert "answered 404 Not Found: no page at …, …" in problems[0]
     assert "hunter2" not in str(problems) + str(
@@ -218,7 +261,9 @@ def test_an_address_never_shows_in_what_is_said(sender: Sender, store: sqlite3.C
     )
 
 
-def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqlite3.Connection) -> None:
+def test_a_variable_that_is_not_set_costs_no_attempt(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     keep(store, make_change(id="a"))
     url = sender.environ.pop("HOOK")
     for minute in range(ATTEMPTS + 1):
@@ -228,13 +273,15 @@ def test_a_variable_that_is_not_set_costs_no_attempt(sender: Sender, store: sqli
     assert sender.send(NOW_US + DAY_US).sent_count == 1
 
 
-def test_two_senders_at_once_send_one_message(sender: Sender, store: sqlite3.Connection, reader: Any) -> None:
+def test_two_senders_at_once_send_one_message(
+    sender: Sender, store: sqlite3.Connection, reader: Any
+) -> None:
     keep(store, *(make_change(id=f"f{number}", suite=f"s{number}") for number in range(50)))
     both = [sender.start(), sender.start()]
     assert [process.wait() for process in both] == [0, 0]
-    assert sorted(id_ for document in sender.hook.documents for id_ in list_ids(document)) == sorted(
-        f"f{number}" for number in range(50)
-    )
+    assert sorted(
+        id_ for document in sender.hook.documents for id_ in list_ids(document)
+    ) == sorted(f"f{number}" for number in range(50))
     assert count_deliveries(reader) == {("slower", "team", "sent"): 50}
 
 
@@ -255,7 +302,9 @@ def test_a_sender_killed_in_the_middle_leaves_an_unknown_and_nothing_is_sent_twi
     assert list_deliveries(reader).rows[0].state == "unknown"
 
 
-def test_quiet_hours_hold_everything_back_and_one_message_follows(sender: Sender, store: sqlite3.Connection) -> None:
+def test_quiet_hours_hold_everything_back_and_one_message_follows(
+    sender: Sender, store: sqlite3.Connection
+) -> None:
     keep(store, make_change(id="a"))
     here = NOW_US // MINUTE_US % 1440  # in UTC
     start, end = f"{(here // 60):02d}:00", f"{(here // 60 + 2) % 24:02d}:00"
@@ -285,7 +334,9 @@ def test_a_pass_a_day_at_the_hour_of_the_digest_sends_what_was_noticed_at_night(
     sender: Sender, store: sqlite3.Connection
 ) -> None:
     sender.write('digest = "daily 08:00"\n')
-    today_us = (NOW_US // DAY_US + 1) * DAY_US + 480 * MINUTE_US + 3_000_000  # 08:00:03, as cron has it
+    today_us = (
+        (NOW_US // DAY_US + 1) * DAY_US + 480 * MINUTE_US + 3_000_000
+    )  # 08:00:03, as cron has it
     sender.send(today_us - DAY_US)
     notice(store, today_us - 6 * 60 * MINUTE_US, id="night")
     assert sender.send(today_us).sent_count == 1
@@ -314,8 +365,15 @@ def test_a_recovery_is_sent_once_to_who_was_told(sender: Sender, store: sqlite3.
     assert sender.send(NOW_US + 2 * MINUTE_US).sent_count == 0  # its latency is still worse
     back = make_change(id="b", metric="abs_latency_ms", recovered_run_id=RUNS[2])
     keep(store, back, now_us=NOW_US + 3 * MINUTE_US)
-    assert [sender.send(NOW_US + minute * MINUTE_US).sent_count for minute in (4, 5, 6)] == [1, 0, 0]
-    assert [document["incidents"][0]["event"] for document in sender.hook.documents] == ["opened", "recovered"]
+    assert [sender.send(NOW_US + minute * MINUTE_US).sent_count for minute in (4, 5, 6)] == [
+        1,
+        0,
+        0,
+    ]
+    assert [document["incidents"][0]["event"] for document in sender.hook.documents] == [
+        "opened",
+        "recovered",
+    ]
     assert sender.hook.documents[1]["title"].startswith("Recovered")
 
 
@@ -327,7 +385,9 @@ def test_a_recovery_is_not_sent_where_nobody_was_told_or_it_is_ignored(
     sender.send()
     assert [list_ids(document) for document in sender.hook.documents] == [["b"]]
     save_comment(store, "b", "ignore", author="Ada", text="known")
-    keep(store, make_change(id="b", suite="other", recovered_run_id=RUNS[2]), now_us=NOW_US + DAY_US)
+    keep(
+        store, make_change(id="b", suite="other", recovered_run_id=RUNS[2]), now_us=NOW_US + DAY_US
+    )
     assert sender.send(NOW_US + 2 * DAY_US).sent_count == 0
 
 

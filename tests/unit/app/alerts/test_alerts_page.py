@@ -1,4 +1,6 @@
-"""The page of alerts shows rules, channels and deliveries, and never a secret; the feed is valid Atom."""
+"""The page of alerts shows rules, channels and deliveries, and never a secret; the feed is valid
+Atom.
+"""
 
 from __future__ import annotations
 
@@ -55,19 +57,36 @@ def test_rules_are_shown_without_their_secrets(
     monkeypatch.setenv("TEAM_HOOK", "https://hooks.example.org/hunter2")
     text = client.get("/alerts").get_data(as_text=True)
     assert "hunter2" not in text
-    for phrase in ("slower", "TEAM_HOOK", ">set<", "secret_env", ">not set<", "not run yet; its first pass takes"):
+    for phrase in (
+        "slower",
+        "TEAM_HOOK",
+        ">set<",
+        "secret_env",
+        ">not set<",
+        "not run yet; its first pass takes",
+    ):
         assert phrase in text
 
 
 def test_a_password_that_is_given_for_its_variable_is_shown_nowhere(
-    client: FlaskClient, rules: Path, database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+    client: FlaskClient,
+    rules: Path,
+    database: Path,
+    store: sqlite3.Connection,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rules.write_text(RULES.replace("TEAM_HOOK", "hunter2").replace("TEAM_SECRET", "hunter2") + "since = 2000-01-01\n")
+    rules.write_text(
+        RULES.replace("TEAM_HOOK", "hunter2").replace("TEAM_SECRET", "hunter2")
+        + "since = 2000-01-01\n"
+    )
     keep(store, make_change())
     both = ("--db", str(database), "--rules", str(rules))
     assert [run("check", *both), run("send", *both), run("test", "slower", *both)] == [1, 1, 1]
     everything = "".join(capsys.readouterr()) + client.get("/alerts").get_data(as_text=True)
-    assert "channel team: webhook, JSON, to the address in the variable that url_env names, signed" in everything
+    assert (
+        "channel team: webhook, JSON, to the address in the variable that url_env names, signed"
+        in everything
+    )
     assert "hunter2" not in everything
 
 
@@ -78,11 +97,18 @@ def test_mistakes_of_the_rules_are_shown(client: FlaskClient, rules: Path) -> No
     assert "<img src=x" not in text
 
 
-def test_what_was_sent_and_what_failed_is_shown(client: FlaskClient, rules: Path, store: sqlite3.Connection) -> None:
+def test_what_was_sent_and_what_failed_is_shown(
+    client: FlaskClient, rules: Path, store: sqlite3.Connection
+) -> None:
     keep(store, make_change(model=BAD))
     with receive_http() as hook:
         hook.answer = lambda number: 500
-        send_due(store.execute("pragma database_list").fetchone()[2], str(rules), environ(hook.url), NOW_US)
+        send_due(
+            store.execute("pragma database_list").fetchone()[2],
+            str(rules),
+            environ(hook.url),
+            NOW_US,
+        )
     text = client.get("/alerts?state=waiting").get_data(as_text=True)
     assert "answered 500 Internal Server Error" in text
     assert "<img src=x" not in text
@@ -96,12 +122,17 @@ def environ(url: str) -> dict[str, str]:
 
 
 @on_both_engines
-def test_the_feed_has_confirmed_incidents_that_are_worse(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_the_feed_has_confirmed_incidents_that_are_worse(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     keep_one_of_each(store)
     answer = client.get("/incidents.atom?direction=worse&suite=bench_models")
     assert answer.content_type == "application/atom+xml; charset=utf-8"
     root = ElementTree.fromstring(answer.data)
-    assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:incidents?direction=worse&suite=bench_models"
+    assert (
+        root.findtext(f"{A}id")
+        == "tag:compileboard.invalid,2026:incidents?direction=worse&suite=bench_models"
+    )
     ids = [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")]
     assert sorted(ids) == ["drift", "fails", "f" * 16, "gone"]
     (own,) = [element for element in root.findall(f"{A}link") if element.get("rel") == "self"]
@@ -109,7 +140,10 @@ def test_the_feed_has_confirmed_incidents_that_are_worse(client: FlaskClient, st
     for entry in root.iter(f"{A}entry"):
         for name in ("title", "id", "updated", "published", "content"):
             assert entry.findtext(f"{A}{name}")
-        assert [element.findtext(f"{A}name") for element in entry.iter(f"{A}author")] == ["Ada", "Kim"]
+        assert [element.findtext(f"{A}name") for element in entry.iter(f"{A}author")] == [
+            "Ada",
+            "Kim",
+        ]
 
 
 def list_entries(client: FlaskClient, address: str) -> tuple[list[str], str | None]:
@@ -117,14 +151,18 @@ def list_entries(client: FlaskClient, address: str) -> tuple[list[str], str | No
     assert root.findtext(f"{A}id") == "tag:compileboard.invalid,2026:incidents"
     pages = {element.get("rel"): element.get("href") for element in root.findall(f"{A}link")}
     assert pages["self"] == f"http://localhost{address}"
-    return [element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")], pages.get("next")
+    return [
+        element.findtext(f"{A}id", "").rpartition("/")[2] for element in root.iter(f"{A}entry")
+    ], pages.get("next")
 
 
 def test_the_feed_begins_with_what_was_confirmed_last_and_leads_to_the_rest(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
     day_us = 86_400_000_000
-    for number, name in enumerate(("first", "second", "third")):  # of the three the first is of the newest run
+    for number, name in enumerate(
+        ("first", "second", "third")
+    ):  # of the three the first is of the newest run
         change = make_change(id=name, suite=name, first_us=NOW_US - number * day_us)
         keep(store, change, now_us=NOW_US + number * day_us)
     ids, following = list_entries(client, "/incidents.atom?limit=2")
@@ -146,21 +184,34 @@ def test_the_feed_answers_304_to_who_has_it(client: FlaskClient, store: sqlite3.
     keep(store, make_change())
     first = client.get("/incidents.atom")
     for name, validator in (("If-None-Match", "ETag"), ("If-Modified-Since", "Last-Modified")):
-        assert client.get("/incidents.atom", headers={name: first.headers[validator]}).status_code == 304
+        assert (
+            client.get("/incidents.atom", headers={name: first.headers[validator]}).status_code
+            == 304
+        )
 
 
 def test_hostile_text_is_text_in_the_feed(client: FlaskClient, store: sqlite3.Connection) -> None:
     bad = f"{BAD}\x00\x08]]>"
-    keep(store, make_change(model=bad, suite=bad, evidence={"causes": [{"kind": bad, "word": bad, "label": bad}]}))
+    keep(
+        store,
+        make_change(
+            model=bad, suite=bad, evidence={"causes": [{"kind": bad, "word": bad, "label": bad}]}
+        ),
+    )
     body = client.get("/incidents.atom").data
     assert b"<img" not in body
-    assert "<img src=x onerror=alert(1)>" in ElementTree.fromstring(body).findtext(f"{A}entry/{A}title", "")
+    assert "<img src=x onerror=alert(1)>" in ElementTree.fromstring(body).findtext(
+        f"{A}entry/{A}title", ""
+    )
 
 
 @on_both_engines
 def test_the_incidents_page_leads_to_feed_and_alerts(client: FlaskClient) -> None:
     text = client.get("/incidents").get_data(as_text=True)
-    assert '<link rel="alternate" type="application/atom+xml" title="Incidents" href="/incidents.atom">' in text
+    assert (
+        '<link rel="alternate" type="application/atom+xml" title="Incidents" '
+        'href="/incidents.atom">'
+    ) in text
     assert 'href="/alerts"' in text
 
 
@@ -192,12 +243,17 @@ def test_the_command_checks_sends_and_lists(
     assert "sent slower → team ffff" in capsys.readouterr().out
 
 
-def test_the_command_says_what_is_wrong(database: Path, rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_wrong(
+    database: Path, rules: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     both = ("--db", str(database), "--rules", str(rules))
     assert run("test", "faster", *both) == 2
     assert "there is no rule 'faster'; expected one of slower" in capsys.readouterr().err
     assert run("test", "slower", *both) == 1
-    assert "team: not sent: url_env, secret_env name variables that are not set" in capsys.readouterr().out
+    assert (
+        "team: not sent: url_env, secret_env name variables that are not set"
+        in capsys.readouterr().out
+    )
     rules.write_text("rules = [")
     assert run("send", *both) == 2
     assert "is no TOML" in capsys.readouterr().err
@@ -217,7 +273,9 @@ def test_the_list_refuses_what_it_cannot_list(
     start_rule(store, "gone", 0, 0)
     assert run(*here, "--rule", "nosuch", "--rules", str(rules)) == 2
     assert "there is no rule 'nosuch'; expected one of slower, gone" in capsys.readouterr().err
-    assert run(*here, "--rule", "slower", "--rules", str(rules)) == run(*here, "--rule", "gone") == 0
+    assert (
+        run(*here, "--rule", "slower", "--rules", str(rules)) == run(*here, "--rule", "gone") == 0
+    )
     assert "nothing of rule slower was sent, and nothing waits" in capsys.readouterr().out
 
 
@@ -225,11 +283,18 @@ def test_a_pattern_that_fits_no_series_is_noted(
     database: Path, rules: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench_suite(store)
-    rules.write_text(RULES + 'suite = ["bench_modles", "bench_*"]\nmodel = "Mlp*"\nbranch = "mian"\n')
+    rules.write_text(
+        RULES + 'suite = ["bench_modles", "bench_*"]\nmodel = "Mlp*"\nbranch = "mian"\n'
+    )
     run("check", "--db", str(database), "--rules", str(rules))
-    notes = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  note: ")]
+    notes = [
+        line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  note: ")
+    ]
     assert notes[0] == "note: suite bench_modles matches nothing here; known: bench_models"
-    assert [note.split(" matches nothing here; ")[0] for note in notes[1:]] == ["note: model Mlp*", "note: branch mian"]
+    assert [note.split(" matches nothing here; ")[0] for note in notes[1:]] == [
+        "note: model Mlp*",
+        "note: branch mian",
+    ]
 
 
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

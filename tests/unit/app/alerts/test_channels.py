@@ -1,4 +1,6 @@
-"""What each channel sends: signed JSON, Slack's form within its limits, and mail that no text can break out of."""
+"""What each channel sends: signed JSON, Slack's form within its limits, and mail that no text can
+break out of.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make
 
 URL = "https://board.example.org/<x>"
 BREAKING = f"{BAD}\r\nBcc: evil@example.org\r\n\r\n<!channel> \u202e\ud800\x00*_~"
-MAIL = Channel("mail", "email", host="127.0.0.1", security="none", sender="Board <board@example.org>", to=("a@x.org",))
+MAIL = Channel(
+    "mail",
+    "email",
+    host="127.0.0.1",
+    security="none",
+    sender="Board <board@example.org>",
+    to=("a@x.org",),
+)
 
 
 def read(store: sqlite3.Connection, event: str = "opened") -> AlertMessage:
@@ -46,9 +55,13 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
     bad = BREAKING.replace("\ud800", "")  # no database takes half a character
     listed = [{"hash": bad, "author": bad, "subject": bad, "time_us": 0}] * 9
     causes = [
-        {"kind": "graph_break", "word": "new", "label": bad + str(index), "before": 0, "after": 2} for index in range(9)
+        {"kind": "graph_break", "word": "new", "label": bad + str(index), "before": 0, "after": 2}
+        for index in range(9)
     ]
-    evidence: dict[str, Any] = {"commits": {"known": True, "count": 9, "listed": listed}, "causes": causes}
+    evidence: dict[str, Any] = {
+        "commits": {"known": True, "count": 9, "listed": listed},
+        "causes": causes,
+    }
     evidence |= {
         "environment": [{"word": bad, "before": bad, "now": bad}],
         "before": EVIDENCE["before"] | {"commit": bad},
@@ -57,7 +70,9 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
     keep(
         store,
         *(
-            make_change(id=f"{bad}{index}", suite=f"{bad}{index}", model=bad, evidence=evidence, **names)
+            make_change(
+                id=f"{bad}{index}", suite=f"{bad}{index}", model=bad, evidence=evidence, **names
+            )
             for index in range(60)
         ),
     )
@@ -65,10 +80,16 @@ def make_hostile(store: sqlite3.Connection) -> AlertMessage:
 
 
 def list_texts(document: Any) -> list[str]:
-    return [block["text"]["text"] for block in document["blocks"] if block["type"] in ("header", "section")]
+    return [
+        block["text"]["text"]
+        for block in document["blocks"]
+        if block["type"] in ("header", "section")
+    ]
 
 
-def test_a_message_names_what_changed_and_what_may_have_caused_it(store: sqlite3.Connection) -> None:
+def test_a_message_names_what_changed_and_what_may_have_caused_it(
+    store: sqlite3.Connection,
+) -> None:
     keep(store, make_change())
     body = make_mail(read(store), MAIL).get_body(("plain",))
     assert body is not None
@@ -95,7 +116,9 @@ def test_incidents_of_every_kind_can_be_sent_in_every_channel(store: sqlite3.Con
     assert make_mail(message, MAIL).as_bytes()
 
 
-def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(store: sqlite3.Connection) -> None:
+def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(
+    store: sqlite3.Connection,
+) -> None:
     body = make_slack(make_hostile(store))
     document = json.loads(body)
     assert len(document["blocks"]) <= MOST_BLOCKS
@@ -119,10 +142,23 @@ def test_mail_has_the_headers_that_we_gave_it_alone(store: sqlite3.Connection) -
     message = make_hostile(store)
     mail = make_mail(message, MAIL)
     assert sorted(mail.keys()) == sorted(
-        ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"]
+        [
+            "From",
+            "To",
+            "Subject",
+            "Date",
+            "Message-ID",
+            "Auto-Submitted",
+            "MIME-Version",
+            "Content-Type",
+        ]
     )
     assert b"\r\nBcc:" not in mail.as_bytes().partition(b"\r\n\r\n")[0]
-    assert mail["Message-ID"] == "<id1.compileboard@example.org>" == make_mail(message, MAIL)["Message-ID"]
+    assert (
+        mail["Message-ID"]
+        == "<id1.compileboard@example.org>"
+        == make_mail(message, MAIL)["Message-ID"]
+    )
     text = write_html(message)
     assert set(re.findall(r"<(\w+)", text)) <= {
         "html",
@@ -149,14 +185,21 @@ def test_no_text_breaks_a_header_or_slacks_form(rule: str, url: str) -> None:
 
 
 def send(channel: Channel, environ: dict[str, str]) -> str:
-    return send_message(lambda: make_test_message("slower", URL, 1_790_000_000_000_000), channel, URL, environ)
+    return send_message(
+        lambda: make_test_message("slower", URL, 1_790_000_000_000_000), channel, URL, environ
+    )
 
 
 def test_a_webhook_is_signed_over_its_second_and_body() -> None:
     with receive_http() as hook:
-        send(Channel("bot", "webhook", url_env="URL", secret_env="SECRET"), {"URL": hook.url, "SECRET": "s3"})
+        send(
+            Channel("bot", "webhook", url_env="URL", secret_env="SECRET"),
+            {"URL": hook.url, "SECRET": "s3"},
+        )
     headers, body = hook.headers[0], hook.bodies[0]
-    second, digest = re.fullmatch(r"t=(\d+),sha256=(\w+)", headers["CompileBoard-Signature"]).groups()  # type: ignore[union-attr]
+    second, digest = re.fullmatch(
+        r"t=(\d+),sha256=(\w+)", headers["CompileBoard-Signature"]
+    ).groups()  # type: ignore[union-attr]
     assert hmac.new(b"s3", second.encode() + b"." + body, hashlib.sha256).hexdigest() == digest
     assert headers["CompileBoard-Delivery"] == hook.documents[0]["id"]
     assert headers["Content-Type"] == "application/json; charset=utf-8"
@@ -201,7 +244,9 @@ def post_to_who_breaks_off(seen: bytes, body: bytes) -> None:
 
 def test_a_connection_that_breaks_before_all_was_handed_over_is_tried_again() -> None:
     with pytest.raises(DeliveryFailed, match=r"127\.0\.0\.1 broke off before it had the message: "):
-        post_to_who_breaks_off(b"POST", b"x" * 50_000_000)  # more than the system keeps for a receiver
+        post_to_who_breaks_off(
+            b"POST", b"x" * 50_000_000
+        )  # more than the system keeps for a receiver
     with pytest.raises(DeliveryUnknown, match="broke off before it answered"):
         post_to_who_breaks_off(b"the end", b"the end")
 
@@ -213,7 +258,15 @@ def box() -> Iterator[Mailbox]:
 
 
 def reach(box: Mailbox, to: Sequence[str] = ("a@x.org",)) -> Channel:
-    return Channel("mail", "email", host="127.0.0.1", port=box.port, security="none", sender=MAIL.sender, to=tuple(to))
+    return Channel(
+        "mail",
+        "email",
+        host="127.0.0.1",
+        port=box.port,
+        security="none",
+        sender=MAIL.sender,
+        to=tuple(to),
+    )
 
 
 def test_mail_goes_through_a_real_conversation(box: Mailbox) -> None:
@@ -233,9 +286,19 @@ def test_mail_goes_through_a_real_conversation(box: Mailbox) -> None:
     [
         ("EHLO", "", DeliveryFailed, "Connection unexpectedly closed"),
         ("MAIL", "550 no", DeliveryFailed, "550 the sender: no"),
-        ("RCPT", "550 who is that", DeliveryFailed, "refused every address: a@x.org (550 who is that)"),
+        (
+            "RCPT",
+            "550 who is that",
+            DeliveryFailed,
+            "refused every address: a@x.org (550 who is that)",
+        ),
         ("DATA", "451 later", DeliveryFailed, "451 later"),
-        ("DATA", "", DeliveryFailed, "127.0.0.1 broke off before it had the mail: Connection unexpectedly closed"),
+        (
+            "DATA",
+            "",
+            DeliveryFailed,
+            "127.0.0.1 broke off before it had the mail: Connection unexpectedly closed",
+        ),
         ("END", "554 spam", DeliveryFailed, "the mail was refused: 554 spam"),
         ("END", "", DeliveryUnknown, "broke off before it took the mail"),
     ],
@@ -256,7 +319,9 @@ def test_a_line_that_is_a_point_does_not_end_a_mail(box: Mailbox) -> None:
 
 def test_one_refused_address_does_not_keep_the_others_from_their_mail(box: Mailbox) -> None:
     box.say["RCPT TO:<B@X.ORG>"] = "550 gone"
-    assert send(reach(box, ["a@x.org", "b@x.org"]), {}) == "refused by 127.0.0.1: b@x.org (550 gone)"
+    assert (
+        send(reach(box, ["a@x.org", "b@x.org"]), {}) == "refused by 127.0.0.1: b@x.org (550 gone)"
+    )
     assert len(box.mails) == 1
 
 

@@ -1,4 +1,6 @@
-"""Quiet hours and digests follow the wall clock of a place, over midnight and when the clocks change."""
+"""Quiet hours and digests follow the wall clock of a place, over midnight and when the clocks
+change.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,14 @@ def test_quiet_hours_go_over_midnight(moment: str, expected: bool) -> None:
 
 
 def test_quiet_hours_end_at_the_same_hour_of_the_place_when_the_clocks_change() -> None:
-    for evening, morning in (("2026-03-28T23:00", "2026-03-29T07:00"), ("2026-10-24T23:00", "2026-10-25T07:00")):
+    for evening, morning in (
+        ("2026-03-28T23:00", "2026-03-29T07:00"),
+        ("2026-10-24T23:00", "2026-10-25T07:00"),
+    ):
         assert find_quiet_end(NIGHT, BERLIN, at(evening)) == at(morning)
-    lengths = [(at(f"2026-{end}T07:00") - at(f"2026-{start}T22:00")) / 3.6e9 for start, end in DST_NIGHTS]
+    lengths = [
+        (at(f"2026-{end}T07:00") - at(f"2026-{start}T22:00")) / 3.6e9 for start, end in DST_NIGHTS
+    ]
     assert lengths == [8, 10]
 
 
@@ -61,7 +68,9 @@ def test_a_quiet_weekend_ends_on_monday_morning() -> None:
     friday = at("2026-11-20T23:00")
     assert find_quiet_end(WEEKEND, BERLIN, friday) == at("2026-11-23T07:00")
     assert is_quiet(WEEKEND, BERLIN, at("2026-11-21T12:00"))
-    assert find_quiet_end(Quiet(days=frozenset({5, 6})), BERLIN, at("2026-11-21T12:00")) == at("2026-11-23T00:00")
+    assert find_quiet_end(Quiet(days=frozenset({5, 6})), BERLIN, at("2026-11-21T12:00")) == at(
+        "2026-11-23T00:00"
+    )
 
 
 def test_a_digest_comes_at_the_hour_of_the_place() -> None:
@@ -73,7 +82,13 @@ def test_a_digest_comes_at_the_hour_of_the_place() -> None:
     assert find_digest_after(weekly, BERLIN, at("2026-11-16T08:00")) == at("2026-11-23T08:00")
 
 
-@given(TIMES_US, ZONES, st.integers(0, 1439), st.integers(0, 1439), st.sets(st.integers(0, 6), max_size=6))
+@given(
+    TIMES_US,
+    ZONES,
+    st.integers(0, 1439),
+    st.integers(0, 1439),
+    st.sets(st.integers(0, 6), max_size=6),
+)
 def test_the_end_of_a_quiet_period_is_not_quiet(
     now_us: int, zone: ZoneInfo, start: int, end: int, days: set[int]
 ) -> None:
@@ -84,9 +99,14 @@ def test_the_end_of_a_quiet_period_is_not_quiet(
 
 
 @given(TIMES_US, ZONES, st.integers(0, 1439), st.none() | st.integers(0, 6))
-def test_digests_are_a_day_or_a_week_apart(now_us: int, zone: ZoneInfo, minute: int, weekday: int | None) -> None:
+def test_digests_are_a_day_or_a_week_apart(
+    now_us: int, zone: ZoneInfo, minute: int, weekday: int | None
+) -> None:
     digest = Digest(minute, weekday)
-    before, after = find_digest_before(digest, zone, now_us), find_digest_after(digest, zone, now_us)
+    before, after = (
+        find_digest_before(digest, zone, now_us),
+        find_digest_after(digest, zone, now_us),
+    )
     assert before <= now_us < after
     assert abs((after - before) / 3.6e9 - (24 if weekday is None else 168)) <= 2
     assert find_digest_before(digest, zone, after) == after

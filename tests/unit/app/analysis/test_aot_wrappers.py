@@ -1,4 +1,6 @@
-"""What is said of AOTAutograd's wrappers, held against the wrappers that torch 2.13 wrote of the same graphs."""
+"""What is said of AOTAutograd's wrappers, held against the wrappers that torch 2.13 wrote of the
+same graphs.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.analysis.aot.labels import WrapperCost
-from compileboard.app.analysis.aot.wrappers import DECISIVE, explain_graph, list_unknown, name_numbers
-from compileboard.collectors.decode.aot import WRAPPER_ARTIFACTS, add_wrappers, parse_metadata, summarize
+from compileboard.app.analysis.aot.wrappers import (
+    DECISIVE,
+    explain_graph,
+    list_unknown,
+    name_numbers,
+)
+from compileboard.collectors.decode.aot import (
+    WRAPPER_ARTIFACTS,
+    add_wrappers,
+    parse_metadata,
+    summarize,
+)
 
 RECORDED = Path(__file__).parents[3] / "data" / "trace" / "aot-metadata.jsonl.xz"
 # A wrapper that torch wrote → how the titles of its findings begin.
@@ -38,8 +50,12 @@ TITLES = {
 @cache
 def graphs() -> tuple[dict[str, Any], ...]:
     """Load the recorded graphs, each with its summary."""
-    lines = [json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).decode().splitlines()]
-    return tuple(line | {"summary": summarize(parse_metadata(line["metadata_text"]) or {})} for line in lines)
+    lines = [
+        json.loads(line) for line in lzma.decompress(RECORDED.read_bytes()).decode().splitlines()
+    ]
+    return tuple(
+        line | {"summary": summarize(parse_metadata(line["metadata_text"]) or {})} for line in lines
+    )
 
 
 def explain(case: str, which: int = 0) -> list[WrapperCost]:
@@ -50,12 +66,21 @@ def titles(case: str, which: int = 0) -> list[str]:
     return [wrapper_cost.title for wrapper_cost in explain(case, which)]
 
 
-@pytest.mark.parametrize("graph", [graph for graph in graphs() if graph["wrappers"]], ids=lambda graph: graph["name"])
+@pytest.mark.parametrize(
+    "graph", [graph for graph in graphs() if graph["wrappers"]], ids=lambda graph: graph["name"]
+)
 def test_explain_graph_finds_the_wrappers_that_torch_made(graph: dict[str, Any]) -> None:
     findings = explain_graph(add_wrappers(graph["summary"], graph["wrappers"]))
-    explained = {name for name, begins in TITLES.items() for finding in findings if finding.title.startswith(begins)}
+    explained = {
+        name
+        for name, begins in TITLES.items()
+        for finding in findings
+        if finding.title.startswith(begins)
+    }
     assert explained == set(graph["wrappers"]) - {"runtime_wrapper_orchestration"}
-    assert {WRAPPER_ARTIFACTS[name] for name in explained} <= {finding.wrapper for finding in findings}
+    assert {WRAPPER_ARTIFACTS[name] for name in explained} <= {
+        finding.wrapper for finding in findings
+    }
 
 
 def test_explain_graph_does_not_guess_without_the_wrappers() -> None:
@@ -78,17 +103,54 @@ def test_explain_graph_says_when_there_is_nothing(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "title", "why", "advice"),
     [
-        ("input_mutated_in_epilogue", "Copied back after the graph: input 0", "needs gradients", "no_grad"),
-        ("input_mutated_not_kept", "Copied back after the graph: input 0", "is off", "keep_inference_input_mutations"),
-        ("several_inputs_mutated", "Written by the graph itself: inputs 0–5", "in place", "CUDA graphs"),
-        ("metadata_mutated", "Given new sizes or strides after the graph: input 0", "shape", "x.t()"),
-        ("input_view_returned", "Views of inputs, made again: outputs 0–1", "from input 0", "clone()"),
-        ("intermediate_aliased", "Views of a result that is not returned: outputs 0–1", "intermediate", "outside"),
-        ("grad_mode_changed", "Gradient mode is turned off at the end", "gradient mode", "with block"),
+        (
+            "input_mutated_in_epilogue",
+            "Copied back after the graph: input 0",
+            "needs gradients",
+            "no_grad",
+        ),
+        (
+            "input_mutated_not_kept",
+            "Copied back after the graph: input 0",
+            "is off",
+            "keep_inference_input_mutations",
+        ),
+        (
+            "several_inputs_mutated",
+            "Written by the graph itself: inputs 0–5",
+            "in place",
+            "CUDA graphs",
+        ),
+        (
+            "metadata_mutated",
+            "Given new sizes or strides after the graph: input 0",
+            "shape",
+            "x.t()",
+        ),
+        (
+            "input_view_returned",
+            "Views of inputs, made again: outputs 0–1",
+            "from input 0",
+            "clone()",
+        ),
+        (
+            "intermediate_aliased",
+            "Views of a result that is not returned: outputs 0–1",
+            "intermediate",
+            "outside",
+        ),
+        (
+            "grad_mode_changed",
+            "Gradient mode is turned off at the end",
+            "gradient mode",
+            "with block",
+        ),
         ("dynamic_shapes", "Marked as dynamic: outputs 0–1", "symbolic", "recompiles"),
     ],
 )
-def test_explain_graph_says_what_and_how_to_avoid_it(case: str, title: str, why: str, advice: str) -> None:
+def test_explain_graph_says_what_and_how_to_avoid_it(
+    case: str, title: str, why: str, advice: str
+) -> None:
     [finding] = [wrapper_cost for wrapper_cost in explain(case) if wrapper_cost.title == title]
     assert why in finding.what
     assert advice in finding.avoid
@@ -112,7 +174,9 @@ def test_unknown_stays_unknown() -> None:
     assert len(list_unknown({})) == 8
     [finding] = explain_graph({"inputs_mutated": [{"index": 3, "data": True, "applied_in": None}]})
     assert finding.cost.startswith("Unknown")
-    [finding] = explain_graph({"outputs": [{"index": 1, "output_type": "alias_of_the_moon", "base_index": None}]})
+    [finding] = explain_graph(
+        {"outputs": [{"index": 1, "output_type": "alias_of_the_moon", "base_index": None}]}
+    )
     assert "alias_of_the_moon" in finding.what
     assert finding.avoid == "Unknown."
 
@@ -120,10 +184,15 @@ def test_unknown_stays_unknown() -> None:
 def test_list_unknown_names_what_only_other_artifacts_tell() -> None:
     [plain] = [graph for graph in graphs() if graph["name"] == "trained"]
     assert list_unknown(plain["summary"]) == [
-        "Not in the metadata: whether random numbers are functionalised (torch._functorch.config says it)."
+        (
+            "Not in the metadata: whether random numbers are functionalised "
+            "(torch._functorch.config says it)."
+        )
     ]
     assert list_unknown(add_wrappers(plain["summary"], plain["wrappers"])) == []
-    assert add_wrappers(plain["summary"], ["dynamo_output_graph"]) == plain["summary"]  # 2.11 writes no wrappers
+    assert (
+        add_wrappers(plain["summary"], ["dynamo_output_graph"]) == plain["summary"]
+    )  # 2.11 writes no wrappers
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.caches.keys import compare_keys, explain_component, nearest_earlier, print_key
+from compileboard.app.analysis.caches.keys import (
+    compare_keys,
+    explain_component,
+    nearest_earlier,
+    print_key,
+)
 from compileboard.app.analysis.text.fields import FieldChange, read_fields, split_arguments
 from compileboard.collectors.store.payloads import Component
 from tests.unit.decode.test_cache_key_components import components
@@ -42,7 +47,9 @@ def test_compare_says_that_the_graph_differs() -> None:
 
 def test_compare_of_two_torches_says_what_cannot_be_read() -> None:
     diff = compare_keys(components("aot_autograd 2.11 cuda"), components(BASE))
-    changes = {change.name: change for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)}
+    changes = {
+        change.name: change for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
+    }
     assert changes["torch_version"].summary == "torch_version differs; torch records it as bytes"
     assert (changes["torch_version"].before, changes["torch_version"].after) == (None, None)
     assert changes["grad_enabled"].summary == "grad_enabled: only in the miss"
@@ -51,9 +58,14 @@ def test_compare_of_two_torches_says_what_cannot_be_read() -> None:
 
 
 def test_a_hash_without_a_visible_difference_is_said() -> None:
-    (change,) = compare_keys([Component("aot_config", "a", "x")], [Component("aot_config", "b", "x")]).changed
+    (change,) = compare_keys(
+        [Component("aot_config", "a", "x")], [Component("aot_config", "b", "x")]
+    ).changed
     assert change.summary == "aot_config differs in its hash; torch's text for it is the same"
-    assert compare_keys([Component("f", "a", "<f at 0x1>")], [Component("f", "a", "<f at 0x2>")]).count == 0
+    assert (
+        compare_keys([Component("f", "a", "<f at 0x1>")], [Component("f", "a", "<f at 0x2>")]).count
+        == 0
+    )
 
 
 @given(st.sampled_from(VARIANTS), st.randoms(use_true_random=False))
@@ -73,8 +85,13 @@ def test_nearest_is_the_one_with_the_fewest_differences_and_the_latest_of_equals
     assert nearest_earlier(components(BASE), []) is None
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1), st.data())
-def test_nearest_agrees_with_comparing_them_all(keys: list[dict[str, str]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1),
+    st.data(),
+)
+def test_nearest_agrees_with_comparing_them_all(
+    keys: list[dict[str, str]], data: st.DataObject
+) -> None:
     miss, *earlier = [[Component(name, digest, "") for name, digest in key.items()] for key in keys]
     counts = [compare_keys(miss, key).count for key in earlier]
     expected = max(range(len(counts)), key=lambda at: (-counts[at], at)) if counts else None
@@ -82,7 +99,11 @@ def test_nearest_agrees_with_comparing_them_all(keys: list[dict[str, str]], data
 
 
 def test_every_recorded_component_is_explained() -> None:
-    names = [component.name for name in (BASE, "aot_autograd 2.11 cuda") for component in components(name)]
+    names = [
+        component.name
+        for name in (BASE, "aot_autograd 2.11 cuda")
+        for component in components(name)
+    ]
     assert [name for name in names if not explain_component(name)] == []
     assert explain_component("of_torch_3") == ""
 

@@ -16,13 +16,17 @@ from compileboard.app.analysis.artifacts.graph_text import TensorType, parse_ten
 from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_program
 from tests.unit.app.explored import LOGS
 
-_RECORD = re.compile(r'\n[^\t\n]*"(aot_(?:forward|backward|inference)_graph)": \{\}[^\n]*\n((?:\t[^\n]*\n)+)')
+_RECORD = re.compile(
+    r'\n[^\t\n]*"(aot_(?:forward|backward|inference)_graph)": \{\}[^\n]*\n((?:\t[^\n]*\n)+)'
+)
 
 
 def recorded_graphs() -> list[tuple[str, str]]:
     """List the AOT graphs of the whole logs: name and text."""
     logs = [lzma.decompress(log.read_bytes()).decode() for log in LOGS.values()]
-    return [(name, re.sub("(?m)^\t", "", body)) for log in logs for name, body in _RECORD.findall(log)]
+    return [
+        (name, re.sub("(?m)^\t", "", body)) for log in logs for name, body in _RECORD.findall(log)
+    ]
 
 
 SYMBOLIC = """class <lambda>(torch.nn.Module):
@@ -78,7 +82,10 @@ def test_program_has_sizes_as_numbers_and_names_symbols_without_a_value() -> Non
         ("", "expected a class"),
         ("def f(x): pass", "expected a class"),
         ("class G:\n  def forward(", "no graph that Python reads"),
-        ("class G(torch.nn.Module):\n    def forward(self, x):\n        return x\n", "input x: .*no type"),
+        (
+            "class G(torch.nn.Module):\n    def forward(self, x):\n        return x\n",
+            "input x: .*no type",
+        ),
     ],
 )
 def test_what_is_no_graph_is_refused(text: str, message: str) -> None:
@@ -89,7 +96,9 @@ def test_what_is_no_graph_is_refused(text: str, message: str) -> None:
 @given(st.text(alphabet='clas G():\n"def forward(self,x)[]f32,s0*{}\\', max_size=200))
 def test_odd_text_is_refused_or_becomes_a_program(text: str) -> None:
     try:
-        program = build_graph_program(f"class G(M):\n  def forward(self, x: {text}): return x", {}, text, "x.py")
+        program = build_graph_program(
+            f"class G(M):\n  def forward(self, x: {text}): return x", {}, text, "x.py"
+        )
     except ValueError:
         return
     ast.parse(program)
@@ -103,13 +112,21 @@ def test_symbolic_graph_runs(
     monkeypatch.setattr("sys.argv", [str(path)])
     path.write_text(build_graph_program(SYMBOLIC, {"s77": 3, "s27": 5}, "", path.name))
     runpy.run_path(str(path), run_name="__main__")
-    assert "output 0 float32 [3, 5]\noutput 1 7\noutput 2 float32 [2]\noutput 3 int64 [8]" in capsys.readouterr().out
+    assert (
+        "output 0 float32 [3, 5]\noutput 1 7\noutput 2 float32 [2]\noutput 3 int64 [8]"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("graph", recorded_graphs(), ids=lambda graph: f"{graph[0]}-{len(graph[1])}")
+@pytest.mark.parametrize(
+    "graph", recorded_graphs(), ids=lambda graph: f"{graph[0]}-{len(graph[1])}"
+)
 def test_recorded_graphs_run(
-    graph: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    graph: tuple[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name, text = graph
     assert name in RUNNABLE

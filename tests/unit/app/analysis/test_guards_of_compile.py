@@ -1,4 +1,6 @@
-"""Guard trees on a page, and what changed between two of them: from what torch 2.11 and 2.13 printed."""
+"""Guard trees on a page, and what changed between two of them: from what torch 2.11 and 2.13
+printed.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,12 @@ def test_compare_spells_out_a_size_that_became_dynamic() -> None:
 
 
 def test_compare_names_the_setting_that_changed() -> None:
-    old = _read('| +- GLOBAL_STATE: ___check_global_state() against {"grad_mode":true,"num_threads":2}')
-    new = _read('| +- GLOBAL_STATE: ___check_global_state() against {"grad_mode":false,"num_threads":2}')
+    old = _read(
+        '| +- GLOBAL_STATE: ___check_global_state() against {"grad_mode":true,"num_threads":2}'
+    )
+    new = _read(
+        '| +- GLOBAL_STATE: ___check_global_state() against {"grad_mode":false,"num_threads":2}'
+    )
     (change,) = compare_guards(old, new).changed
     assert change.fields == (FieldChange("grad_mode", "true", "false"),)
 
@@ -71,7 +77,9 @@ def test_compare_names_the_setting_that_changed() -> None:
 def test_numbers_of_another_process_are_no_change() -> None:
     text = texts()["broken"]
     other = (
-        text.replace("__builtins_dict___1", "__builtins_dict___7").replace(", 1402", ", 1399").replace("0x7f", "0x3e")
+        text.replace("__builtins_dict___1", "__builtins_dict___7")
+        .replace(", 1402", ", 1399")
+        .replace("0x7f", "0x3e")
     )
     diff = compare_guards(tree("broken"), parse_guards(other) or GuardTree(()))
     assert (diff.added, diff.removed, diff.changed, diff.same_count) == ((), (), (), 23)
@@ -80,12 +88,22 @@ def test_numbers_of_another_process_are_no_change() -> None:
 
 
 def test_a_flag_that_flipped_is_a_change_and_a_large_number_is_no_id() -> None:
-    text = "| +- GuardManager: source=L['k'], accessed_by=X, type=<class 'int'>, tag_safe=(True, False)\n"
-    old = _read(f"{text}| | +- EQUALS_MATCH: L['k'] == 1000000\n| +- DICT_CONTAINS: not ___dict_contains('a', D)")
-    new = _read(f"{text}| | +- TRUE_MATCH: L['k'] == True\n| +- DICT_CONTAINS: ___dict_contains('a', D)")
+    text = (
+        "| +- GuardManager: source=L['k'], accessed_by=X, type=<class 'int'>, tag_safe=(True, "
+        "False)\n"
+    )
+    old = _read(
+        f"{text}| | +- EQUALS_MATCH: L['k'] == 1000000\n| +- DICT_CONTAINS: not "
+        "___dict_contains('a', D)"
+    )
+    new = _read(
+        f"{text}| | +- TRUE_MATCH: L['k'] == True\n| +- DICT_CONTAINS: ___dict_contains('a', D)"
+    )
     diff = compare_guards(old, new)
     assert diff.changed[0].fields == (FieldChange("value", "1000000", "True"),)
-    assert diff.changed[1].fields == (FieldChange("code", "not ___dict_contains('a', D)", "___dict_contains('a', D)"),)
+    assert diff.changed[1].fields == (
+        FieldChange("code", "not ___dict_contains('a', D)", "___dict_contains('a', D)"),
+    )
 
 
 @given(st.sampled_from(NAMES), st.sampled_from(NAMES), st.integers(0, 30_000))

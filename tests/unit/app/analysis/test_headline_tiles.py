@@ -1,4 +1,6 @@
-"""Headline tiles: a level before as reference, hollow points for incomplete runs, no colour for noise."""
+"""Headline tiles: a level before as reference, hollow points for incomplete runs, no colour for
+noise.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ def _tile(
     """Build the tile of the speedup; values are the oldest first, a run a microsecond."""
     summaries = [
         replace(
-            EMPTY, run_id=f"R{position}", started_us=position, geomean_speedup=value, abs_latency_ms=1 / (value or 1)
+            EMPTY,
+            run_id=f"R{position}",
+            started_us=position,
+            geomean_speedup=value,
+            abs_latency_ms=1 / (value or 1),
         )
         for position, value in enumerate(values)
     ]

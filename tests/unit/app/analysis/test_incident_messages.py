@@ -34,7 +34,10 @@ def only(store: sqlite3.Connection, **changes: Any) -> SeriesChange:
         ({"p_value": 0.003}, "p = 0.003"),
         ({"p_value": 1e-9, "metric": "graph_breaks"}, "certain (count)"),
         ({"p_value": None, "metric": "passes"}, "certain"),
-        ({"p_value": None, "kind": "vanished", "after_value": None}, "the rest of the suite went on"),
+        (
+            {"p_value": None, "kind": "vanished", "after_value": None},
+            "the rest of the suite went on",
+        ),
     ],
 )
 def test_confidence_is_no_smaller_than_runs_can_show(

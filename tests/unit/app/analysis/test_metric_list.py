@@ -37,13 +37,23 @@ def test_a_value_is_written_with_its_unit(metric: object, value: float | None, t
 
 
 def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() -> None:
-    answers = [direct(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")]
+    answers = [
+        direct(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")
+    ]
     assert answers == ["better", "worse", "changed"]
     assert direct(BY_NAME["speedup"], 1.0, 1.0) == "changed"
 
 
-def test_what_the_terminal_compares_is_what_the_dashboard_compares_by_the_same_names_and_directions() -> None:
-    assert [compared_metric.name for compared_metric in COMPARED] == [metric.name for metric in compared_by_app]
+def test_what_the_terminal_compares_is_what_the_dashboard_compares_by_the_same_names_and_directions() -> (
+    None
+):
+    assert [compared_metric.name for compared_metric in COMPARED] == [
+        metric.name for metric in compared_by_app
+    ]
     for ours in COMPARED:
         theirs = BY_NAME[ours.name]
-        assert (ours.label, ours.direction, ours.kind) == (theirs.label, theirs.direction, theirs.kind)
+        assert (ours.label, ours.direction, ours.kind) == (
+            theirs.label,
+            theirs.direction,
+            theirs.kind,
+        )

@@ -1,4 +1,6 @@
-"""The overview's verdict: the first rule that fits decides, and the sentence names what a person can find."""
+"""The overview's verdict: the first rule that fits decides, and the sentence names what a person
+can find.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from compileboard.app.analysis.verdict import VerdictFacts, VerdictIncident, dec
 
 DAY_US = 86_400_000_000
 NOW_US = 1_795_305_600_000_000  # 2026-11-22
-RANKER = VerdictIncident("a", "ranker", "speedup down 54%, graph split in three", "c7ed8b7", ["ranker"])
+RANKER = VerdictIncident(
+    "a", "ranker", "speedup down 54%, graph split in three", "c7ed8b7", ["ranker"]
+)
 ENCODER = VerdictIncident("b", "encoder", "compile time up 30%", "b7fb8a3", ["encoder"])
 FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, now_us=NOW_US)
 
@@ -18,23 +22,38 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
 @pytest.mark.parametrize(
     ("facts", "state", "sentence"),
     [
-        ({"failing": ["ranker"], "failing_since": "fae4820"}, "failed", "ranker fails since fae4820"),
+        (
+            {"failing": ["ranker"], "failing_since": "fae4820"},
+            "failed",
+            "ranker fails since fae4820",
+        ),
         ({"failing": ["train.py"], "failure": "was killed"}, "failed", "train.py was killed"),
         ({"failing": ["a", "b"]}, "failed", "2 of 18 models fail"),
         ({"failing": ["b"], "incidents": [RANKER]}, "failed", "1 of 18 models worse, 1 fails"),
         ({"incidents": [RANKER]}, "incidents", "ranker speedup down 54% since c7ed8b7"),
-        ({"incidents": [RANKER, ENCODER]}, "incidents", "2 incidents open, worst: ranker speedup down 54%"),
+        (
+            {"incidents": [RANKER, ENCODER]},
+            "incidents",
+            "2 incidents open, worst: ranker speedup down 54%",
+        ),
         (
             {"incidents": [RANKER, replace(ENCODER, since="c7ed8b7")]},
             "incidents",
             "2 of 18 models worse since c7ed8b7",
         ),
         (
-            {"incidents": [replace(RANKER, is_confirmed=False)], "fixes": "4 fixes save up to 3.09 s"},
+            {
+                "incidents": [replace(RANKER, is_confirmed=False)],
+                "fixes": "4 fixes save up to 3.09 s",
+            },
             "unconfirmed",
             "Possible regression in ranker, confirming with the next run",
         ),
-        ({"fixes": "4 fixes save up to 3.09 s", "newest_us": 1}, "fixes", "4 fixes save up to 3.09 s"),
+        (
+            {"fixes": "4 fixes save up to 3.09 s", "newest_us": 1},
+            "fixes",
+            "4 fixes save up to 3.09 s",
+        ),
         ({"newest_us": NOW_US - 8 * DAY_US}, "stale", "No run since 14 Nov"),
         (
             {
@@ -57,7 +76,9 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
         ({}, "good", "No regressions in the last 14 runs"),
     ],
 )
-def test_the_first_rule_that_fits_decides(facts: dict[str, object], state: str, sentence: str) -> None:
+def test_the_first_rule_that_fits_decides(
+    facts: dict[str, object], state: str, sentence: str
+) -> None:
     verdict = decide_verdict(replace(FACTS, **facts))  # type: ignore[arg-type]
     assert (verdict.state, verdict.sentence) == (state, sentence)
 

@@ -37,9 +37,20 @@ NAMES = {1: ("step", "train.py"), 2: ("loss", "train.py")}
 def compiled(key: int, compile_id: str, function_id: int = 1, **more: Any) -> RankCompile:
     given = more.pop("texts", {})
     texts = tuple(given.get(aspect, ()) for aspect in TEXTS)
-    values = {"outcome": "compiled", "total_us": 100, "causes": (), "breaks": (), "caches": (), "sizes": ()} | more
+    values = {
+        "outcome": "compiled",
+        "total_us": 100,
+        "causes": (),
+        "breaks": (),
+        "caches": (),
+        "sizes": (),
+    } | more
     return RankCompile(
-        key=key, position=CompilePosition(0, 0, compile_id), function_id=function_id, texts=texts, **values
+        key=key,
+        position=CompilePosition(0, 0, compile_id),
+        function_id=function_id,
+        texts=texts,
+        **values,
     )
 
 
@@ -49,15 +60,22 @@ def ranks(*compiles: list[RankCompile]) -> list[RankSequence]:
 
 @pytest.fixture
 def ddp(explored_reader: sqlite3.Connection) -> str:
-    return str(explored_reader.execute("select id from runs where name = 'train_ddp'").fetchone()[0])
+    return str(
+        explored_reader.execute("select id from runs where name = 'train_ddp'").fetchone()[0]
+    )
 
 
-def test_the_capture_says_that_rank_1_recompiled_and_why(explored_client: FlaskClient, ddp: str) -> None:
+def test_the_capture_says_that_rank_1_recompiled_and_why(
+    explored_client: FlaskClient, ddp: str
+) -> None:
     page = explored_client.get(f"/runs/{ddp}/ranks").text
     assert "Rank 1 recompiled inner as 0/1; rank 0 compiled nothing after 4/1." in page
     assert "The 6 compiles before it are the same on every rank." in page
     assert "tensor &#39;args[0]&#39; size mismatch at index 1. expected 128, actual 96" in page
-    assert "Mark dimension 1 of argument 1, and of inputs that share its size, dynamic before the first call." in page
+    assert (
+        "Mark dimension 1 of argument 1, and of inputs that share its size, dynamic before the "
+        "first call."
+    ) in page
     assert "Rank 1 spent 21.5 s compiling, 10.8 s more than rank 0." in page
 
 
@@ -80,7 +98,9 @@ def test_every_cell_leads_to_its_compile(explored_client: FlaskClient, ddp: str)
     assert [key for key in keys if f'href="/runs/{ddp}/compiles/{key}"' not in page] == []
 
 
-def test_a_comparison_is_kept_until_more_is_recorded(explored_reader: sqlite3.Connection, ddp: str) -> None:
+def test_a_comparison_is_kept_until_more_is_recorded(
+    explored_reader: sqlite3.Connection, ddp: str
+) -> None:
     first, second = (build_ranks(explored_reader, ddp) for _time in range(2))
     assert first is not None
     assert second is not None
@@ -92,7 +112,8 @@ def test_more_of_a_run_is_compared_anew(client: FlaskClient, store: sqlite3.Conn
     assert "No ranks to compare" in client.get(f"/runs/{RUN}/ranks").text
     store.execute("update processes set rank = 0")
     store.execute(
-        "insert into processes (id, run_id, rank, started_us, last_seen_us, last_sequence, capabilities, environment)"
+        "insert into processes (id, run_id, rank, started_us, last_seen_us, last_sequence, "
+        "capabilities, environment)"
         " select 'other', run_id, 1, 1, 1, 1, '{}', '{}' from processes limit 1"
     )
     store.execute("update run_totals set process_count = 2")
@@ -100,7 +121,9 @@ def test_more_of_a_run_is_compared_anew(client: FlaskClient, store: sqlite3.Conn
     assert "rank 1 compiled nothing" in client.get(f"/runs/{RUN}/ranks").text
 
 
-def test_a_run_without_ranks_says_so(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_a_run_without_ranks_says_so(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     run = explored_reader.execute("select id from runs where name = 'zoo_recompiles'").fetchone()[0]
     assert "No ranks to compare" in explored_client.get(f"/runs/{run}/ranks").text
     data = explored_client.get(f"/api/v1/runs/{run}/ranks").json["data"]
@@ -121,12 +144,18 @@ def test_device_numbers_and_made_up_paths_are_no_difference() -> None:
     )
     assert normalize(code.format(0, "xa"), "code") == normalize(code.format(3, "zz"), "code")
     assert normalize("f32[8]", "graphs") != normalize("f32[9]", "graphs")
-    a, b = (json.dumps({"ops": [{"name": "x", "estimated_runtime_ns": ns, "outputs": []}]}) for ns in (1, 2))
+    a, b = (
+        json.dumps({"ops": [{"name": "x", "estimated_runtime_ns": ns, "outputs": []}]})
+        for ns in (1, 2)
+    )
     assert normalize(a, "tensors") == normalize(b, "tensors")
 
 
 def test_an_odd_rank_of_four_is_named_and_the_others_share_a_column() -> None:
-    usual, hit = [compiled(1, "0/0", caches=("fx_graph miss",))], [compiled(2, "0/0", caches=("fx_graph hit",))]
+    usual, hit = (
+        [compiled(1, "0/0", caches=("fx_graph miss",))],
+        [compiled(2, "0/0", caches=("fx_graph hit",))],
+    )
     comparison = compare_ranks(ranks(usual, usual, hit, usual), {})
     assert comparison.columns == ((0, 1, 3), (2,))
     assert [(ranks, verdicts["caches"]) for ranks, verdicts in list_verdicts(comparison)] == [
@@ -155,7 +184,11 @@ def test_collectives_in_another_order_are_a_difference() -> None:
 
 def test_texts_that_were_not_read_are_not_called_different() -> None:
     comparison = compare_ranks(
-        ranks([compiled(1, "0/0", texts={"graphs": (7,)})], [compiled(2, "0/0", texts={"graphs": (8,)})]), {}
+        ranks(
+            [compiled(1, "0/0", texts={"graphs": (7,)})],
+            [compiled(2, "0/0", texts={"graphs": (8,)})],
+        ),
+        {},
     )
     assert comparison.aspects["graphs"] == "not compared"
     assert comparison.divergence is None
@@ -164,21 +197,41 @@ def test_texts_that_were_not_read_are_not_called_different() -> None:
 
 def test_rows_keep_each_ranks_order_around_what_only_one_has() -> None:
     a = [compiled(1, "0/0"), compiled(2, "1/0"), compiled(3, "2/0")]
-    b = [compiled(4, "0/0"), compiled(5, "0/1", causes=(9,)), compiled(6, "1/0"), compiled(7, "2/0")]
+    b = [
+        compiled(4, "0/0"),
+        compiled(5, "0/1", causes=(9,)),
+        compiled(6, "1/0"),
+        compiled(7, "2/0"),
+    ]
     comparison = compare_ranks(ranks(a, b), {})
     assert [row.position.compile_id for row in comparison.rows] == ["0/0", "0/1", "1/0", "2/0"]
     assert [row.position.compile_id for row in comparison.rows if row.differs] == ["0/1"]
     assert [rank_compile.key for rank_compile in comparison.partial] == [5]
 
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=6), min_size=2, max_size=5))
-def test_every_compile_of_every_rank_is_in_one_row(given_ranks: list[list[tuple[str, int]]]) -> None:
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=6),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_every_compile_of_every_rank_is_in_one_row(
+    given_ranks: list[list[tuple[str, int]]],
+) -> None:
     sequences = ranks(
-        *([compiled(n, f"{frame}/{n}", number) for n, (frame, number) in enumerate(some)] for some in given_ranks)
+        *(
+            [compiled(n, f"{frame}/{n}", number) for n, (frame, number) in enumerate(some)]
+            for some in given_ranks
+        )
     )
     comparison = compare_ranks(sequences, {})
-    assert sum(row.rank_count for row in comparison.rows) == sum(len(sequence.compiles) for sequence in sequences)
-    assert sorted(rank for some in comparison.columns for rank in some) == list(range(len(sequences)))
+    assert sum(row.rank_count for row in comparison.rows) == sum(
+        len(sequence.compiles) for sequence in sequences
+    )
+    assert sorted(rank for some in comparison.columns for rank in some) == list(
+        range(len(sequences))
+    )
     assert (comparison.divergence is None) == (len({tuple(some) for some in given_ranks}) == 1)
 
 
@@ -210,12 +263,20 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
 
 
 def test_ranks_with_the_same_collectives_share_a_schedule() -> None:
-    first, second = compiled(1, "0/0", texts={"collectives": (7,)}), compiled(2, "1/0", texts={"collectives": (8,)})
+    first, second = (
+        compiled(1, "0/0", texts={"collectives": (7,)}),
+        compiled(2, "1/0", texts={"collectives": (8,)}),
+    )
     texts = {7: '["all_reduce", "all_reduce", "wait"]', 8: '["all_gather"]', 9: "{"}
     schedules = list_schedules(ranks([first, second], [first, second], [second, first]), texts)
     assert [(schedule.ranks, schedule.count) for schedule in schedules] == [((0, 1), 4), ((2,), 4)]
     assert schedules[0].steps == (("all_reduce", 2), ("wait", 1), ("all_gather", 1))
-    assert list_schedules(ranks([compiled(1, "0/0")], [compiled(2, "0/0", texts={"collectives": (9,)})]), texts) == ()
+    assert (
+        list_schedules(
+            ranks([compiled(1, "0/0")], [compiled(2, "0/0", texts={"collectives": (9,)})]), texts
+        )
+        == ()
+    )
 
 
 def test_a_rank_that_alone_breaks_is_told_by_its_break() -> None:
@@ -223,26 +284,43 @@ def test_a_rank_that_alone_breaks_is_told_by_its_break() -> None:
     compared = compare_ranks(ranks([whole], [broken]), {})
     assert compared.divergence and compared.divergence.aspect == "breaks"
     text = describe_divergence(compared.divergence, NAMES)
-    assert text.sentence == "Rank 0 had no graph break in step (0/0); rank 1 had 1 graph break in step (0/0)."
+    assert (
+        text.sentence
+        == "Rank 0 had no graph break in step (0/0); rank 1 had 1 graph break in step (0/0)."
+    )
 
 
 def test_breaks_and_ddps_pieces_are_counted_by_rank() -> None:
     cut = compiled(1, "0/0", breaks=(4, 5), texts={"graphs": (1,)}, piece_count=3)
-    summaries = compare_ranks(ranks([cut, cut._replace(position=CompilePosition(0, 0, "1/0"))], [cut]), {}).ranks
+    summaries = compare_ranks(
+        ranks([cut, cut._replace(position=CompilePosition(0, 0, "1/0"))], [cut]), {}
+    ).ranks
     assert [(rank.graph_break_count, rank.piece_count) for rank in summaries] == [(4, 6), (2, 3)]
     (without, _other) = compare_ranks(ranks([compiled(1, "0/0")], [compiled(2, "0/0")]), {}).ranks
     assert (without.graph_break_count, without.piece_count) == (0, None)
 
 
 def test_the_page_and_the_api_list_collectives_in_order(
-    explored_client: FlaskClient, explored_reader: sqlite3.Connection, ddp: str, monkeypatch: pytest.MonkeyPatch
+    explored_client: FlaskClient,
+    explored_reader: sqlite3.Connection,
+    ddp: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    schedules = (CollectiveSchedule((0,), (("all_reduce", 2), ("wait", 1))), CollectiveSchedule((1,), ()))
-    monkeypatch.setattr("compileboard.app.screens.run.ranks.list_schedules", lambda *_given: schedules)
+    schedules = (
+        CollectiveSchedule((0,), (("all_reduce", 2), ("wait", 1))),
+        CollectiveSchedule((1,), ()),
+    )
+    monkeypatch.setattr(
+        "compileboard.app.screens.run.ranks.list_schedules", lambda *_given: schedules
+    )
     screen = "compileboard.app.screens.run.ranks"
     monkeypatch.setattr(f"{screen}.cached_for_run", lambda reader, run, make: make(reader, run))
     page = explored_client.get(f"/runs/{ddp}/ranks").text
-    assert "Rank 0: 3 collectives" in page and "all_reduce × 2" in page and "Rank 1: 0 collectives" in page
+    assert (
+        "Rank 0: 3 collectives" in page
+        and "all_reduce × 2" in page
+        and "Rank 1: 0 collectives" in page
+    )
     data = explored_client.get(f"/api/v1/runs/{ddp}/ranks").json["data"]
     steps = [{"operation": "all_reduce", "count": 2}, {"operation": "wait", "count": 1}]
     assert [schedule["steps"] for schedule in data["schedules"]] == [steps, []]

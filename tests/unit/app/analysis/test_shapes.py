@@ -1,4 +1,6 @@
-"""Symbolic shapes as torch 2.13 recorded them of tests/data/trace/record_shapes.py, in words and with what to do."""
+"""Symbolic shapes as torch 2.13 recorded them of tests/data/trace/record_shapes.py, in words and
+with what to do.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,27 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.shapes import build_shapes, describe_guard, describe_range, describe_reason
-from compileboard.app.queries.run.shapes import ShapeCompile, SymbolRecord, list_lines, list_shape_compiles
+from compileboard.app.analysis.shapes import (
+    build_shapes,
+    describe_guard,
+    describe_range,
+    describe_reason,
+)
+from compileboard.app.queries.run.shapes import (
+    ShapeCompile,
+    SymbolRecord,
+    list_lines,
+    list_shape_compiles,
+)
 from compileboard.collectors.store.codec import pack
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 
 @pytest.fixture
 def run_id(explored_reader: sqlite3.Connection) -> str:
-    return str(explored_reader.execute("select id from runs where name = 'torch2.13-shapes'").fetchone()[0])
+    return str(
+        explored_reader.execute("select id from runs where name = 'torch2.13-shapes'").fetchone()[0]
+    )
 
 
 @pytest.fixture
@@ -43,7 +57,9 @@ def test_a_branch_on_a_size_is_a_condition_with_the_bounds_that_avoid_it(
     assert "torch._dynamo.mark_dynamic(x, 0, min=2, max=10)" in shape_symbol["advice"][0]
 
 
-@pytest.mark.parametrize(("function", "value"), [("specialize", "8"), ("as_range", "5"), ("add_fixed", "6")])
+@pytest.mark.parametrize(
+    ("function", "value"), [("specialize", "8"), ("as_range", "5"), ("add_fixed", "6")]
+)
 def test_what_fixed_a_size_is_named_with_its_line(
     views: dict[str, list[dict[str, Any]]], function: str, value: str
 ) -> None:
@@ -64,7 +80,9 @@ def test_duck_shapes_and_0_and_1_are_named(views: dict[str, list[dict[str, Any]]
     assert row["fixed"] == [{"name": "l_x_", "dim": 0, "size": 1}]
 
 
-def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(views: dict[str, list[dict[str, Any]]]) -> None:
+def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(
+    views: dict[str, list[dict[str, Any]]],
+) -> None:
     checked = symbol(views["nonzero_checked"][0], "u0")
     assert checked["is_unbacked"]
     assert checked["guards"][0]["source_line"] == "torch._check(i.size(0) >= 2)"
@@ -75,7 +93,10 @@ def test_an_unbacked_symbol_is_told_apart_and_a_check_is_no_fault(views: dict[st
 def test_a_view_asks_for_a_multiple(views: dict[str, list[dict[str, Any]]]) -> None:
     words = [guard["words"] for guard in symbol(views["view_of"][0], "s77")["guards"]]
     assert "s77 must be a multiple of 4" in words
-    assert any("pad to such a multiple" in sentence for sentence in symbol(views["view_of"][0], "s77")["advice"])
+    assert any(
+        "pad to such a multiple" in sentence
+        for sentence in symbol(views["view_of"][0], "s77")["advice"]
+    )
 
 
 def test_the_page_names_the_lines_that_cause_most(
@@ -134,8 +155,12 @@ def test_ranges_and_reasons_in_words() -> None:
 
 def test_torchs_own_conditions_ask_for_nothing() -> None:
     record = SymbolRecord(1, "guarded", None, "s0 <= 99", None, None, None, "<string>", 6, None, ())
-    made = SymbolRecord(2, "created", "s0", None, "8", "[2, int_oo]", "L['x'].size()[0]", "m.py", 3, "f(x)", ())
-    view = build_shapes(ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", 402, (made, record), {}))
+    made = SymbolRecord(
+        2, "created", "s0", None, "8", "[2, int_oo]", "L['x'].size()[0]", "m.py", 3, "f(x)", ()
+    )
+    view = build_shapes(
+        ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", 402, (made, record), {})
+    )
     assert view.symbols[0].advice == ()
     assert [guard.words for guard in view.symbols[0].guards] == ["s0 must be at most 99"]
     assert view.cut_count == 400
@@ -149,11 +174,26 @@ def test_a_run_without_symbols_says_why_and_hostile_text_stays_text(
     key = store.execute("select min(id) from compiles").fetchone()[0]
     for n, kind in enumerate(("created", "guarded", "specialized")):
         store.execute(
-            "insert into symbols (run_id, process_id, sequence, compile_key, kind, symbol, expression, source, file,"
-            " source_line, value, detail, time_us) values (?, 'p', ?, ?, ?, 's0', ?, ?, ?, ?, ?, ?, 1)",
-            (RUN, n, key, kind, f"s0 {MARKUP}", MARKUP, MARKUP, MARKUP, MARKUP, pack(json.dumps({"user_stack": [3]}))),
+            "insert into symbols (run_id, process_id, sequence, compile_key, kind, symbol, "
+            "expression, source, file,"
+            " source_line, value, detail, time_us) values (?, 'p', ?, ?, ?, 's0', ?, ?, ?, ?, "
+            "?, ?, 1)",
+            (
+                RUN,
+                n,
+                key,
+                kind,
+                f"s0 {MARKUP}",
+                MARKUP,
+                MARKUP,
+                MARKUP,
+                MARKUP,
+                pack(json.dumps({"user_stack": [3]})),
+            ),
         )
-    store.execute("update runs set heartbeat_us = heartbeat_us + 1")  # as the recorder does that writes so
+    store.execute(
+        "update runs set heartbeat_us = heartbeat_us + 1"
+    )  # as the recorder does that writes so
     store.commit()
     page = client.get(f"/runs/{RUN}/shapes").text
     assert MARKUP not in page

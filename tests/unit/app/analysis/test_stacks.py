@@ -26,11 +26,15 @@ from tests.unit.app.recorded import MARKUP, RUN, record_run
 def compiled(
     key: int, stack_id: int | None, total_us: int = 10, outcome: str = "compiled", **more: int
 ) -> StackCompile:
-    return StackCompile(key, stack_id, f"{key}/0", outcome, total_us, more.get("rank"), f"f{key}", "m.py", "")
+    return StackCompile(
+        key, stack_id, f"{key}/0", outcome, total_us, more.get("rank"), f"f{key}", "m.py", ""
+    )
 
 
 def chain(*files: str) -> list[StackNode]:
-    return [StackNode(n, n - 1 or None, file, n, f"call{n}") for n, file in enumerate(files, start=1)]
+    return [
+        StackNode(n, n - 1 or None, file, n, f"call{n}") for n, file in enumerate(files, start=1)
+    ]
 
 
 def count_blocks(block: StackBlock) -> int:
@@ -39,14 +43,19 @@ def count_blocks(block: StackBlock) -> int:
 
 @pytest.fixture
 def run_id(explored_reader: sqlite3.Connection) -> str:
-    return str(explored_reader.execute("select id from runs where name = 'zoo_graph_breaks'").fetchone()[0])
+    return str(
+        explored_reader.execute("select id from runs where name = 'zoo_graph_breaks'").fetchone()[0]
+    )
 
 
 def test_the_page_shows_every_recorded_compile_under_its_caller(
     explored_client: FlaskClient, explored_reader: sqlite3.Connection, run_id: str
 ) -> None:
     page = explored_client.get(f"/runs/{run_id}/stacks").text
-    keys = [key for (key,) in explored_reader.execute("select id from compiles where run_id = ?", (run_id,))]
+    keys = [
+        key
+        for (key,) in explored_reader.execute("select id from compiles where run_id = ?", (run_id,))
+    ]
     assert keys
     assert [key for key in keys if f"/compiles/{key}" not in page] == []
     assert "library frames ›" in page
@@ -54,8 +63,12 @@ def test_the_page_shows_every_recorded_compile_under_its_caller(
     assert "eval_frame.py" in explored_client.get(f"/runs/{run_id}/stacks?library=shown").text
 
 
-def test_the_trie_is_flat_whole_and_sums_up(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
-    for run_id, count in explored_reader.execute("select run_id, count(*) from compiles group by run_id"):
+def test_the_trie_is_flat_whole_and_sums_up(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
+    for run_id, count in explored_reader.execute(
+        "select run_id, count(*) from compiles group by run_id"
+    ):
         rows = explored_client.get(f"/api/v1/runs/{run_id}/trie?limit=1000").json["data"]
         assert sum(len(row["compile_keys"]) for row in rows) == count
         assert all(row["parent_id"] is None or row["parent_id"] < row["id"] for row in rows)
@@ -64,9 +77,13 @@ def test_the_trie_is_flat_whole_and_sums_up(explored_client: FlaskClient, explor
         assert all(sum(row["outcomes"].values()) == row["compile_count"] for row in rows)
 
 
-def test_ranks_are_one_tree_with_a_filter(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_ranks_are_one_tree_with_a_filter(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     run = explored_reader.execute("select id from runs where name = 'train_ddp'").fetchone()[0]
-    whole, of_rank = (explored_client.get(f"/runs/{run}/stacks{query}").text for query in ("", "?rank=0"))
+    whole, of_rank = (
+        explored_client.get(f"/runs/{run}/stacks{query}").text for query in ("", "?rank=0")
+    )
     assert "15 compiles" in whole
     assert "6 compiles" in of_rank
     assert "No compiles match" in explored_client.get(f"/runs/{run}/stacks?q=nowhere").text
@@ -92,13 +109,19 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
 
 def test_a_library_frame_that_was_compiled_itself_stays() -> None:
     tree = build_tree(chain("train.py", "torch/a.py", "contextlib.py"), [compiled(1, 3)])
-    assert [node.frame.file for node in lay_out(tree.root).frames[1:]] == ["train.py", "contextlib.py"]
+    assert [node.frame.file for node in lay_out(tree.root).frames[1:]] == [
+        "train.py",
+        "contextlib.py",
+    ]
     assert [stack_node.file for stack_node in lay_out(tree.root).last.folded] == ["torch/a.py"]
     assert [caller.frame.file for caller in list_callers(tree.nodes[3])] == ["train.py"]
 
 
 def test_a_page_lays_out_no_more_than_it_can_and_says_what_is_left() -> None:
-    nodes = [StackNode(1, None, "m.py", 1, "main"), *(StackNode(n, 1, "m.py", n, "f") for n in range(2, 5002))]
+    nodes = [
+        StackNode(1, None, "m.py", 1, "main"),
+        *(StackNode(n, 1, "m.py", n, "f") for n in range(2, 5002)),
+    ]
     tree = build_tree(nodes, [compiled(n, n, total_us=n) for n in range(2, 5002)])
     block = lay_out(tree.root, most=50)
     assert [child.first.total_us for child in block.children] == list(range(5001, 4951, -1))
@@ -114,35 +137,53 @@ def test_a_stack_of_500_frames_is_one_short_block() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.integers(0, 3)), min_size=1, max_size=60), st.booleans()
+    st.lists(
+        st.tuples(st.integers(0, 30), st.booleans(), st.integers(0, 3)), min_size=1, max_size=60
+    ),
+    st.booleans(),
 )
 def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], library: bool) -> None:
     nodes = [
         StackNode(n, min(parent, n - 1) or None, "torch/x.py" if lib else "m.py", parent, "f")
         for n, (parent, lib, _count) in enumerate(made, start=1)
     ]
-    compiles = [compiled(n * 10 + k, n) for n, (_p, _l, count) in enumerate(made, start=1) for k in range(count)]
+    compiles = [
+        compiled(n * 10 + k, n)
+        for n, (_p, _l, count) in enumerate(made, start=1)
+        for k in range(count)
+    ]
     tree = build_tree(nodes, compiles, library=library)
     block = lay_out(tree.root, most=10_000)
-    assert tree.root.compile_count == len(compiles) == sum(len(node.compiles) for node in tree.nodes.values())
+    assert (
+        tree.root.compile_count
+        == len(compiles)
+        == sum(len(node.compiles) for node in tree.nodes.values())
+    )
     assert tree.root.total_us == 10 * len(compiles)
     assert count_blocks(block) <= len(nodes) + 1
 
 
 def test_filters_look_at_every_frame_of_a_stack() -> None:
-    nodes, compiles = chain("train.py", "model.py"), [compiled(1, 2, rank=0), compiled(2, 1, outcome="failed", rank=1)]
+    nodes, compiles = (
+        chain("train.py", "model.py"),
+        [compiled(1, 2, rank=0), compiled(2, 1, outcome="failed", rank=1)],
+    )
 
     def list_keys(text: str = "", outcome: str = "", rank: int | None = None) -> list[int]:
         return [
             stack_compile.key
-            for stack_compile in filter_matching(nodes, compiles, text=text, outcome=outcome, rank=rank)
+            for stack_compile in filter_matching(
+                nodes, compiles, text=text, outcome=outcome, rank=rank
+            )
         ]
 
     assert list_keys("TRAIN.py:1") == [1, 2]
     assert list_keys("model") == [1]
     assert list_keys(outcome="failed") == [2]
     assert list_keys(rank=0) == [1]
-    assert [(share.outcome, share.width) for share in list_shares({"failed": 1, "compiled": 3})] == [
+    assert [
+        (share.outcome, share.width) for share in list_shares({"failed": 1, "compiled": 3})
+    ] == [
         ("compiled", 75.0),
         ("failed", 25.0),
     ]
@@ -163,9 +204,12 @@ def test_library_files_are_told_from_the_users(file: str, library: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("query", "status"), [("outcome=good", 400), ("rank=x", 400), ("library=1", 400), ("node=999999", 404)]
+    ("query", "status"),
+    [("outcome=good", 400), ("rank=x", 400), ("library=1", 400), ("node=999999", 404)],
 )
-def test_a_bad_address_is_refused(explored_client: FlaskClient, run_id: str, query: str, status: int) -> None:
+def test_a_bad_address_is_refused(
+    explored_client: FlaskClient, run_id: str, query: str, status: int
+) -> None:
     assert explored_client.get(f"/runs/{run_id}/stacks?{query}").status_code == status
 
 

@@ -1,4 +1,6 @@
-"""The timeline: its windows and sums over recorded logs, the page, the trace file, and what torch might never write."""
+"""The timeline: its windows and sums over recorded logs, the page, the trace file, and what torch
+might never write.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def lane(explored_reader: sqlite3.Connection) -> Lane:
 
 
 def address(lane: Lane, reader: sqlite3.Connection, more: str = "") -> str:
-    run_id = reader.execute("select run_id from lanes where id = ?", (lane.id,)).fetchone()["run_id"]
+    run_id = reader.execute("select run_id from lanes where id = ?", (lane.id,)).fetchone()[
+        "run_id"
+    ]
     return f"/runs/{run_id}/timeline{more}"
 
 
@@ -36,13 +40,17 @@ def tell(store: sqlite3.Connection, *told: tuple[str, str, int]) -> None:
     """Record a run and (name, phase, time since its start) of its process."""
     record_run(store)
     events = [
-        SpanSeen(PROCESS, 1000 + n, START_US, name=name, phase=phase, at_us=START_US + at_us, thread=0)
+        SpanSeen(
+            PROCESS, 1000 + n, START_US, name=name, phase=phase, at_us=START_US + at_us, thread=0
+        )
         for n, (name, phase, at_us) in enumerate(told)
     ]
     Ingestor(store).ingest(RUN, events)
 
 
-def test_window_gives_what_is_wide_enough_parents_first(explored_reader: sqlite3.Connection, lane: Lane) -> None:
+def test_window_gives_what_is_wide_enough_parents_first(
+    explored_reader: sqlite3.Connection, lane: Lane
+) -> None:
     from_us, to_us = lane.first_us, lane.last_us + 1
     window = timeline.get_window(explored_reader, lane, from_us, to_us, 500)
     wide_us = round((to_us - from_us) / 500)
@@ -57,24 +65,36 @@ def test_window_gives_what_is_wide_enough_parents_first(explored_reader: sqlite3
 
 def test_nothing_of_a_window_is_lost(explored_reader: sqlite3.Connection, lane: Lane) -> None:
     window = timeline.get_window(explored_reader, lane, lane.first_us, lane.last_us + 1, 50)
-    sql = "select count(*), sum(duration_us) from spans where lane_id = ? and instant = 0 and duration_us >= ?"
+    sql = (
+        "select count(*), sum(duration_us) from spans where lane_id = ? and instant = 0 and "
+        "duration_us >= ?"
+    )
     floor_us = round((lane.last_us + 1 - lane.first_us) / 50) // 64
     count, time_us = explored_reader.execute(sql, (lane.id, floor_us)).fetchone()
     assert len(window.spans) + sum(short_spans.span_count for short_spans in window.short) == count
     assert (
-        sum(span.duration_us or 0 for span in window.spans) + sum(short_spans.busy_us for short_spans in window.short)
+        sum(span.duration_us or 0 for span in window.spans)
+        + sum(short_spans.busy_us for short_spans in window.short)
         == time_us
     )
-    marks = explored_reader.execute("select count(*) from spans where lane_id = ? and instant = 1", (lane.id,))
+    marks = explored_reader.execute(
+        "select count(*) from spans where lane_id = ? and instant = 1", (lane.id,)
+    )
     assert sum(mark.mark_count for mark in window.marks) == marks.fetchone()[0]
 
 
-def test_a_window_shows_phases_that_began_before_it(explored_reader: sqlite3.Connection, lane: Lane) -> None:
+def test_a_window_shows_phases_that_began_before_it(
+    explored_reader: sqlite3.Connection, lane: Lane
+) -> None:
     whole = timeline.get_window(explored_reader, lane, lane.first_us, lane.last_us, 100_000).spans
     longest = max(whole, key=lambda span: span.duration_us or 0)
     middle = longest.begin_us + (longest.duration_us or 0) // 2
     seen = timeline.get_window(explored_reader, lane, middle, middle + 100, 1000).spans
-    across = [span.id for span in whole if span.begin_us <= middle < span.begin_us + (span.duration_us or 0)]
+    across = [
+        span.id
+        for span in whole
+        if span.begin_us <= middle < span.begin_us + (span.duration_us or 0)
+    ]
     assert [span.id for span in seen if span.begin_us <= middle] == across
     assert longest.id in across
 
@@ -84,31 +104,54 @@ def test_crowded_windows_give_the_longest(
 ) -> None:
     args = explored_reader, lane, lane.first_us, lane.last_us + 1, 400
     calm = timeline.get_window(*args)
-    monkeypatch.setattr(timeline, "READ", 0)  # at least 1000 are looked at, so many lanes share that
+    monkeypatch.setattr(
+        timeline, "READ", 0
+    )  # at least 1000 are looked at, so many lanes share that
     monkeypatch.setattr(timeline, "_LEAST_READ", 20)
     crowded = timeline.get_window(*args)
     assert crowded.spans == calm.spans
-    assert crowded.is_coarse and 0 < sum(short_spans.span_count for short_spans in crowded.short) <= 40
+    assert (
+        crowded.is_coarse and 0 < sum(short_spans.span_count for short_spans in crowded.short) <= 40
+    )
 
 
 def test_busy_times_hold_every_compile(explored_reader: sqlite3.Connection, lane: Lane) -> None:
     gap_us = (lane.last_us - lane.first_us) // 200
     busy = timeline.list_busy(explored_reader, [lane], gap_us)
     assert all(later[0] - sooner[1] > gap_us for sooner, later in pairwise(busy))
-    sql = "select begin_us, begin_us + duration_us from spans where lane_id = ? and duration_us >= ?"
+    sql = (
+        "select begin_us, begin_us + duration_us from spans where lane_id = ? and duration_us >= ?"
+    )
     for begin_us, end_us in explored_reader.execute(sql, (lane.id, gap_us)):
         assert any(start <= begin_us and end_us <= end for start, end in busy)
 
 
 @pytest.mark.parametrize("way", ["begin", "longest"])
-def test_windows_read_indexes_alone(explored_reader: sqlite3.Connection, lane: Lane, way: str) -> None:
+def test_windows_read_indexes_alone(
+    explored_reader: sqlite3.Connection, lane: Lane, way: str
+) -> None:
     values = dict.fromkeys(
-        ("from_us", "to_us", "least_us", "most_us", "bucket_us", "deepest", "scanned", "most", "lane_id"), 1
+        (
+            "from_us",
+            "to_us",
+            "least_us",
+            "most_us",
+            "bucket_us",
+            "deepest",
+            "scanned",
+            "most",
+            "lane_id",
+        ),
+        1,
     )
     for sql in (timeline.WIDE_SQL[way], timeline.SHORT_SQL[way], timeline.COUNT_SQL):
         assert_no_scan(explored_reader, sql, values)
-        plan = " ".join(row["detail"] for row in explored_reader.execute(f"explain query plan {sql}", values))
-        index = "spans_duration" if way == "longest" and sql != timeline.COUNT_SQL else "spans_depth"
+        plan = " ".join(
+            row["detail"] for row in explored_reader.execute(f"explain query plan {sql}", values)
+        )
+        index = (
+            "spans_duration" if way == "longest" and sql != timeline.COUNT_SQL else "spans_depth"
+        )
         assert f"COVERING INDEX {index}" in plan
 
 
@@ -157,15 +200,20 @@ def test_trace_file_is_as_viewers_read_it(
     told = [event for event in events if event["ph"] != "M"]
     assert len(told) == lane.span_count
     assert all(event["dur"] >= 0 for event in told if event["ph"] == "X")
-    open_until: list[int] = []  # by ts, as viewers sort them, those of one moment as they stand in the file
+    open_until: list[
+        int
+    ] = []  # by ts, as viewers sort them, those of one moment as they stand in the file
     for event in sorted(
-        (event for event in told if event["ph"] == "X" and event["dur"]), key=lambda event: event["ts"]
+        (event for event in told if event["ph"] == "X" and event["dur"]),
+        key=lambda event: event["ts"],
     ):
         while open_until and open_until[-1] <= event["ts"]:
             open_until.pop()
         assert not open_until or event["ts"] + event["dur"] <= open_until[-1], event
         open_until.append(event["ts"] + event["dur"])
-    assert {"process_name", "thread_name"} <= {event["name"] for event in events if event["ph"] == "M"}
+    assert {"process_name", "thread_name"} <= {
+        event["name"] for event in events if event["ph"] == "M"
+    }
     assert any(event["args"].get("compile_id") == "0/0" for event in told)
 
 
@@ -177,7 +225,9 @@ def test_the_wrapped_trace_is_the_same(
     assert wrapped == {"ok": True, "data": trace(explored_client, path), "next": None}
 
 
-def test_a_phase_without_an_end_is_shown_as_such(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_phase_without_an_end_is_shown_as_such(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     tell(store, ("dynamo", "B", 0), ("inner", "B", 10), ("inner", "E", 30), ("note", "i", 40))
     (lane,) = client.get(f"/api/v1/runs/{RUN}/timeline/window").json["data"]["lanes"]
     assert lane["spans"] == [0, 0, -1, 0, 0, 1, 10, 20, 1, 0]
@@ -192,7 +242,9 @@ def test_hostile_names_stay_text(client: FlaskClient, store: sqlite3.Connection)
     tell(store, (name, "B", 0), (name, "E", 10))
     page = client.get(f"/runs/{RUN}/timeline").text
     assert "<b onclick" not in page and "</script><b" not in page
-    assert any(event["name"] == name for event in trace(client, f"/runs/{RUN}/timeline")["traceEvents"])
+    assert any(
+        event["name"] == name for event in trace(client, f"/runs/{RUN}/timeline")["traceEvents"]
+    )
 
 
 def test_a_run_without_phases_says_so(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -203,18 +255,32 @@ def test_a_run_without_phases_says_so(client: FlaskClient, store: sqlite3.Connec
 
 
 @pytest.mark.parametrize(
-    "query", ["from=x", "from=5&to=5", "from=-1", f"to={'9' * 30}", "from=1e3", "from=%C2%B2&to=%C2%B3"]
+    "query",
+    ["from=x", "from=5&to=5", "from=-1", f"to={'9' * 30}", "from=1e3", "from=%C2%B2&to=%C2%B3"],
 )
-def test_bad_windows_are_refused_in_words(client: FlaskClient, store: sqlite3.Connection, query: str) -> None:
+def test_bad_windows_are_refused_in_words(
+    client: FlaskClient, store: sqlite3.Connection, query: str
+) -> None:
     tell(store, ("dynamo", "B", 0), ("dynamo", "E", 10))
     answer = client.get(f"/runs/{RUN}/timeline?{query}")
     assert answer.status_code == 400
     assert "whole number" in answer.text or "is not behind" in answer.text
 
 
-def test_all_but_the_largest_names_are_folded(client: FlaskClient, store: sqlite3.Connection) -> None:
-    tell(store, *(told for n in range(20) for told in ((f"name{n:02}", "B", 900 * n), (f"name{n:02}", "E", 901 * n))))
-    shown, folded = client.get(f"/runs/{RUN}/timeline").text.split('<details class="fold" id="more-names">')
+def test_all_but_the_largest_names_are_folded(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    tell(
+        store,
+        *(
+            told
+            for n in range(20)
+            for told in ((f"name{n:02}", "B", 900 * n), (f"name{n:02}", "E", 901 * n))
+        ),
+    )
+    shown, folded = client.get(f"/runs/{RUN}/timeline").text.split(
+        '<details class="fold" id="more-names">'
+    )
     assert "5 more phases" in folded
     assert ">name19<" in shown and ">name05<" in shown and ">name04<" not in shown
     assert ">name04<" in folded and ">name00<" in folded
@@ -233,15 +299,28 @@ def test_a_timeline_opens_on_the_work_with_idle_time_folded(
     busy = timeline.list_busy(explored_reader, [lane], 0)
     from_us, to_us = find_work(busy)
     assert f'data-from="{from_us}" data-to="{to_us}"' in page and 'data-idle="shown"' not in page
-    assert 'data-idle="shown"' in explored_client.get(address(lane, explored_reader, "?idle=shown")).text
+    assert (
+        'data-idle="shown"'
+        in explored_client.get(address(lane, explored_reader, "?idle=shown")).text
+    )
     assert explored_client.get(address(lane, explored_reader, "?idle=x")).status_code == 400
 
 
-def test_the_legend_has_only_phases_that_are_there(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_the_legend_has_only_phases_that_are_there(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     tell(store, ("dynamo", "B", 0), ("fx_graph_cache_hit", "i", 3), ("dynamo", "E", 10))
-    legend = client.get(f"/runs/{RUN}/timeline").text.partition('id="flame-legend"')[2].partition("</ul>")[0]
+    legend = (
+        client.get(f"/runs/{RUN}/timeline")
+        .text.partition('id="flame-legend"')[2]
+        .partition("</ul>")[0]
+    )
     shown = [item for item in legend.split("<li") if "hidden>" not in item]
-    assert [word for word in ("dynamo", "inductor", "cache hit", "cache miss") if word in " ".join(shown)] == [
+    assert [
+        word
+        for word in ("dynamo", "inductor", "cache hit", "cache miss")
+        if word in " ".join(shown)
+    ] == [
         "dynamo",
         "cache hit",
     ]

@@ -1,8 +1,9 @@
-"""Compare what the API shows of trace logs with the logs themselves: `python -m tests.unit.app.api.check_logs PATH …`.
+"""Compare what the API shows of trace logs with the logs themselves: `python -m
+tests.unit.app.api.check_logs PATH …`.
 
-A path is a log, packed by xz or not, a folder of logs or a tar archive. Each log is imported into a database of its
-own. The reader here knows JSON lines and TABs alone: nothing of it is shared with the program. Exit code 1 if anything
-is unequal.
+A path is a log, packed by xz or not, a folder of logs or a tar archive. Each log is imported into a
+database of its own. The reader here knows JSON lines and TABs alone: nothing of it is shared with
+the program. Exit code 1 if anything is unequal.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ class RawRecord(NamedTuple):
         parts = [self.header.get(key) for key in ("frame_id", "frame_compile_id")]
         written = "/".join(str(part) for part in parts if part is not None)
         autograd = self.header.get("compiled_autograd_id")
-        return "/".join(filter(None, (None if autograd is None else f"!{autograd}", written))) or None
+        return (
+            "/".join(filter(None, (None if autograd is None else f"!{autograd}", written))) or None
+        )
 
 
 def read_raw(log: bytes) -> Iterator[RawRecord]:
-    """Yield a log's records: a line that begins with a prefix, and the lines behind it that begin with a TAB."""
+    """Yield a log's records: a line that begins with a prefix, and the lines behind it that begin
+    with a TAB.
+    """
     offset, lines = 0, log.split(b"\n")
     index = 0
     while index < len(lines):
@@ -72,7 +77,9 @@ def read_raw(log: bytes) -> Iterator[RawRecord]:
         if name == "artifact":
             name = metadata["name"]
         if name != "str":
-            yield RawRecord(name, begin, header, metadata, b"\n".join(text).decode() if text else None)
+            yield RawRecord(
+                name, begin, header, metadata, b"\n".join(text).decode() if text else None
+            )
 
 
 class Comparison:
@@ -86,7 +93,9 @@ class Comparison:
         """Compare one value."""
         self.compared[kind] += 1
         if raw != shown:
-            self.unequal.setdefault(kind, []).append(f"{where}: {str(raw)[:300]!r} is shown as {str(shown)[:300]!r}")
+            self.unequal.setdefault(kind, []).append(
+                f"{where}: {str(raw)[:300]!r} is shown as {str(shown)[:300]!r}"
+            )
 
     def check_all(self, kind: str, where: str, raw: Counter[Any], shown: Counter[Any]) -> None:
         """Compare values that have no order."""
@@ -101,8 +110,14 @@ class Comparison:
             f"{kind:<16} {count:>7} compared, {len(self.unequal.get(kind, []))} unequal"
             for kind, count in sorted(self.compared.items())
         ]
-        lines += [f"  {kind}: {example}" for kind, examples in self.unequal.items() for example in examples[:20]]
-        return "\n".join([*lines, f"{sum(map(len, self.unequal.values()))} unequal of {self.compared.total()}"])
+        lines += [
+            f"  {kind}: {example}"
+            for kind, examples in self.unequal.items()
+            for example in examples[:20]
+        ]
+        return "\n".join(
+            [*lines, f"{sum(map(len, self.unequal.values()))} unequal of {self.compared.total()}"]
+        )
 
 
 def check_log(log: bytes, label: str, comparison: Comparison) -> None:
@@ -129,7 +144,9 @@ class _Run:
     def list(self, path: str) -> list[dict[str, Any]]:
         rows, cursor = [], ""
         while cursor is not None:
-            answer = self._client.get(f"{self.address}/{path}?limit=200{cursor and f'&cursor={cursor}'}").get_json()
+            answer = self._client.get(
+                f"{self.address}/{path}?limit=200{cursor and f'&cursor={cursor}'}"
+            ).get_json()
             rows += answer["data"]
             cursor = answer["next"]
         return rows
@@ -140,12 +157,16 @@ def check_run(records: list[RawRecord], run: _Run, label: str, comparison: Compa
     detail = run.get()
     by_name: dict[str, list[RawRecord]] = {}
     for record in records:
-        by_name.setdefault("metrics" if METRICS.match(record.name) else record.name, []).append(record)
+        by_name.setdefault("metrics" if METRICS.match(record.name) else record.name, []).append(
+            record
+        )
     _check_metrics(by_name.pop("metrics", []), run, detail, label, comparison)
     _check_spans(by_name.pop("chromium_event", []), run, label, comparison)
     _check_breaks(by_name.get("dynamo_graph_break_reason", []), run, detail, label, comparison)
     _check_recompiles(by_name.get("recompile_reasons", []), run, detail, label, comparison)
-    _check_guards([record for name in GUARDS for record in by_name.get(name, [])], run, label, comparison)
+    _check_guards(
+        [record for name in GUARDS for record in by_name.get(name, [])], run, label, comparison
+    )
     _check_texts([record for named in by_name.values() for record in named], run, label, comparison)
 
 
@@ -154,17 +175,24 @@ def _check_metrics(
 ) -> None:
     shown = {row["sequence"]: row for row in run.list("compilations")}
     comparison.check("metric records", label, len(records), len(shown))
-    comparison.check("metric records", f"{label} count of the run", len(records), detail["record_count"])
+    comparison.check(
+        "metric records", f"{label} count of the run", len(records), detail["record_count"]
+    )
     for record in records:
         row = shown.get(record.offset, {})
-        comparison.check("compile ids", f"{label} at {record.offset}", record.compile_id, row.get("compile_id"))
+        comparison.check(
+            "compile ids", f"{label} at {record.offset}", record.compile_id, row.get("compile_id")
+        )
         for name, value in record.metadata.items():
             where = f"{label} at {record.offset} {name}"
             if name in CONFIGS and isinstance(value, str):
                 config = row.get(name) or {}
                 value = json.loads(value)
                 comparison.check(
-                    "metric fields", where, value, run.get(f"/configs/{config.get('config_hash')}")["values"]
+                    "metric fields",
+                    where,
+                    value,
+                    run.get(f"/configs/{config.get('config_hash')}")["values"],
                 )
             elif name != "compile_id" and (value is not None or row.get(name) is None):
                 comparison.check("metric fields", where, value, row.get(name))
@@ -207,16 +235,22 @@ def _written(event: dict[str, Any]) -> str | None:
 def _check_breaks(
     records: list[RawRecord], run: _Run, detail: dict[str, Any], label: str, comparison: Comparison
 ) -> None:
-    comparison.check("breaks", f"{label} count of the run", len(records), detail["graph_break_count"])
+    comparison.check(
+        "breaks", f"{label} count of the run", len(records), detail["graph_break_count"]
+    )
     rows = run.list("graph_breaks")
-    comparison.check_all("break texts", label, Counter(r.text for r in records), Counter(row["text"] for row in rows))
+    comparison.check_all(
+        "break texts", label, Counter(r.text for r in records), Counter(row["text"] for row in rows)
+    )
     for row in rows:
         (text,) = {record.text for record in records if record.text == row["text"]} or {""}
         where = f"{label} break {row['id']}"
         headline = re.search(r"^Graph break in user code at (.+):(\d+)$", text, re.MULTILINE)
         if headline:
             raw = headline[1].rsplit("/", 1)[-1], int(headline[2])
-            comparison.check("break lines", where, raw, (row["torch_file"].rsplit("/", 1)[-1], row["torch_line"]))
+            comparison.check(
+                "break lines", where, raw, (row["torch_file"].rsplit("/", 1)[-1], row["torch_line"])
+            )
             frames = re.findall(r'File "(?:.*/)?(.+)", line (\d+)', text) or [raw]
             own = (row["file"] or "").rsplit("/", 1)[-1], str(row["line"])
             comparison.check("break lines", where, True, own in {*frames, (raw[0], str(raw[1]))})
@@ -229,7 +263,9 @@ def _check_breaks(
 def _check_recompiles(
     records: list[RawRecord], run: _Run, detail: dict[str, Any], label: str, comparison: Comparison
 ) -> None:
-    comparison.check("recompiles", f"{label} count of the run", len(records), detail["recompile_count"])
+    comparison.check(
+        "recompiles", f"{label} count of the run", len(records), detail["recompile_count"]
+    )
     raw = Counter(
         (record.compile_id, " ".join(reason.split("  # ")[0].split()))
         for record in records
@@ -254,10 +290,14 @@ def _check_guards(records: list[RawRecord], run: _Run, label: str, comparison: C
     for record in records:
         row = sets.get(artifacts.get(record.offset, {}).get("id"), {})
         leaves = [
-            line for line in (record.text or "").split("\n") if re.match(r"^[| ]*\+- (?!\w*Manager\b)\w+: ", line)
+            line
+            for line in (record.text or "").split("\n")
+            if re.match(r"^[| ]*\+- (?!\w*Manager\b)\w+: ", line)
         ]
         if record.name == "dynamo_cpp_guards_str" and "TREE_GUARD_MANAGER" in (record.text or ""):
-            comparison.check("guards", f"{label} at {record.offset}", len(leaves), row.get("guard_count"))
+            comparison.check(
+                "guards", f"{label} at {record.offset}", len(leaves), row.get("guard_count")
+            )
 
 
 def _check_texts(records: list[RawRecord], run: _Run, label: str, comparison: Comparison) -> None:
@@ -267,15 +307,25 @@ def _check_texts(records: list[RawRecord], run: _Run, label: str, comparison: Co
         if digest is None or record.name in EVENTS:
             continue
         where = f"{label} at {record.offset} {record.name}"
-        assert record.text is None or md5(record.text.encode()).hexdigest() == digest or record is records[-1], where
+        assert (
+            record.text is None
+            or md5(record.text.encode()).hexdigest() == digest
+            or record is records[-1]
+        ), where
         row = shown.get(record.offset)
         comparison.check("names of texts", where, record.name, row and row["name"])
         text = run.get(f"/artifacts/{row['id']}")["text"] if row else None
         metadata = record.metadata if isinstance(record.metadata, dict) else {}
         if "artifact" in record.header:
-            metadata = {key: value for key, value in metadata.items() if key not in ("name", "encoding")}
-        comparison.check("metadata", where, _without_stacks(metadata), row and _without_stacks(row["metadata"]))
-        comparison.check("texts", where, digest, None if text is None else md5(text.encode()).hexdigest())
+            metadata = {
+                key: value for key, value in metadata.items() if key not in ("name", "encoding")
+            }
+        comparison.check(
+            "metadata", where, _without_stacks(metadata), row and _without_stacks(row["metadata"])
+        )
+        comparison.check(
+            "texts", where, digest, None if text is None else md5(text.encode()).hexdigest()
+        )
 
 
 def _without_stacks(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The API's lists over recorded runs: every row once, whole, and as many as the run's totals say."""
+"""The API's lists over recorded runs: every row once, whole, and as many as the run's totals
+say.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,16 @@ SORTS = [
 
 
 def over_engines(calls: Iterable[tuple[str, ...]]) -> list[Any]:
-    """Add the engine to calls of lists: a list of one run reads no other, so it is over a file alone."""
+    """Add the engine to calls of lists: a list of one run reads no other, so it is over a file
+    alone.
+    """
     engines = {"sqlite": (), "clickhouse": (pytest.mark.clickhouse,)}
     return [
         pytest.param(*call, name, marks=marks)
         for call in calls
         for name, marks in engines.items()
-        if name == "sqlite" or not ("<run_id>" in call[0] or call[-1].endswith(".desc"))  # as without it
+        if name == "sqlite"
+        or not ("<run_id>" in call[0] or call[-1].endswith(".desc"))  # as without it
     ]
 
 
@@ -91,7 +96,9 @@ def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any
     rows: list[dict[str, Any]] = []
     cursor = None
     while True:
-        answer = client.get(f"/api/v1{path}", query_string=query | ({"cursor": cursor} if cursor else {})).json
+        answer = client.get(
+            f"/api/v1{path}", query_string=query | ({"cursor": cursor} if cursor else {})
+        ).json
         assert answer["ok"], answer
         rows += answer["data"]
         cursor = answer["next"]
@@ -116,7 +123,9 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("path", "engine_name"),
-    over_engines((operation.path,) for operation in LISTS if operation.path not in ("/imports", "/matrix")),
+    over_engines(
+        (operation.path,) for operation in LISTS if operation.path not in ("/imports", "/matrix")
+    ),
 )  # imports are of this server, not the database; a page of the matrix is a tree of some models
 def test_pages_of_any_size_have_every_row_once(client: FlaskClient, path: str) -> None:
     seen = 0
@@ -136,16 +145,25 @@ def test_pages_of_the_matrix_have_every_model_once(client: FlaskClient) -> None:
         answer = client.get("/api/v1/matrix", query_string={"limit": limit}).json
         pages = [answer]
         while answer["next"] is not None:
-            answer = client.get("/api/v1/matrix", query_string={"limit": limit, "cursor": answer["next"]}).json
+            answer = client.get(
+                "/api/v1/matrix", query_string={"limit": limit, "cursor": answer["next"]}
+            ).json
             pages.append(answer)
         models.append(
-            [(suite["suite"], row["model"]) for page in pages for suite in page["data"] for row in suite["rows"]]
+            [
+                (suite["suite"], row["model"])
+                for page in pages
+                for suite in page["data"]
+                for row in suite["rows"]
+            ]
         )
     assert models[0] == models[1] == models[2] and len(set(models[0])) == len(models[0]) > 7
 
 
 @pytest.mark.parametrize(("path", "sort", "engine_name"), over_engines(SORTS))
-def test_pages_of_every_order_have_every_row_once(client: FlaskClient, path: str, sort: str) -> None:
+def test_pages_of_every_order_have_every_row_once(
+    client: FlaskClient, path: str, sort: str
+) -> None:
     for address in list_paths(client, path):
         whole = read_all(client, address, limit=1000, sort=sort)
         assert read_all(client, address, limit=7, sort=sort) == whole
@@ -153,14 +171,28 @@ def test_pages_of_every_order_have_every_row_once(client: FlaskClient, path: str
 
 
 def test_lists_are_as_long_as_the_totals_say(client: FlaskClient) -> None:
-    lists = {"compiles": "compile", "compilations": "record", "graph_breaks": "graph_break", "processes": "process"}
-    lists |= {"recompiles": "recompile", "recompile_limits": "recompile_limit", "cudagraph_skips": "cudagraph_skip"}
+    lists = {
+        "compiles": "compile",
+        "compilations": "record",
+        "graph_breaks": "graph_break",
+        "processes": "process",
+    }
+    lists |= {
+        "recompiles": "recompile",
+        "recompile_limits": "recompile_limit",
+        "cudagraph_skips": "cudagraph_skip",
+    }
     runs = read_all(client, "/runs")
     assert len(runs) == len(LOGS) + 1 + len(BENCH_RUNS) + len(WHOLE_LOGS) + 2  # two ranks; repros
     for run in runs:
         for name, count in lists.items():
-            assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (run["name"], name)
-        results = Counter(row["result"] for row in read_all(client, f"/runs/{run['id']}/cache_lookups"))
+            assert len(read_all(client, f"/runs/{run['id']}/{name}")) == run[f"{count}_count"], (
+                run["name"],
+                name,
+            )
+        results = Counter(
+            row["result"] for row in read_all(client, f"/runs/{run['id']}/cache_lookups")
+        )
         assert [results[outcome] for outcome in ("hit", "miss", "bypass")] == [
             run[f"cache_{outcome}_count"] for outcome in ("hit", "miss", "bypass")
         ]
@@ -170,21 +202,34 @@ def test_sums_of_rows_are_the_totals(client: FlaskClient) -> None:
     for run in read_all(client, "/runs"):
         path = f"/runs/{run['id']}"
         records = read_all(client, f"{path}/compilations")
-        assert sum(record["duration_us"] or 0 for record in records if record["kind"] != "runtime") == (
-            run["compile_us"] or 0
-        )
+        assert sum(
+            record["duration_us"] or 0 for record in records if record["kind"] != "runtime"
+        ) == (run["compile_us"] or 0)
         assert sum(record["restart_count"] for record in records) == run["restart_count"]
         compiles = read_all(client, f"{path}/compiles")
-        assert sum(compile_row["total_us"] or 0 for compile_row in compiles) == (run["compile_us"] or 0)
-        assert sum(compile_row["total_us"] or 0 for compile_row in compiles if compile_row["recompiled_from"]) == (
-            run["recompile_us"] or 0
+        assert sum(compile_row["total_us"] or 0 for compile_row in compiles) == (
+            run["compile_us"] or 0
         )
-        raised = [failure for failure in read_all(client, f"{path}/failures") if failure["phase"] != "compile"]
+        assert sum(
+            compile_row["total_us"] or 0
+            for compile_row in compiles
+            if compile_row["recompiled_from"]
+        ) == (run["recompile_us"] or 0)
+        raised = [
+            failure
+            for failure in read_all(client, f"{path}/failures")
+            if failure["phase"] != "compile"
+        ]
         failed = [compile_row for compile_row in compiles if compile_row["outcome"] == "failed"]
         assert len(failed) + len(raised) == run["failure_count"]
-        assert sum(compile_row["outcome"] == "skipped" for compile_row in compiles) == run["skipped_frame_count"]
+        assert (
+            sum(compile_row["outcome"] == "skipped" for compile_row in compiles)
+            == run["skipped_frame_count"]
+        )
         distinct = read_all(client, f"{path}/distinct_graph_breaks")
-        assert sum(graph_break["break_count"] for graph_break in distinct) == run["graph_break_count"]
+        assert (
+            sum(graph_break["break_count"] for graph_break in distinct) == run["graph_break_count"]
+        )
         causes = read_all(client, f"{path}/recompile_causes")
         assert sum(cause["recompile_count"] for cause in causes) == run["recompile_count"]
 
@@ -192,7 +237,13 @@ def test_sums_of_rows_are_the_totals(client: FlaskClient) -> None:
 def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
     runs = read_all(client, "/runs")
     totals = client.get("/api/v1/overview").json["data"]["totals"]
-    for name in ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us"):
+    for name in (
+        "compile_count",
+        "recompile_count",
+        "graph_break_count",
+        "failure_count",
+        "compile_us",
+    ):
         assert totals[name] == sum(run[name] or 0 for run in runs)
     breaks = client.get("/api/v1/graph_breaks/trends").json["data"]["summary"]
     assert breaks["break_count"] == sum(
@@ -203,8 +254,14 @@ def test_sums_over_runs_are_the_sums_of_the_runs(client: FlaskClient) -> None:
     assert causes["recompile_count"] == totals["recompile_count"]
 
 
-def test_a_record_has_every_metric_under_its_own_name(client: FlaskClient, reader: sqlite3.Connection) -> None:
-    rows = [row for run in read_all(client, "/runs") for row in read_all(client, f"/runs/{run['id']}/compilations")]
+def test_a_record_has_every_metric_under_its_own_name(
+    client: FlaskClient, reader: sqlite3.Connection
+) -> None:
+    rows = [
+        row
+        for run in read_all(client, "/runs")
+        for row in read_all(client, f"/runs/{run['id']}/compilations")
+    ]
     checked = 0
     for row in rows:
         stored = reader.execute(
@@ -216,11 +273,18 @@ def test_a_record_has_every_metric_under_its_own_name(client: FlaskClient, reade
     assert checked > 50 * len(LOGS)
 
 
-PLANS = [run_pages.PROCESS_PAGE_SQL, recompiles.CAUSES_SQL, recompiles.LIMITS_SQL, run_pages.NOTES_SQL]
+PLANS = [
+    run_pages.PROCESS_PAGE_SQL,
+    recompiles.CAUSES_SQL,
+    recompiles.LIMITS_SQL,
+    run_pages.NOTES_SQL,
+]
 
 
 @pytest.mark.parametrize("sql", PLANS)
-def test_queries_of_a_run_scan_no_table_and_sort_little(reader: sqlite3.Connection, sql: str) -> None:
+def test_queries_of_a_run_scan_no_table_and_sort_little(
+    reader: sqlite3.Connection, sql: str
+) -> None:
     values = {"run_id": RUN, "least": 0, "after_us": 0, "after_count": 0, "after_id": 0, "limit": 5}
     steps = [row["detail"] for row in reader.execute(f"explain query plan {sql}", values)]
     assert [step for step in steps if step.startswith("SCAN")] == []

@@ -1,4 +1,5 @@
-"""Everything of a log is shown as it stands in it, and nothing else: `check_logs` counts with a reader of its own.
+"""Everything of a log is shown as it stands in it, and nothing else: `check_logs` counts with a
+reader of its own.
 
 Of the whole captures: `python -m tests.unit.app.api.check_logs tests/data`.
 """
@@ -17,7 +18,9 @@ from tests.unit.pipeline.test_log_loader import record
 LOGS = [path for folder in ("trace", "explored") for path in sorted((DATA / folder).glob("*.xz"))]
 
 
-@pytest.mark.parametrize("path", [path for path in LOGS if ".json" not in path.name], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [path for path in LOGS if ".json" not in path.name], ids=lambda path: path.name
+)
 def test_everything_of_a_log_is_shown_as_it_stands_in_it(path: Path) -> None:
     comparison = Comparison()
     for label, log in find_logs(path):
@@ -27,9 +30,25 @@ def test_everything_of_a_log_is_shown_as_it_stands_in_it(path: Path) -> None:
 
 def test_a_records_envelope_says_which_compile_it_is_of() -> None:
     at = {"frame_id": 3, "frame_compile_id": 1, "attempt": 0}
-    span = {"name": "dynamo", "ts": 1.7e15, "args": {"compile_id": "0/0"}, "ph": "i", "cat": "x", "tid": 0, "pid": 0}
+    span = {
+        "name": "dynamo",
+        "ts": 1.7e15,
+        "args": {"compile_id": "0/0"},
+        "ph": "i",
+        "cat": "x",
+        "tid": 0,
+        "pid": 0,
+    }
     parts = [
-        record({"compilation_metrics": {"compile_id": "0/0", "start_time_us": 1_700_000_000_000_000}, **at}),
+        record(
+            {
+                "compilation_metrics": {
+                    "compile_id": "0/0",
+                    "start_time_us": 1_700_000_000_000_000,
+                },
+                **at,
+            }
+        ),
         record({"chromium_event": {}, **at}, json.dumps(span)),
         record({"chromium_event": {}, **at}, json.dumps(span, indent="\t").replace("\t", "")),
     ]

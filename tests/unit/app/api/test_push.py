@@ -33,7 +33,9 @@ from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of
 PATH = STREAM_PATH.format("R", "s1")
 START: list[Event] = [RunStarted("r", 0, 5, "R", "run"), ProcessStarted("p", 0, 6, "R", 42)]
 STREAM = StreamBytes.of(START)
-WITH_TEXT = StreamBytes.of([*START, ArtifactSeen("p", 9, 7, name="graph", state="kept", text="graph " * 2000)])
+WITH_TEXT = StreamBytes.of(
+    [*START, ArtifactSeen("p", 9, 7, name="graph", state="kept", text="graph " * 2000)]
+)
 (DIGEST,) = WITH_TEXT.texts
 
 
@@ -42,7 +44,9 @@ def engine_name() -> str:
     return "sqlite"  # what boxes push goes to the board
 
 
-def patch(client: FlaskClient, plain: bytes, offset: int = 0, path: str = PATH, **headers: str) -> TestResponse:
+def patch(
+    client: FlaskClient, plain: bytes, offset: int = 0, path: str = PATH, **headers: str
+) -> TestResponse:
     return client.patch(path, data=plain, headers={**headers_of(offset, plain), **headers})
 
 
@@ -59,7 +63,9 @@ def count(store: sqlite3.Connection, table: str) -> int:
     return int(number)
 
 
-def test_lines_are_stored_once_however_often_they_come(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_lines_are_stored_once_however_often_they_come(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     lines = STREAM.lines
     assert offset_of(client.head(PATH)) == 0
     half = lines.index(b"\n", 200) + 1
@@ -68,7 +74,10 @@ def test_lines_are_stored_once_however_often_they_come(client: FlaskClient, stor
         assert response.status_code == 204, response.text
         assert offset_of(response) >= end
     head = client.head(PATH)
-    assert (offset_of(head), head.headers["Upload-Checksum"]) == (len(lines), f"crc32 {checksum_of(lines):08x}")
+    assert (offset_of(head), head.headers["Upload-Checksum"]) == (
+        len(lines),
+        f"crc32 {checksum_of(lines):08x}",
+    )
     assert (count(store, "events"), count(store, "runs")) == (2, 1)
 
 
@@ -83,10 +92,17 @@ def test_gzip_and_texts_by_content(client: FlaskClient, store: sqlite3.Connectio
     headers = headers_of(0, WITH_TEXT.lines, packed=True)
     response = client.patch(PATH, data=packed, headers=headers)
     assert (response.status_code, json_of(response)["missing"]) == (409, [DIGEST])
-    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {"missing": [DIGEST]}
-    put = [client.put(f"/api/v1/texts/{DIGEST}", data=WITH_TEXT.texts[DIGEST]).status_code for _ in range(2)]
+    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {
+        "missing": [DIGEST]
+    }
+    put = [
+        client.put(f"/api/v1/texts/{DIGEST}", data=WITH_TEXT.texts[DIGEST]).status_code
+        for _ in range(2)
+    ]
     assert put == [201, 200]
-    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {"missing": []}
+    assert json_of(client.post("/api/v1/texts/missing", json={"digests": [DIGEST]}))["data"] == {
+        "missing": []
+    }
     assert client.patch(PATH, data=packed, headers=headers).status_code == 204
     assert count(store, "sent_texts") == 0
     assert json_of(client.get("/api/v1/runs/R/artifacts"))["data"][0]["size_bytes"] is None
@@ -131,7 +147,9 @@ def test_a_deleted_run_is_gone(client: FlaskClient, store: sqlite3.Connection) -
     assert "was deleted" in json_of(patch(client, STREAM.lines[half:], half))["error"]
 
 
-def test_a_pruned_run_says_so_and_keeps_its_figures(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_pruned_run_says_so_and_keeps_its_figures(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     patch(client, STREAM.lines)
     assert [run.id for run in prune_runs(store, PruneRule(2**60), 2**60)] == ["R"]
     late = patch(client, WITH_TEXT.lines[len(STREAM.lines) :], len(STREAM.lines))
@@ -144,7 +162,9 @@ def test_a_pruned_run_says_so_and_keeps_its_figures(client: FlaskClient, store: 
 
 def test_a_run_belongs_to_who_began_it(client: FlaskClient, store: sqlite3.Connection) -> None:
     patch(client, STREAM.lines)  # from this machine
-    headers = {"Authorization": f"Bearer {create_token(store, 'box-1', ('ingest',), created_by='me')}"}
+    headers = {
+        "Authorization": f"Bearer {create_token(store, 'box-1', ('ingest',), created_by='me')}"
+    }
     for path in (PATH, STREAM_PATH.format("R", "another")):
         assert (
             client.head(path, headers=headers).status_code,
@@ -178,7 +198,11 @@ BOMB = gzip.compress(b"\n" * (LARGEST_PLAIN_BYTES + 1), mtime=0)
     ],
 )
 def test_a_body_that_cannot_be_stored_is_refused_in_words(
-    client: FlaskClient, store: sqlite3.Connection, status: int, body: bytes, headers: dict[str, str]
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    status: int,
+    body: bytes,
+    headers: dict[str, str],
 ) -> None:
     response = patch(client, body, 0, PATH, **headers)
     assert response.status_code == status, response.text
@@ -197,7 +221,9 @@ def test_a_body_that_cannot_be_stored_is_refused_in_words(
         (408, {"CONTENT_LENGTH": "9"}),
     ],
 )
-def test_a_length_that_cannot_be_is_refused(client: FlaskClient, status: int, environ: dict[str, str]) -> None:
+def test_a_length_that_cannot_be_is_refused(
+    client: FlaskClient, status: int, environ: dict[str, str]
+) -> None:
     headers = headers_of(0, STREAM.lines)
     response = client.patch(PATH, data=b"{}\n", headers=headers, environ_overrides=environ)
     assert response.status_code == status
@@ -208,7 +234,12 @@ def test_a_length_that_cannot_be_is_refused(client: FlaskClient, status: int, en
     [
         ("0" * 32, b"text", {}, 460),
         ("x" * 32, b"text", {}, 400),
-        (digest_of(b"a"), gzip.compress(b"a" * (2 << 20), mtime=0), {"Content-Encoding": "gzip"}, 413),
+        (
+            digest_of(b"a"),
+            gzip.compress(b"a" * (2 << 20), mtime=0),
+            {"Content-Encoding": "gzip"},
+            413,
+        ),
     ],
 )
 def test_a_text_that_is_not_its_digests_is_refused(
@@ -217,13 +248,20 @@ def test_a_text_that_is_not_its_digests_is_refused(
     assert client.put(f"/api/v1/texts/{digest}", data=body, headers=headers).status_code == status
 
 
-@pytest.mark.parametrize("question", [[], {"digests": "x"}, {"digests": ["x"]}, {"digests": [DIGEST] * 10_001}])
+@pytest.mark.parametrize(
+    "question", [[], {"digests": "x"}, {"digests": ["x"]}, {"digests": [DIGEST] * 10_001}]
+)
 def test_a_question_that_is_none_is_refused(client: FlaskClient, question: Any) -> None:
     assert client.post("/api/v1/texts/missing", json=question).status_code == 400
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/runs/R/streams/..", "/api/v1/runs/%20/streams/s", f"/api/v1/runs/{'r' * 65}/streams/s"]
+    "path",
+    [
+        "/api/v1/runs/R/streams/..",
+        "/api/v1/runs/%20/streams/s",
+        f"/api/v1/runs/{'r' * 65}/streams/s",
+    ],
 )
 def test_ids_are_short_words(client: FlaskClient, path: str) -> None:
     assert patch(client, b"", 0, path).status_code in (400, 404)
@@ -248,7 +286,9 @@ def test_a_token_may_send_so_much_in_a_minute(
 def test_a_locked_database_is_told(
     client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "open_writer", lambda path, **_: open_writer(path, busy_timeout_ms=1))
+    monkeypatch.setattr(
+        writing, "open_writer", lambda path, **_: open_writer(path, busy_timeout_ms=1)
+    )
     store.execute("begin immediate")
     response = patch(client, STREAM.lines)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
@@ -256,7 +296,9 @@ def test_a_locked_database_is_told(
     assert patch(client, STREAM.lines).status_code == 204
 
 
-def test_a_full_disk_is_told(client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def open_small(path: str, **_: Any) -> sqlite3.Connection:
         connection = open_writer(path)
         (page_count,) = connection.execute("pragma page_count").fetchone()
@@ -272,7 +314,9 @@ def test_a_full_disk_is_told(client: FlaskClient, store: sqlite3.Connection, mon
     assert client.put(f"/api/v1/texts/{digest_of(text)}", data=text).status_code == 201
 
 
-def test_more_than_may_wait_is_told_to_come_later(client: FlaskClient, shared_app: Flask, database: Path) -> None:
+def test_more_than_may_wait_is_told_to_come_later(
+    client: FlaskClient, shared_app: Flask, database: Path
+) -> None:
     thread = writing.get_writer_thread(str(database), 1)
     release = threading.Event()
     waiting = [thread.submit(lambda _writer: release.wait(30)) for _ in range(2)]

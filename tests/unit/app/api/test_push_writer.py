@@ -1,4 +1,6 @@
-"""The thread that stores what boxes push: what waits together is one transaction, and each is answered for itself."""
+"""The thread that stores what boxes push: what waits together is one transaction, and each is
+answered for itself.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ def fail(writer: StreamWriter) -> None:
 
 
 def count(reader: sqlite3.Connection) -> list[int]:
-    queries = ("count(*) from events", "count(*) from streams", "total(reject_count) from run_rejects")
+    queries = (
+        "count(*) from events",
+        "count(*) from streams",
+        "total(reject_count) from run_rejects",
+    )
     return [reader.execute(f"select {query}").fetchone()[0] for query in queries]
 
 
@@ -68,25 +74,41 @@ def test_what_waits_together_is_one_transaction(database: Path, reader: sqlite3.
     assert (seen, count(reader)) == ([[0, 0, 0]], [4, 2, 2])
 
 
-def test_one_that_fails_takes_nothing_from_the_others(database: Path, reader: sqlite3.Connection) -> None:
+def test_one_that_fails_takes_nothing_from_the_others(
+    database: Path, reader: sqlite3.Connection
+) -> None:
     moved, failed = append(reader, 1, stored_bytes=7), fail
-    outcomes = run_together(database, append(reader, 1), moved, failed, append(reader, 2), append(reader, 1))
-    assert [type(outcome) for outcome in outcomes] == [str, StreamMoved, StoreRefused, str, StreamMoved]
+    outcomes = run_together(
+        database, append(reader, 1), moved, failed, append(reader, 2), append(reader, 1)
+    )
+    assert [type(outcome) for outcome in outcomes] == [
+        str,
+        StreamMoved,
+        StoreRefused,
+        str,
+        StreamMoved,
+    ]
     assert count(reader) == [4, 2, 2]
 
 
 def test_a_commit_that_fails_is_told_to_each(database: Path, reader: sqlite3.Connection) -> None:
     def break_commit(writer: StreamWriter) -> None:
         writer.connection.execute("pragma defer_foreign_keys = on")
-        writer.connection.execute("insert into run_tags (run_id, key, value) values ('no run', 'a', 'b')")
+        writer.connection.execute(
+            "insert into run_tags (run_id, key, value) values ('no run', 'a', 'b')"
+        )
 
     outcomes = run_together(database, append(reader, 1), break_commit, append(reader, 2))
     assert all(isinstance(outcome, StoreError) for outcome in outcomes)
     assert (count(reader), run_together(database, append(reader, 1))) == ([0, 0, 0], ["R1"])
 
 
-def test_a_turn_ends(database: Path, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_ends(
+    database: Path, reader: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "TURN_S", 0)
     seen: list[list[int]] = []
-    run_together(database, append(reader, 1), lambda _writer: seen.append(count(reader)), append(reader, 2))
+    run_together(
+        database, append(reader, 1), lambda _writer: seen.append(count(reader)), append(reader, 2)
+    )
     assert (seen, count(reader)) == ([[2, 1, 1]], [4, 2, 2])

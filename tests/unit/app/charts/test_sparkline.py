@@ -11,7 +11,9 @@ NUMBERS = st.none() | st.floats(-1e12, 1e12)
 @given(st.lists(NUMBERS, max_size=40))
 def test_every_point_lies_in_the_drawing(values: list[float | None]) -> None:
     drawing = draw_sparkline(values, bad_from=len(values) // 2)
-    points = {tuple(map(float, point.split(","))) for part in drawing.parts for point in part.split()}
+    points = {
+        tuple(map(float, point.split(","))) for part in drawing.parts for point in part.split()
+    }
     points |= set(drawing.dots)
     assert len(points) == sum(value is not None for value in values)
     assert all(0 <= x <= drawing.width and 0 <= y <= drawing.height for x, y in points)

@@ -1,4 +1,6 @@
-"""`compileboard check` and `compileboard baseline`: what they find, say, write, and how they exit."""
+"""`compileboard check` and `compileboard baseline`: what they find, say, write, and how they
+exit.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from compileboard.app.checks.rules.model import RuleInput, Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline
 from compileboard.app.cli.main import main
 from compileboard.collectors.cli.main import main as collect
-from compileboard.collectors.contract.events import GraphBroke, GuardFailure, ProcessStarted, Recompiled
+from compileboard.collectors.contract.events import (
+    GraphBroke,
+    GuardFailure,
+    ProcessStarted,
+    Recompiled,
+)
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -34,23 +41,44 @@ DAY_US = 86_400_000_000
 
 
 def _record(
-    store: sqlite3.Connection, run_id: str, day: int = 0, breaks: tuple[str, ...] = ("x",), **changes: Any
+    store: sqlite3.Connection,
+    run_id: str,
+    day: int = 0,
+    breaks: tuple[str, ...] = ("x",),
+    **changes: Any,
 ) -> None:
-    """Record a run of two models: mlp with performance and accuracy, and cnn, whose process breaks and recompiles."""
+    """Record a run of two models: mlp with performance and accuracy, and cnn, whose process breaks
+    and recompiles.
+    """
     values = {"values": {"speedup": 1.2, "speedup_low": 1.19, "speedup_high": 1.21}} | changes
-    events = (measure(**values), measure(**ACCURACY), measure(model="cnn", task="cnn", values={"speedup": 1.5}))
+    events = (
+        measure(**values),
+        measure(**ACCURACY),
+        measure(model="cnn", task="cnn", values={"speedup": 1.5}),
+    )
     add_results(store, run_id, *events, started_us=START_US + day * DAY_US)
     process = f"{run_id}/torch"
     events_of_cnn: list[Any] = [
-        ProcessStarted(process, 0, START_US, run_id=run_id, pid=9, task="cnn", torch_version="2.13.0")
+        ProcessStarted(
+            process, 0, START_US, run_id=run_id, pid=9, task="cnn", torch_version="2.13.0"
+        )
     ]
     for n, name in enumerate(breaks, 1):
         events_of_cnn.append(
             GraphBroke(
-                process, n, START_US, reason=f"break {name}", fingerprint=name, function="f", file="m.py", line=n
+                process,
+                n,
+                START_US,
+                reason=f"break {name}",
+                fingerprint=name,
+                function="f",
+                file="m.py",
+                line=n,
             )
         )
-    guard = GuardFailure("0/0", "tensor size mismatch", "size", source="L['x']", fingerprint="guard")
+    guard = GuardFailure(
+        "0/0", "tensor size mismatch", "size", source="L['x']", fingerprint="guard"
+    )
     events_of_cnn.append(Recompiled(process, 90, START_US, guards=[guard]))
     Ingestor(store).ingest(run_id, events_of_cnn, now_us=START_US)
 
@@ -59,7 +87,9 @@ def _check(database: Path, *more: str) -> int:
     return main(["check", "--db", str(database), *more])
 
 
-def test_a_run_equals_itself(database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_equals_itself(
+    database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
     _record(store, "A")
     assert _check(database, "--run", "latest", "--baseline", "A") == 0
     out = capsys.readouterr().out
@@ -71,7 +101,13 @@ def test_what_got_worse_fails_with_its_words_first(
     database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _record(store, "A")
-    _record(store, "B", 1, breaks=("x", "y"), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
+    _record(
+        store,
+        "B",
+        1,
+        breaks=("x", "y"),
+        values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81},
+    )
     assert _check(database, "--run", "B", "--baseline", "previous") == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "FAIL: 2 verdicts of run B against run A fail"
@@ -81,35 +117,62 @@ def test_what_got_worse_fails_with_its_words_first(
     ]
     assert "break y at m.py:2 in f, once" in lines[2]
     assert "speedup=0.800x [0.790, 0.810], expected=1.200x [1.190, 1.210], -33.3%" in lines[3]
-    assert _check(database, "--run", "B", "--baseline", "A", "--rule", "speedup", "--model", "cnn") == 0
+    assert (
+        _check(database, "--run", "B", "--baseline", "A", "--rule", "speedup", "--model", "cnn")
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
         (["--run", "Z"], "there is no run 'Z' in this database; expected latest,"),
-        (["--baseline", "nothing"], "'nothing' is no run, commit or stored baseline of this database"),
+        (
+            ["--baseline", "nothing"],
+            "'nothing' is no run, commit or stored baseline of this database",
+        ),
         (["--baseline", "baseline:x"], "there is no stored baseline 'x'; known: none yet"),
         (["--baseline", "previous"], "there is no earlier run named 'bench' of the same suite"),
-        (["--baseline", "A", "--rule", "sped"], "there is no rule 'sped'; the rules are default, accuracy"),
+        (
+            ["--baseline", "A", "--rule", "sped"],
+            "there is no rule 'sped'; the rules are default, accuracy",
+        ),
         (
             ["--baseline", "A", "--rule", "memory"],
             "memory cannot be decided: the results of run A have no compression_ratio",
         ),
         ([], "rule accuracy needs a baseline: a run"),
-        (["--baseline", "A", "--threshold", "1"], "--threshold is what --rule performance compares with"),
+        (
+            ["--baseline", "A", "--threshold", "1"],
+            "--threshold is what --rule performance compares with",
+        ),
         (["--baseline", "missing.csv"], "cannot read missing.csv: No such file"),
-        (["--baseline", str(DATA / "breaks_expected.csv")], "have no model in common: cnn, mlp against"),
-        (["--baseline", "A", "--model", "mlp", "--model", "typo"], "no model 'typo' in run A; there are cnn, mlp"),
+        (
+            ["--baseline", str(DATA / "breaks_expected.csv")],
+            "have no model in common: cnn, mlp against",
+        ),
+        (
+            ["--baseline", "A", "--model", "mlp", "--model", "typo"],
+            "no model 'typo' in run A; there are cnn, mlp",
+        ),
         (
             ["--baseline", "A", "--mode", "training"],
             "mode training leaves none of run A's 2 results; they have mode inf",
         ),
-        (["--baseline", "A", "--dynamic"], "dynamic yes leaves none of run A's 2 results; they have dynamic no"),
+        (
+            ["--baseline", "A", "--dynamic"],
+            "dynamic yes leaves none of run A's 2 results; they have dynamic no",
+        ),
         (["--baseline", "A", "--github-summary"], "$GITHUB_STEP_SUMMARY names no file"),
-        (["--baseline", "A", "--json", "/nowhere/x.json"], "--json: cannot write /nowhere/x.json: there is no folder"),
+        (
+            ["--baseline", "A", "--json", "/nowhere/x.json"],
+            "--json: cannot write /nowhere/x.json: there is no folder",
+        ),
         (["--run", "Z", "--junit", "/"], "--junit: cannot write /: it is a folder"),
-        (["--baseline", "A", "--json", "-", "--junit", "-"], "--junit and --json both go to stdout"),
+        (
+            ["--baseline", "A", "--json", "-", "--junit", "-"],
+            "--junit and --json both go to stdout",
+        ),
         (
             ["--baseline", "A", "--json", "x.json", "--markdown", "./x.json"],
             "--markdown and --json both go to x.json",
@@ -134,7 +197,9 @@ def test_speeds_of_other_machines_are_not_compared_unasked(
     database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _record(store, "A")
-    add_results(store, "B", measure(hardware="NVIDIA H200"), measure(**ACCURACY, hardware="NVIDIA H200"))
+    add_results(
+        store, "B", measure(hardware="NVIDIA H200"), measure(**ACCURACY, hardware="NVIDIA H200")
+    )
     assert _check(database, "--run", "B", "--baseline", "A", "--model", "mlp") == 2
     assert "hardware: NVIDIA H200 against AMD EPYC 9654" in capsys.readouterr().err
     asked = ("--run", "B", "--baseline", "A", "--model", "mlp")
@@ -163,7 +228,11 @@ def test_an_unknown_gpu_is_not_called_a_cpu(
 def test_a_baseline_that_called_an_unknown_gpu_a_cpu_is_not_believed() -> None:
     row = RuleInput("mlp", {"speedup": 1.2}, {"device": "cuda", "hardware": None})
     for device, environment in (("cuda", {}), ("cpu", {"hardware": "CPU"})):
-        side = Side("kept", (replace(row, series={**row.series, "device": device}),), environment={"hardware": "CPU"})
+        side = Side(
+            "kept",
+            (replace(row, series={**row.series, "device": device}),),
+            environment={"hardware": "CPU"},
+        )
         assert load_baseline(dump_baseline(side), "kept").environment == environment
 
 
@@ -185,21 +254,39 @@ def test_what_the_baseline_calls_for_is_not_passed_over(
 def test_dynamic_and_static_are_chosen(
     database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_results(store, "A", measure(dynamic=True, task="d", values={"speedup": 2.0}), measure(batch_size=4))
+    add_results(
+        store, "A", measure(dynamic=True, task="d", values={"speedup": 2.0}), measure(batch_size=4)
+    )
     speeds = {"--dynamic": "2.000x", "--static": "1.250x"}
     for flag, speed in speeds.items():
-        assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--all", flag) == 0
+        assert (
+            _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--all", flag)
+            == 0
+        )
         assert speed in capsys.readouterr().out
-    assert _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--batch-size", "9") == 2
-    assert "batch size 9 leaves none of run A's 2 results; they have batch size 4, 8" in capsys.readouterr().err
+    assert (
+        _check(database, "--run", "A", "--baseline", "A", "--rule", "speedup", "--batch-size", "9")
+        == 2
+    )
+    assert (
+        "batch size 9 leaves none of run A's 2 results; they have batch size 4, 8"
+        in capsys.readouterr().err
+    )
     csv = str(DATA / "performance_actual.csv")
-    assert _check(database, "--run", csv, "--baseline", csv, "--rule", "speedup", "--mode", "training") == 0
+    assert (
+        _check(database, "--run", csv, "--baseline", csv, "--rule", "speedup", "--mode", "training")
+        == 0
+    )
     assert f"warning: {csv} says no mode: all of its rows are compared" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flag", ["--tolerance", "--threshold", "--noise-margin", "--threshold-scale"])
+@pytest.mark.parametrize(
+    "flag", ["--tolerance", "--threshold", "--noise-margin", "--threshold-scale"]
+)
 @pytest.mark.parametrize("number", ["nan", "inf", "0", "-1", "x"])
-def test_numbers_are_finite_and_above_0(flag: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_finite_and_above_0(
+    flag: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", flag, number]) == 2
     assert f"{number!r} is no finite number above 0" in capsys.readouterr().err
 
@@ -209,21 +296,40 @@ def test_a_commit_names_its_newest_run(database: Path, store: sqlite3.Connection
     _record(store, "B", 1)
     with store:
         store.execute("update runs set git_commit = 'abcdef0123456789' where id = 'A'")
-    assert _check(database, "--run", "B", "--baseline", "abcdef", "--json", str(database.with_suffix(".json"))) == 0
+    assert (
+        _check(
+            database,
+            "--run",
+            "B",
+            "--baseline",
+            "abcdef",
+            "--json",
+            str(database.with_suffix(".json")),
+        )
+        == 0
+    )
     assert json.loads(database.with_suffix(".json").read_text())["baseline"] == "run A"
 
 
-def test_documents_say_what_the_table_says(database: Path, store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_documents_say_what_the_table_says(
+    database: Path, store: sqlite3.Connection, tmp_path: Path
+) -> None:
     _record(store, "A")
     _record(store, "B", 1, breaks=("x", "<b>|y\x1b[31m"))
     paths = {name: tmp_path / f"out.{name}" for name in ("markdown", "junit", "json")}
     more = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     assert _check(database, "--run", "B", "--baseline", "A", *more) == 1
     data = json.loads(paths["json"].read_text())
-    failing = [verdict for rule in data["rules"] for verdict in rule["verdicts"] if verdict["fails"]]
+    failing = [
+        verdict for rule in data["rules"] for verdict in rule["verdicts"] if verdict["fails"]
+    ]
     assert [verdict["verdict"] for verdict in failing] == ["NEW_BREAK"] and data["exit_code"] == 1
     markdown = paths["markdown"].read_text()
-    assert "`NEW_BREAK` | `new-breaks` | cnn" in markdown and "<b>" not in markdown and "\x1b" not in markdown
+    assert (
+        "`NEW_BREAK` | `new-breaks` | cnn" in markdown
+        and "<b>" not in markdown
+        and "\x1b" not in markdown
+    )
     root = ElementTree.fromstring(paths["junit"].read_bytes())
     suites = {element.get("name"): element for element in root.iter("testsuite")}
     assert root.get("failures") == suites["new-breaks"].get("failures") == "1"
@@ -247,16 +353,25 @@ def test_a_reader_that_has_read_enough_is_no_error(more: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "compileboard.app", "check", *more]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=DATA.parents[2], timeout=120)
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, cwd=DATA.parents[2], timeout=120
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_csvs_need_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sides = ("--run", str(DATA / "pr_time_actual.csv"), "--baseline", str(DATA / "pr_time_expected.csv"))
+    sides = (
+        "--run",
+        str(DATA / "pr_time_actual.csv"),
+        "--baseline",
+        str(DATA / "pr_time_expected.csv"),
+    )
     new = tmp_path / "new.csv"
     assert _check(tmp_path / "none.db", *sides, "--propose", str(new)) == 1
-    assert new.read_text().startswith("add_loop_eager,compile_time_instruction_count,2907000000,0.015\n\n\n\nadd_loop_")
+    assert new.read_text().startswith(
+        "add_loop_eager,compile_time_instruction_count,2907000000,0.015\n\n\n\nadd_loop_"
+    )
     assert _check(tmp_path / "none.db", *sides, "--rule", "pr-time", "--allow-improvement") == 1
     assert _check(tmp_path / "none.db", "--run", sides[1], "--baseline", str(new)) == 0
 
@@ -282,7 +397,9 @@ def test_a_baseline_outlives_its_run(
         assert _check(database, "--run", "B", "--baseline", name) == 0
     assert main(["baseline", "show", "main", *fixed]) == 0
     out = capsys.readouterr().out
-    assert "first" in out and "cnn (builtin, inference, float32" in out and "graph break in cnn" in out
+    assert (
+        "first" in out and "cnn (builtin, inference, float32" in out and "graph break in cnn" in out
+    )
     assert main(["baseline", "delete", "main", *fixed]) == 0
     assert main(["baseline", "delete", "main", *fixed]) == 2
     assert main(["baseline", "delete", "release/2.4", *fixed]) == 0
@@ -294,23 +411,38 @@ def test_an_update_takes_the_models_asked_for(
     database: Path, store: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _record(store, "A")
-    _record(store, "B", 1, breaks=("y",), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
+    _record(
+        store,
+        "B",
+        1,
+        breaks=("y",),
+        values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81},
+    )
     fixed = ["--db", str(database)]
     assert main(["baseline", "save", "main", "--run", "A", *fixed]) == 0
     assert main(["baseline", "update", "main", "--run", "B", "--model", "cnn", *fixed]) == 0
     out = capsys.readouterr().out
-    assert "added    cnn (" in out and "graph break: break y" in out and "removed  cnn (" in out and "mlp" not in out
+    assert (
+        "added    cnn (" in out
+        and "graph break: break y" in out
+        and "removed  cnn (" in out
+        and "mlp" not in out
+    )
     assert _check(database, "--run", "B", "--baseline", "main", "--rule", "new-breaks") == 0
     assert _check(database, "--run", "B", "--baseline", "main", "--rule", "speedup") == 1
     assert main(["baseline", "update", "main", "--run", "B", "--model", "other", *fixed]) == 2
     assert "'other' is neither in baseline main nor in run B" in capsys.readouterr().err
 
 
-def test_a_baseline_becomes_upstreams_expected_file(database: Path, store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_baseline_becomes_upstreams_expected_file(
+    database: Path, store: sqlite3.Connection, tmp_path: Path
+) -> None:
     _record(store, "A")
     expected = tmp_path / "expected.csv"
     assert main(["baseline", "save", "main", "--run", "A", "--db", str(database)]) == 0
-    assert main(["baseline", "export", "main", "--db", str(database), "--output", str(expected)]) == 0
+    assert (
+        main(["baseline", "export", "main", "--db", str(database), "--output", str(expected)]) == 0
+    )
     assert expected.read_text() == "name,accuracy,graph_breaks,calls_captured\n\n\n\nmlp,pass,0,7\n"
     rules = ("--rule", "accuracy", "--rule", "graph-breaks", "--model", "mlp")
     assert _check(database, "--run", "A", "--baseline", str(expected), *rules) == 0
@@ -325,7 +457,9 @@ def test_the_api_gives_the_same_verdicts(
     assert main(["baseline", "save", "main", "--run", "A", "--db", str(database)]) == 0
     target = tmp_path / "check.json"
     assert _check(database, "--run", "B", "--baseline", "main", "--json", str(target)) == 1
-    assert client.get("/api/v1/check?run=B&baseline=main").json["data"] == json.loads(target.read_text())  # type: ignore[index]
+    assert client.get("/api/v1/check?run=B&baseline=main").json["data"] == json.loads(
+        target.read_text()
+    )  # type: ignore[index]
     assert client.get("/api/v1/baselines").json["data"][0]["run_id"] == "A"  # type: ignore[index]
     baseline = client.get("/api/v1/baselines/main").json["data"]  # type: ignore[index]
     assert [graph_break["fingerprint"] for graph_break in baseline["graph_breaks"]] == ["x"]
@@ -337,11 +471,20 @@ def test_the_api_gives_the_same_verdicts(
     [
         *("nothing", "/etc/passwd", "x.csv", "../x", "a/../../etc/passwd", "previous"),
         *("A&rule=memory", "A&rule=sped", "A&rule=performance", "&rule=accuracy", "baseline:x"),
-        *("A&environment=foo", "A&dynamic=maybe", "A&dynamic=yes", "A&batch_size=x", "A&model=typo", "A&mode=training"),
+        *(
+            "A&environment=foo",
+            "A&dynamic=maybe",
+            "A&dynamic=yes",
+            "A&batch_size=x",
+            "A&model=typo",
+            "A&mode=training",
+        ),
     ],
 )
 @on_both_engines
-def test_the_api_says_what_cannot_be_compared(store: sqlite3.Connection, client: FlaskClient, what: str) -> None:
+def test_the_api_says_what_cannot_be_compared(
+    store: sqlite3.Connection, client: FlaskClient, what: str
+) -> None:
     _record(store, "A")
     answer = client.get(f"/api/v1/check?run=A&baseline={what}")
     assert answer.status_code == 400 and answer.json["errors"]  # type: ignore[index]
@@ -366,7 +509,9 @@ def test_the_api_chooses_results(store: sqlite3.Connection, client: FlaskClient)
         ("pr_time_actual.csv", "pr_time_expected.csv", "pr-time"),
     ],
 )
-def test_an_imported_file_is_judged_as_the_file_is(tmp_path: Path, actual: str, expected: str, rule: str) -> None:
+def test_an_imported_file_is_judged_as_the_file_is(
+    tmp_path: Path, actual: str, expected: str, rule: str
+) -> None:
     database, verdicts = tmp_path / "x.db", {}
     for name in (expected, actual):
         assert collect(["import", "--db", str(database), "--name", name, str(DATA / name)]) == 0
@@ -388,10 +533,17 @@ def test_a_rules_file_holds_options_and_the_command_line_goes_first(
     database: Path, store: sqlite3.Connection, tmp_path: Path
 ) -> None:
     _record(store, "A")
-    _record(store, "B", 1, breaks=("x", "y"), values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81})
+    _record(
+        store,
+        "B",
+        1,
+        breaks=("x", "y"),
+        values={"speedup": 0.8, "speedup_low": 0.79, "speedup_high": 0.81},
+    )
     rules = tmp_path / "rules.toml"
     rules.write_text(
-        'rule = ["speedup", "new-breaks"]\nmodel = ["mlp", "cnn"]\ntolerance = 0.5\nallow-improvement = true\n'
+        'rule = ["speedup", "new-breaks"]\nmodel = ["mlp", "cnn"]\ntolerance = '
+        "0.5\nallow-improvement = true\n"
     )
     asked = ["--run", "B", "--baseline", "A", "--rules", str(rules)]
     assert _check(database, *asked) == 1  # new-breaks

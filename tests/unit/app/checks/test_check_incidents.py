@@ -30,7 +30,9 @@ def test_an_open_incident_fails(database: Path, store: sqlite3.Connection, capsy
     assert out.startswith(f"FAIL: 1 verdict of run {RUNS[2]} fails\n")
     assert "OPEN_INCIDENT  incidents  Breaky  speedup down 11%, graph break at " in out
     assert "since e5f6a7b, after a1b2c3d (incident ffffffffffffffff)" in out
-    assert out.endswith("or acknowledge the incident, or ignore it with a reason, at /incidents/ID.\n")
+    assert out.endswith(
+        "or acknowledge the incident, or ignore it with a reason, at /incidents/ID.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,9 @@ def test_what_does_not_concern_the_run_passes(
     assert check(database) == 0
 
 
-def test_what_is_unconfirmed_is_shown_and_passes(database: Path, store: sqlite3.Connection, capsys: Say) -> None:
+def test_what_is_unconfirmed_is_shown_and_passes(
+    database: Path, store: sqlite3.Connection, capsys: Say
+) -> None:
     bench_suite(store)
     keep(store, make_change(state="unconfirmed", confirmed_us=None))
     assert check(database, "--all") == 0
@@ -70,10 +74,24 @@ def test_an_acknowledged_incident_passes(database: Path, store: sqlite3.Connecti
     assert check(database) == 0
 
 
-def test_suites_and_models_that_are_gone_count(database: Path, store: sqlite3.Connection, capsys: Say) -> None:
+def test_suites_and_models_that_are_gone_count(
+    database: Path, store: sqlite3.Connection, capsys: Say
+) -> None:
     bench_suite(store)
-    suite = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup", "hardware": ""}
-    stopped = {"kind": "vanished", "model": "Sleeper", "after_value": None, "relative": None, "p_value": None}
+    suite = {
+        "subject": "suite",
+        "model": "",
+        "batch_size": 0,
+        "metric": "geomean_speedup",
+        "hardware": "",
+    }
+    stopped = {
+        "kind": "vanished",
+        "model": "Sleeper",
+        "after_value": None,
+        "relative": None,
+        "p_value": None,
+    }
     keep(store, make_change(id="suite", **suite), make_change(id="gone", **stopped))
     assert check(database) == 1
     out = capsys.readouterr().out
@@ -81,7 +99,9 @@ def test_suites_and_models_that_are_gone_count(database: Path, store: sqlite3.Co
     assert check(database, "--model", "Bert4") == 0
 
 
-def test_where_nobody_has_looked_it_cannot_be_decided(database: Path, store: sqlite3.Connection, capsys: Say) -> None:
+def test_where_nobody_has_looked_it_cannot_be_decided(
+    database: Path, store: sqlite3.Connection, capsys: Say
+) -> None:
     bench_suite(store)
     assert check(database) == 2
     assert "`compileboard incidents update` does it" in capsys.readouterr().err

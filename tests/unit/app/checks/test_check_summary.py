@@ -26,7 +26,12 @@ def write(new: Side, base: Side = BASE, **options: bool) -> list[str]:
 
 def test_what_fails_comes_first_with_its_fix_and_the_rules_are_folded() -> None:
     lines = write(replace(NEW, breaks=(make_break("x"), make_break("y"))))
-    assert lines[:4] == ["### ❌ 2 new graph breaks", "", "train.py · aaaaaaa → bbbbbbb · run B against run A", ""]
+    assert lines[:4] == [
+        "### ❌ 2 new graph breaks",
+        "",
+        "train.py · aaaaaaa → bbbbbbb · run B against run A",
+        "",
+    ]
     assert lines[4] == "| Verdict | Rule | Why |"
     assert "<br>Fix: Remove the call |" in lines[6] and "Fix" not in lines[7]
     assert "<details><summary>Rules: 1 failed, 1 passed, 7 not compared</summary>" in lines
@@ -38,7 +43,9 @@ def test_models_that_share_a_break_have_one_and_nothing_worse_is_said_of_rules()
     new = replace(NEW, rows=rows, breaks=(make_break("x", "cnn"), make_break("x", "mlp")))
     assert write(new, base)[0] == "### ❌ 1 new graph break"
     assert write(replace(new, breaks=()), base)[0] == "### ✅ Nothing worse by 3 rules"
-    assert write(replace(new, breaks=()), new)[0].startswith("### ✅ 1 graph break resolved, nothing worse by")
+    assert write(replace(new, breaks=()), new)[0].startswith(
+        "### ✅ 1 graph break resolved, nothing worse by"
+    )
 
 
 def test_a_pull_request_says_that_merging_moves_the_base() -> None:
@@ -52,8 +59,12 @@ def test_a_pull_request_says_that_merging_moves_the_base() -> None:
 def test_a_program_that_failed_is_named() -> None:
     failed = replace(BASE, breaks=None, causes=None, failure="ended with exit code 4")
     with pytest.raises(
-        CannotCompare, match=r"^nothing can be compared: the base, train.py at aaaaaaa \(run A\), ended"
+        CannotCompare,
+        match=r"^nothing can be compared: the base, train.py at aaaaaaa \(run A\), ended",
     ):
         write(NEW, failed)
     lines = write(NEW, replace(BASE, failure="ended with exit code 1"))
-    assert "> ⚠️ train.py at aaaaaaa (run A) ended with exit code 1: what it did not reach is not compared" in lines
+    assert (
+        "> ⚠️ train.py at aaaaaaa (run A) ended with exit code 1: what it did not reach is not "
+        "compared"
+    ) in lines

@@ -42,12 +42,16 @@ def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tupl
 
 
 def _broken(model: str | None, fingerprint: str) -> RuleDistinct:
-    return RuleDistinct(fingerprint, model, f"reason of {fingerprint}", 1, "forward", "m.py", 3, "GB0001")
+    return RuleDistinct(
+        fingerprint, model, f"reason of {fingerprint}", 1, "forward", "m.py", 3, "GB0001"
+    )
 
 
 def test_vanished_models_are_named() -> None:
     before = Side("before", tuple(_row(name) for name in ("kept", "gone", "skipped", "not_run")))
-    now = Side("now", (_row("kept"), _row("skipped", status="skipped"), _row("not_run", status="not_run")))
+    now = Side(
+        "now", (_row("kept"), _row("skipped", status="skipped"), _row("not_run", status="not_run"))
+    )
     assert _words("vanished", now, before) == [
         ("kept", "PASS"),
         ("gone", "VANISHED"),
@@ -68,8 +72,13 @@ def test_vanished_models_are_named() -> None:
         ("load-time", "load_latency", 0.02, 0.04, "FEW_SAMPLES"),  # loaded once on each side
     ],
 )
-def test_a_number_that_is_exact_needs_no_samples(rule: str, column: str, base: float, new: float, word: str) -> None:
-    sides = [Side(title, (_row("mlp", **{column: value}),)) for title, value in (("now", new), ("before", base))]
+def test_a_number_that_is_exact_needs_no_samples(
+    rule: str, column: str, base: float, new: float, word: str
+) -> None:
+    sides = [
+        Side(title, (_row("mlp", **{column: value}),))
+        for title, value in (("now", new), ("before", base))
+    ]
     assert _words(rule, *sides) == [("mlp", word)]
 
 
@@ -77,7 +86,9 @@ def test_a_number_that_is_exact_needs_no_samples(rule: str, column: str, base: f
     ("rule", "column", "samples_name"),
     [("load-time", "load_latency", "load_s"), ("export-time", "export_latency", "export_s")],
 )
-def test_a_load_or_export_time_is_judged_by_its_samples(rule: str, column: str, samples_name: str) -> None:
+def test_a_load_or_export_time_is_judged_by_its_samples(
+    rule: str, column: str, samples_name: str
+) -> None:
     def side(seconds: float) -> Side:
         samples = [seconds, 1.01 * seconds, 0.99 * seconds]
         return Side("side", (_row("mlp", **{column: seconds}, repeats={samples_name: samples}),))
@@ -135,20 +146,33 @@ def test_speedup_weighs_the_noise(now: dict[str, Any], before: dict[str, Any], w
         ([0.7, 0.8, 0.95], "NOISE"),
     ],
 )
-def test_memory_below_its_share_is_judged_by_its_samples(samples: list[float] | None, word: str) -> None:
+def test_memory_below_its_share_is_judged_by_its_samples(
+    samples: list[float] | None, word: str
+) -> None:
     sampled, known = [
-        {} if samples is None else {"repeats": _repeats("speedup", [1.0]) | _repeats("compression_ratio", values)}
+        {}
+        if samples is None
+        else {"repeats": _repeats("speedup", [1.0]) | _repeats("compression_ratio", values)}
         for values in (samples, [0.99, 1.0, 1.01])
     ]
-    before, now = _row("a", compression_ratio=1.0, **known), _row("a", compression_ratio=0.8, **sampled)
+    before, now = (
+        _row("a", compression_ratio=1.0, **known),
+        _row("a", compression_ratio=0.8, **sampled),
+    )
     assert _words("memory", Side("now", (now,)), Side("before", (before,))) == [("a", word)]
 
 
-@given(*[st.lists(st.floats(0.5, 2), min_size=1, max_size=12)] * 2, st.sampled_from(["speedup", "compression_ratio"]))
-def test_check_fails_only_what_compare_calls_worse(before: list[float], now: list[float], metric: str) -> None:
+@given(
+    *[st.lists(st.floats(0.5, 2), min_size=1, max_size=12)] * 2,
+    st.sampled_from(["speedup", "compression_ratio"]),
+)
+def test_check_fails_only_what_compare_calls_worse(
+    before: list[float], now: list[float], metric: str
+) -> None:
     values = [median(samples) for samples in (before, now)]
     rows = [
-        _row("m", **{metric: value}, repeats=_repeats(metric, samples)) for value, samples in zip(values, (before, now))
+        _row("m", **{metric: value}, repeats=_repeats(metric, samples))
+        for value, samples in zip(values, (before, now))
     ]
     rule = {"speedup": "speedup", "compression_ratio": "memory"}[metric]
     ((_name, word),) = _words(rule, Side("now", (rows[1],)), Side("before", (rows[0],)))
@@ -166,24 +190,40 @@ def test_speedups_of_other_batch_sizes_are_not_compared() -> None:
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10))
 def test_speedup_never_fails_both_ways(first: float, second: float) -> None:
-    one_side, other_side = Side("one", (_row("m", speedup=first),)), Side("two", (_row("m", speedup=second),))
-    words = {_words("speedup", one_side, other_side)[0][1], _words("speedup", other_side, one_side)[0][1]}
+    one_side, other_side = (
+        Side("one", (_row("m", speedup=first),)),
+        Side("two", (_row("m", speedup=second),)),
+    )
+    words = {
+        _words("speedup", one_side, other_side)[0][1],
+        _words("speedup", other_side, one_side)[0][1],
+    }
     assert words != {"SLOWER"}
 
 
 @pytest.mark.parametrize(
-    ("rule", "field", "word"), [("new-breaks", "breaks", "NEW_BREAK"), ("new-recompiles", "causes", "NEW_RECOMPILE")]
+    ("rule", "field", "word"),
+    [("new-breaks", "breaks", "NEW_BREAK"), ("new-recompiles", "causes", "NEW_RECOMPILE")],
 )
 def test_new_distinct_things_are_told_from_known_ones(rule: str, field: str, word: str) -> None:
     rows = (_row("a"), _row("b"))
     before = Side("before", rows, **{field: (_broken("a", "x"), _broken("a", "gone"))})
     now = Side("now", rows, **{field: (_broken("a", "x"), _broken("b", "x"), _broken("b", "y"))})
-    assert _words(rule, now, before) == [("b", word), ("b", word), ("a", "RESOLVED"), ("the run", "PASS")]
+    assert _words(rule, now, before) == [
+        ("b", word),
+        ("b", word),
+        ("a", "RESOLVED"),
+        ("the run", "PASS"),
+    ]
 
 
 def test_breaks_of_a_new_model_are_new_only_where_nobody_has_them() -> None:
     before = Side("before", (_row("a"),), breaks=(_broken("a", "x"),))
-    now = Side("now", (_row("a"), _row("new")), breaks=(_broken("a", "x"), _broken("new", "x"), _broken("new", "y")))
+    now = Side(
+        "now",
+        (_row("a"), _row("new")),
+        breaks=(_broken("a", "x"), _broken("new", "x"), _broken("new", "y")),
+    )
     assert _words("new-breaks", now, before) == [("new", "NEW_BREAK"), ("the run", "PASS")]
 
 
@@ -195,14 +235,21 @@ def test_breaks_without_a_model_are_the_runs() -> None:
 
 def test_breaks_of_a_vanished_model_are_not_resolved() -> None:
     before = Side("before", (_row("a"), _row("gone")), breaks=(_broken("gone", "x"),))
-    assert _words("new-breaks", Side("now", (_row("a"),), breaks=()), before) == [("the run", "PASS")]
+    assert _words("new-breaks", Side("now", (_row("a"),), breaks=()), before) == [
+        ("the run", "PASS")
+    ]
 
 
 def test_rules_say_what_they_lack() -> None:
     bare = Side("a.csv", (_row("a"),))
     lacks_by_rule = {rule.name: rule.applies(bare, bare, RuleOptions()) for rule in RULES}
-    assert {name for name, lacks in lacks_by_rule.items() if not lacks} == {"vanished", "missing-baseline"}
-    assert all("a.csv" in lacks or "no threshold" in lacks for lacks in lacks_by_rule.values() if lacks)
+    assert {name for name, lacks in lacks_by_rule.items() if not lacks} == {
+        "vanished",
+        "missing-baseline",
+    }
+    assert all(
+        "a.csv" in lacks or "no threshold" in lacks for lacks in lacks_by_rule.values() if lacks
+    )
 
 
 def test_rules_are_found_by_name() -> None:
@@ -226,23 +273,39 @@ def test_rules_look_at_each_row_once() -> None:
 
         __hash__ = str.__hash__
 
-    cells = {"accuracy": "pass", "graph_breaks": 1, "unique_graphs": 1, "compression_ratio": 1.0, "speedup": 1.0}
+    cells = {
+        "accuracy": "pass",
+        "graph_breaks": 1,
+        "unique_graphs": 1,
+        "compression_ratio": 1.0,
+        "speedup": 1.0,
+    }
     distinct = tuple(RuleDistinct(f"f{n}", Name(f"m{n}"), "reason", 1) for n in range(500))
     sides = [
-        Side("s", tuple(RuleInput(Name(f"m{n}"), cells) for n in range(500)), distinct, distinct) for _side in "ab"
+        Side("s", tuple(RuleInput(Name(f"m{n}"), cells) for n in range(500)), distinct, distinct)
+        for _side in "ab"
     ]
     for rule in RULES:
         rule.check(sides[0], sides[1], RuleOptions(threshold=1.0))
-    assert 0 < looked < 500 * 10 * len(RULES), "a rule that looked for each row in all would ask 250 000 times"
+    assert 0 < looked < 500 * 10 * len(RULES), (
+        "a rule that looked for each row in all would ask 250 000 times"
+    )
 
 
 def test_a_run_without_results_says_what_it_recorded_instead() -> None:
-    plain = Side("run B", (), breaks=(RuleDistinct("f1", None, "print", 3), RuleDistinct("f2", None, "data", 2)))
+    plain = Side(
+        "run B",
+        (),
+        breaks=(RuleDistinct("f1", None, "print", 3), RuleDistinct("f2", None, "data", 2)),
+    )
     (rule,) = find_rules(["graph-breaks"])
     assert rule.applies(plain, plain, RuleOptions()) == (
         "run B has no benchmark results; new-breaks compares its recorded graph breaks (5)"
     )
-    assert rule.applies(Side("run C", (), breaks=()), plain, RuleOptions()) == "run C has no benchmark results"
+    assert (
+        rule.applies(Side("run C", (), breaks=()), plain, RuleOptions())
+        == "run C has no benchmark results"
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,5 +326,10 @@ def test_performance_is_good_up_to_its_bound_and_no_further(
     metric: str, value: str, improvement: bool, word: str
 ) -> None:
     side = Side("a", (RuleInput("m", {metric: value}),))
-    options = {"metric": metric, "threshold": 1.0, "threshold_scale": 0.9, "fail_on_improvement": improvement}
+    options = {
+        "metric": metric,
+        "threshold": 1.0,
+        "threshold_scale": 0.9,
+        "fail_on_improvement": improvement,
+    }
     assert _words("performance", side, side, **options) == [("m", word)]

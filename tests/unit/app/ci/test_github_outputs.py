@@ -1,4 +1,6 @@
-"""Annotations, changed lines and rules files: what reaches GitHub, and what of other people's text cannot."""
+"""Annotations, changed lines and rules files: what reaches GitHub, and what of other people's text
+cannot.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,28 @@ from hypothesis import strategies as st
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, NEW_RECOMPILES_RULE
 from compileboard.app.checks.rules.model import RuleDistinct, RuleVerdict
-from compileboard.app.ci.annotations import MOST, format_annotations, format_command, list_annotations
+from compileboard.app.ci.annotations import (
+    MOST,
+    format_annotations,
+    format_command,
+    list_annotations,
+)
 from compileboard.app.ci.changed_lines import ChangedLines, list_changed_lines, parse_diff
 from compileboard.app.cli.main import main
 from tests.tools.repository import commit, git, make_repository
 
-NAMES = st.text(st.characters(exclude_characters='/\\"\t\n\r\0', exclude_categories=["C", "Z"]), min_size=1, max_size=8)
+NAMES = st.text(
+    st.characters(exclude_characters='/\\"\t\n\r\0', exclude_categories=["C", "Z"]),
+    min_size=1,
+    max_size=8,
+)
 
 
 def make_report(*items: RuleDistinct) -> Report:
     def judge(rule, new):
-        return RuleReport(rule, tuple(RuleVerdict(rule.name, "m", "NEW", "fail", "", item) for item in new))
+        return RuleReport(
+            rule, tuple(RuleVerdict(rule.name, "m", "NEW", "fail", "", item) for item in new)
+        )
 
     breaks = [item for item in items if (item.kind or "").startswith("GB")]
     causes = [item for item in items if item not in breaks]
@@ -30,21 +43,36 @@ def make_report(*items: RuleDistinct) -> Report:
     return Report("run A", "run B", rules, (), allow_improvement=False)
 
 
-def make_break(file: str, line: int, count: int = 1, model: str | None = "m", **changes: str) -> RuleDistinct:
+def make_break(
+    file: str, line: int, count: int = 1, model: str | None = "m", **changes: str
+) -> RuleDistinct:
     kind = changes.pop("kind", "GB0036")
-    return RuleDistinct(f"{file}:{line}", model, "Dynamic shape operator", count, "f", file, line, kind)
+    return RuleDistinct(
+        f"{file}:{line}", model, "Dynamic shape operator", count, "f", file, line, kind
+    )
 
 
 def test_the_worst_come_first_and_what_github_hides_is_counted(tmp_path: Path) -> None:
     changed = ChangedLines(tmp_path, {"nets/a.py": [range(1, 30)]})
     items = [make_break("nets/a.py", line, line) for line in range(1, 13)]
-    other = [make_break("nets/a.py", 40, 99), make_break("nets/b.py", 3, 99)]  # of lines that nobody changed
+    other = [
+        make_break("nets/a.py", 40, 99),
+        make_break("nets/b.py", 3, 99),
+    ]  # of lines that nobody changed
     cause = make_break("nets/a.py", 20, 500, kind="tensor_size")
     rows = list_annotations(make_report(*other, cause, *items), changed, str(tmp_path / "nets"))
-    assert [(row.file, row.line) for row in rows] == [*(("a.py", line) for line in range(12, 0, -1)), ("a.py", 20)]
+    assert [(row.file, row.line) for row in rows] == [
+        *(("a.py", line) for line in range(12, 0, -1)),
+        ("a.py", 20),
+    ]
     lines = list(format_annotations(rows))
-    assert len(lines) == MOST + 1 and lines[-1] == "::notice title=CompileBoard::3 more are in the job summary"
-    assert lines[0].startswith("::warning file=a.py,line=12,title=1 graph break added::this PR adds 1 graph break at ")
+    assert (
+        len(lines) == MOST + 1
+        and lines[-1] == "::notice title=CompileBoard::3 more are in the job summary"
+    )
+    assert lines[0].startswith(
+        "::warning file=a.py,line=12,title=1 graph break added::this PR adds 1 graph break at "
+    )
 
 
 def test_a_run_in_a_folder_names_its_files_from_there(tmp_path: Path) -> None:
@@ -59,7 +87,9 @@ def test_a_run_in_a_folder_names_its_files_from_there(tmp_path: Path) -> None:
 def test_models_that_share_a_line_have_one_annotation(tmp_path: Path) -> None:
     changed = ChangedLines(tmp_path, {"a.py": [range(7, 8)]})
     [row] = list_annotations(
-        make_report(make_break("a.py", 7, 2, "cnn"), make_break("a.py", 7, 3, "mlp")), changed, str(tmp_path)
+        make_report(make_break("a.py", 7, 2, "cnn"), make_break("a.py", 7, 3, "mlp")),
+        changed,
+        str(tmp_path),
     )
     assert row.message.splitlines() == [
         "this PR adds 1 graph break at a.py:7",
@@ -76,12 +106,20 @@ def test_a_command_is_one_line_and_says_what_it_was_told(message: str, file: str
     assert told is not None
 
     def read(text: str) -> str:
-        for code, letter in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+        for code, letter in (
+            ("%2C", ","),
+            ("%3A", ":"),
+            ("%0A", "\n"),
+            ("%0D", "\r"),
+            ("%25", "%"),
+        ):
             text = text.replace(code, letter)
         return text
 
     def clean(text: str) -> str:
-        return "".join(letter if letter.isprintable() or letter in "\r\n" else " " for letter in text)
+        return "".join(
+            letter if letter.isprintable() or letter in "\r\n" else " " for letter in text
+        )
 
     assert (read(told[1]), read(told[2])) == (clean(file), clean(message))
 
@@ -106,7 +144,10 @@ def test_changed_lines_are_those_of_the_checkout_since_the_commit_in_common(tmp_
     base = commit(folder, "main goes on")
     git(folder, "checkout", "-q", "change")
     changed = list_changed_lines(str(folder), base)
-    assert {file: [line for lines in ranges for line in lines] for file, ranges in changed.ranges.items()} == {
+    assert {
+        file: [line for lines in ranges for line in lines]
+        for file, ranges in changed.ranges.items()
+    } == {
         "a b.py": [2, 3, 6],
         odd: [2],
     }
@@ -115,7 +156,11 @@ def test_changed_lines_are_those_of_the_checkout_since_the_commit_in_common(tmp_
         list_changed_lines(str(folder), "0" * 40)
 
 
-@given(st.dictionaries(NAMES, st.lists(st.tuples(st.integers(1, 500), st.integers(0, 9), st.integers(0, 9)))))
+@given(
+    st.dictionaries(
+        NAMES, st.lists(st.tuples(st.integers(1, 500), st.integers(0, 9), st.integers(0, 9)))
+    )
+)
 def test_a_diff_is_read_back(hunks_by_file: dict[str, list[tuple[int, int, int]]]) -> None:
     lines: list[str] = []
     for name, hunks in hunks_by_file.items():

@@ -1,4 +1,6 @@
-"""The same runs in one file, and in a folder beside ClickHouse: some sealed, the others on the board."""
+"""The same runs in one file, and in a folder beside ClickHouse: some sealed, the others on the
+board.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,21 @@ class BothStores:
 
     def open_clients(self) -> tuple[FlaskClient, FlaskClient]:
         """Make a dashboard over each."""
-        single, folder = (create_app(Settings(db=db)).test_client() for db in (str(self.single), self.address))
+        single, folder = (
+            create_app(Settings(db=db)).test_client() for db in (str(self.single), self.address)
+        )
         return single, folder
 
     def clean(self, answer: TestResponse) -> str:
-        """Return an answer without what must differ: the name of its store, and when a report was written."""
+        """Return an answer without what must differ: the name of its store, and when a report was
+        written.
+        """
         text = answer.data.decode("utf-8", "backslashreplace")
         for name in (self.address, str(self.folder / "board.db"), str(self.single)):
             text = text.replace(name, "DATABASE")
-        return re.sub(r"(?<=written_at\":\")[^\"]*|(?<=Written by CompileBoard )[^<]*<time[^<]*", "", text)
+        return re.sub(
+            r"(?<=written_at\":\")[^\"]*|(?<=Written by CompileBoard )[^<]*<time[^<]*", "", text
+        )
 
 
 def make_single_file(path: Path, broad: Path) -> None:
@@ -76,7 +84,9 @@ def make_both(single: Path, folder: Path) -> BothStores:
     clients.close()
     later_us = NOW_US + 200 * QUIET_US
     with closing(open_writer(address.board)) as board:
-        sealed = [run_id for number, run_id in enumerate(list_sealable(board, later_us)) if number % 3]
+        sealed = [
+            run_id for number, run_id in enumerate(list_sealable(board, later_us)) if number % 3
+        ]
         for run_id in sealed:
             seal_run(board, run_id, now_us=later_us)
     return BothStores(single, folder, tuple(sealed))

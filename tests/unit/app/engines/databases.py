@@ -30,7 +30,9 @@ def open_database(folder: Path) -> Client:
 
 
 def empty_database(client: Client) -> None:
-    """Delete every row of a client's database; a table without one is left alone, which is much faster."""
+    """Delete every row of a client's database; a table without one is left alone, which is much
+    faster.
+    """
     sql = """
     select name
     from system.tables

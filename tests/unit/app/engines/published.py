@@ -30,30 +30,47 @@ if TYPE_CHECKING:
 BOTH_ENGINES = ["sqlite", pytest.param("clickhouse", marks=pytest.mark.clickhouse)]
 # Of single tests, where most of a module's or a folder's are over the other kind of store.
 on_both_engines = pytest.mark.parametrize("engine_name", BOTH_ENGINES)
-board_on_both_engines = pytest.mark.parametrize("board", BOTH_ENGINES, indirect=True)  # of the notebook
+board_on_both_engines = pytest.mark.parametrize(
+    "board", BOTH_ENGINES, indirect=True
+)  # of the notebook
 over_a_file = pytest.mark.parametrize("engine_name", ["sqlite"])
 OpenEngine = Callable[[sqlite3.Connection], Engine]
 OpenClient = Callable[[Path], FlaskClient]
 
-_PUBLISHED = ("runs", "run_totals", "run_tags", "run_annotations", "processes", "commits", *ROLLUPS, *THINGS)
+_PUBLISHED = (
+    "runs",
+    "run_totals",
+    "run_tags",
+    "run_annotations",
+    "processes",
+    "commits",
+    *ROLLUPS,
+    *THINGS,
+)
 _MOST_DATABASES = 4
 
 
 @pytest.fixture(params=BOTH_ENGINES)
 def both_engines(request: pytest.FixtureRequest) -> str:
-    """Let pages be over a file, and again over a folder: imported as `engine_name` where pages cross runs."""
+    """Let pages be over a file, and again over a folder: imported as `engine_name` where pages
+    cross runs.
+    """
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def open_same_engine(request: pytest.FixtureRequest, engine_name: str) -> OpenEngine:
-    """Open the tables across runs on the engine that the test's pages ask: imported as `open_engine`."""
+    """Open the tables across runs on the engine that the test's pages ask: imported as
+    `open_engine`.
+    """
     return choose_engine(request, engine_name)
 
 
 def choose_engine(request: pytest.FixtureRequest, name: str) -> OpenEngine:
-    """Return what opens the tables across runs of a board, as it is at that moment, on one of both engines."""
+    """Return what opens the tables across runs of a board, as it is at that moment, on one of both
+    engines.
+    """
     if name == "sqlite":
         return SqliteEngine
     published: PublishedBoards = request.getfixturevalue("published_boards")
@@ -62,7 +79,9 @@ def choose_engine(request: pytest.FixtureRequest, name: str) -> OpenEngine:
 
 def open_clients(folder: Path) -> Clients:
     """Make an empty database of its own below `chdb_folder`, and return clients of it."""
-    return Clients(ClickHouseAddress(None, None, "default", str(open_database(folder).database), str(folder)))
+    return Clients(
+        ClickHouseAddress(None, None, "default", str(open_database(folder).database), str(folder))
+    )
 
 
 class PublishedBoard:
@@ -93,7 +112,9 @@ class PublishedBoard:
 
 
 class PublishedBoards:
-    """A few databases of ClickHouse: what the last boards had is there still, and not published again."""
+    """A few databases of ClickHouse: what the last boards had is there still, and not published
+    again.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -105,7 +126,11 @@ class PublishedBoards:
         published = self._databases.pop(digest, None)
         if published is None:
             is_new = len(self._databases) < _MOST_DATABASES
-            published = PublishedBoard(self._folder) if is_new else self._databases.pop(next(iter(self._databases)))
+            published = (
+                PublishedBoard(self._folder)
+                if is_new
+                else self._databases.pop(next(iter(self._databases)))
+            )
         self._databases[digest] = published
         return published.publish(board, digest)
 
@@ -115,7 +140,9 @@ class PublishedBoards:
 
 
 class _LazyClients(Clients):
-    """Clients of a database with what a board has when the first is taken, as a follower publishes it."""
+    """Clients of a database with what a board has when the first is taken, as a follower publishes
+    it.
+    """
 
     def __init__(self, boards: PublishedBoards, board: Path) -> None:
         super().__init__(ClickHouseAddress(None, None, "default", "default", str(board)))

@@ -27,7 +27,10 @@ def list_addresses(live: Path, app: Flask) -> list[str]:
     with closing(open_reader(live)) as reader:
         for pages in (list_explored, list_pages, list_benched):
             addresses += [page for kind in pages.values() for page in kind(reader)[:5]]
-        run_ids = [row["id"] for row in reader.execute("select id from runs where suite = 'captures' order by id")]
+        run_ids = [
+            row["id"]
+            for row in reader.execute("select id from runs where suite = 'captures' order by id")
+        ]
         ids = {
             "artifact_id": "select id from artifacts where run_id = ? order by name, id limit 1",
             "guards_id": "select artifact_id from guard_sets where run_id = ? order by id limit 1",

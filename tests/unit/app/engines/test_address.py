@@ -20,12 +20,27 @@ def test_a_file_is_a_store_of_its_own() -> None:
 
 
 def test_an_address_names_a_server_and_a_folder() -> None:
-    address = parse_address("clickhouse://ann@db.local:9440/board?folder=/srv/a&secure=yes&cluster=fleet")
+    address = parse_address(
+        "clickhouse://ann@db.local:9440/board?folder=/srv/a&secure=yes&cluster=fleet"
+    )
     assert address.clickhouse is not None
-    assert (address.board, address.run_files, address.cache) == ("/srv/a/board.db", "/srv/a/runs", "/srv/a/cache")
+    assert (address.board, address.run_files, address.cache) == (
+        "/srv/a/board.db",
+        "/srv/a/runs",
+        "/srv/a/cache",
+    )
     server = address.clickhouse
-    assert (server.host, server.port, server.user, server.database) == ("db.local", 9440, "ann", "board")
-    assert (server.is_secure, server.cluster, server.label) == (True, "fleet", "clickhouse://db.local:9440/board")
+    assert (server.host, server.port, server.user, server.database) == (
+        "db.local",
+        9440,
+        "ann",
+        "board",
+    )
+    assert (server.is_secure, server.cluster, server.label) == (
+        True,
+        "fleet",
+        "clickhouse://db.local:9440/board",
+    )
     plain = parse_address("clickhouse://h/db?folder=/a").clickhouse
     assert plain is not None and plain.label == "clickhouse://h/db"
     inside = parse_address("clickhouse:///srv/b%20c").clickhouse
@@ -62,24 +77,35 @@ def test_the_password_is_in_the_environment_or_a_file(tmp_path: Path) -> None:
         read_password({"COMPILEBOARD_CLICKHOUSE_PASSWORD_FILE": str(tmp_path / "none")})
 
 
-def test_collectors_write_into_the_board(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_collectors_write_into_the_board(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     address = f"clickhouse://h/db?folder={tmp_path}"
     assert main(["migrate", "--db", str(tmp_path / "board.db")]) == 0
     assert collect(["list", "--db", address]) == 0
-    assert dashboard_command("serve", database=find_board(address)).endswith(f" serve --db '{address}'")
+    assert dashboard_command("serve", database=find_board(address)).endswith(
+        f" serve --db '{address}'"
+    )
     assert f"{tmp_path}/board.db has no runs yet" in capsys.readouterr().out
     assert collect(["list", "--db", "clickhouse://h/db?folder=/not/here"]) == 2
     assert "not on this machine. Send to its dashboard with --server URL" in capsys.readouterr().err
 
 
-def test_a_folder_alone_is_told_its_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_alone_is_told_its_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["migrate", "--db", str(tmp_path / "board.db")]) == 0
     for command in (["incidents", "list", "--db", str(tmp_path)], ["verify", str(tmp_path)]):
         assert main(command) == 2
-        assert "is a folder beside ClickHouse; give its address: --db clickhouse://" in capsys.readouterr().err
+        assert (
+            "is a folder beside ClickHouse; give its address: --db clickhouse://"
+            in capsys.readouterr().err
+        )
 
 
-def test_commands_about_words_need_no_clickhouse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_about_words_need_no_clickhouse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     address = f"clickhouse://127.0.0.1:1/db?folder={tmp_path}"
     assert main(["migrate", "--db", str(tmp_path / "board.db")]) == 0
     for command in (["incidents", "list"], ["token", "list"], ["verify"]):
@@ -87,6 +113,8 @@ def test_commands_about_words_need_no_clickhouse(tmp_path: Path, capsys: pytest.
     assert "no open incidents" in capsys.readouterr().out
 
 
-def test_one_process_alone_serves_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_alone_serves_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["serve", "--db", f"clickhouse://{tmp_path}", "--port", "0", "--workers", "2"]) == 2
     assert "--workers 2: one process alone can open ClickHouse's files" in capsys.readouterr().err

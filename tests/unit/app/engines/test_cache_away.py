@@ -1,4 +1,6 @@
-"""Pages of sealed runs where their cache cannot be written: a read-only disk, a full one, something in its place."""
+"""Pages of sealed runs where their cache cannot be written: a read-only disk, a full one, something
+in its place.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from compileboard.collectors.store.sealed.rows import list_sealed_runs
 from tests.tools.observed import ROOT
 from tests.unit.app.benched import RUNS
 
-# A mount of its own, as a person has it: neither permissions nor patches stop root, or look like a full disk.
+# A mount of its own, as a person has it: neither permissions nor patches stop root, or look like a
+# full disk.
 MOUNTED = """
 import sys
 from compileboard.app import create_app
@@ -65,7 +68,10 @@ def test_a_temporary_folder_stands_in_for_the_cache(board: Path, kind: str) -> N
     done = read_pages(board, mount)
     assert done.stdout.split() == ["200"] * 4, done.stderr
     (warning,) = done.stderr.splitlines()
-    assert f"Until then sealed runs are unpacked in {disk.parent / 'temporary'}/compileboard-" in warning
+    assert (
+        f"Until then sealed runs are unpacked in {disk.parent / 'temporary'}/compileboard-"
+        in warning
+    )
     (folder,) = (disk.parent / "temporary").glob("compileboard-*")
     assert len(list(folder.iterdir())) == 2 and folder.stat().st_mode & 0o077 == 0
 
@@ -83,20 +89,26 @@ def test_another_users_folder_is_not_used(
         RunFiles(str(board), cache, temporary=[str(tmp_path / "open")]).open(run)
     monkeypatch.setattr(run_files, "_reported", set())
     for _ in range(2):
-        files = RunFiles(str(board), cache, temporary=[str(tmp_path / "open"), str(tmp_path / "own")])
+        files = RunFiles(
+            str(board), cache, temporary=[str(tmp_path / "open"), str(tmp_path / "own")]
+        )
         with closing(files.open(run)) as connection:
             assert connection.execute("select count(*) from main.runs").fetchone()[0] == 1
     assert capsys.readouterr().err.count("sealed runs are unpacked in") == 1
 
 
-def test_a_full_disk_loses_older_files_of_the_cache_first(board: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_older_files_of_the_cache_first(
+    board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(open_reader(board)) as reader:
         first, second = list_sealed_runs(reader)[:2]
     files = RunFiles(str(board), str(board.parent / "cache"), temporary=[])
     files.open(first).close()
     free_bytes = shutil.disk_usage(board.parent).free
     spare_bytes = free_bytes - second.file.unpacked_bytes + 1000
-    monkeypatch.setattr(run_files.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(0, 0, free_bytes))
+    monkeypatch.setattr(
+        run_files.shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(0, 0, free_bytes)
+    )
     monkeypatch.setattr(run_files, "SPARE_BYTES", spare_bytes)
     files.open(second).close()
     (cached,) = (board.parent / "cache").iterdir()

@@ -1,4 +1,6 @@
-"""A store is copied from a file to a folder beside ClickHouse and back, and what differs in a copy is found."""
+"""A store is copied from a file to a folder beside ClickHouse and back, and what differs in a copy
+is found.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def make_folder(folder: Path, chdb_folder: Path) -> StoreAddress:
 
 
 @pytest.fixture(scope="module")
-def folder(file: StoreAddress, chdb_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> StoreAddress:
+def folder(
+    file: StoreAddress, chdb_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> StoreAddress:
     target = make_folder(tmp_path_factory.mktemp("copied") / "board", chdb_folder)
     assert copy(file, target).differences == []
     return target
@@ -50,19 +54,34 @@ def folder(file: StoreAddress, chdb_folder: Path, tmp_path_factory: pytest.TempP
 
 def copy(source: StoreAddress, target: StoreAddress, *, resume: bool = False) -> StoreComparison:
     origin = ActionOrigin("command")
-    return copy_store(source, target, password="", program_version="0", origin=origin, resume=resume)
+    return copy_store(
+        source, target, password="", program_version="0", origin=origin, resume=resume
+    )
 
 
 def compare(source: StoreAddress, target: StoreAddress) -> list[str]:
     return compare_stores(source, target, "", lambda line: None).differences
 
 
-def test_a_file_comes_back_from_a_folder_row_by_row(file: StoreAddress, folder: StoreAddress, tmp_path: Path) -> None:
+def test_a_file_comes_back_from_a_folder_row_by_row(
+    file: StoreAddress, folder: StoreAddress, tmp_path: Path
+) -> None:
     back = StoreAddress(str(tmp_path / "back.db"))
     assert copy(folder, back).differences == []
-    with closing(open_reader(file.board)) as original, closing(open_writer(back.board)) as copied_board:
+    with (
+        closing(open_reader(file.board)) as original,
+        closing(open_writer(back.board)) as copied_board,
+    ):
         rows, copied = read_rows(original), read_rows(copied_board)
-        for name in ("events", "compilations", "run_breaks", "run_summaries", "trace_pieces", "tokens", "incidents"):
+        for name in (
+            "events",
+            "compilations",
+            "run_breaks",
+            "run_summaries",
+            "trace_pieces",
+            "tokens",
+            "incidents",
+        ):
             assert copied[name] == rows[name], name
         assert {name: len(copied[name]) for name in rows if name != "audit"} == {
             name: len(rows[name]) for name in rows if name not in ("audit", "detection")
@@ -83,7 +102,10 @@ def test_ended_runs_are_sealed_in_a_folder(folder: StoreAddress) -> None:
     [
         ("update streams set stored_bytes = stored_bytes", None),
         ("update run_totals set compile_count = compile_count + 1", "run_totals: other rows"),
-        ("insert into tokens values ('t', 'n', x'00', 'read', 0, 'n', null, null, null, null)", "tokens: 0 rows → 1"),
+        (
+            "insert into tokens values ('t', 'n', x'00', 'read', 0, 'n', null, null, null, null)",
+            "tokens: 0 rows → 1",
+        ),
         ("insert into commits values ('c0ffee', null, 0, null, 'later')", "commits: 0 rows → 1"),
     ],
 )
@@ -93,15 +115,20 @@ def test_a_changed_row_is_told(folder: StoreAddress, change: str, table: str | N
         board.execute("begin")
         board.execute(change)
         board.execute("commit")
-    differences = list(copying.list_digest_differences(expected, copying.digest_board(folder.board)))
-    assert [line for line in differences if not line.startswith("run ")] == ([table] if table else [])
+    differences = list(
+        copying.list_digest_differences(expected, copying.digest_board(folder.board))
+    )
+    assert [line for line in differences if not line.startswith("run ")] == (
+        [table] if table else []
+    )
 
 
 def test_other_roll_ups_in_the_engine_are_told(file: StoreAddress, folder: StoreAddress) -> None:
     assert folder.clickhouse is not None
     client = connect(folder.clickhouse)
     client.command(
-        "insert into run_breaks_rows select * replace (break_count + 1 as break_count) from run_breaks_rows limit 1"
+        "insert into run_breaks_rows select * replace (break_count + 1 as break_count) from "
+        "run_breaks_rows limit 1"
     )
     assert any(line.startswith("run_breaks in ") for line in compare(file, folder))
 
@@ -129,7 +156,9 @@ def test_a_stopped_copy_goes_on(
     assert not Path(f"{target.folder}.copying").exists()
 
 
-def test_a_place_or_database_in_use_is_refused(file: StoreAddress, folder: StoreAddress, tmp_path: Path) -> None:
+def test_a_place_or_database_in_use_is_refused(
+    file: StoreAddress, folder: StoreAddress, tmp_path: Path
+) -> None:
     with pytest.raises(CopyError, match="is there already; a copy needs a new place"):
         copy(file, folder)
     elsewhere = replace(folder, board=str(tmp_path / "b" / "board.db"), folder=str(tmp_path / "b"))

@@ -1,4 +1,6 @@
-"""ClickHouse's files on a read-only disk: pages across runs are those of a disk that can be written."""
+"""ClickHouse's files on a read-only disk: pages across runs are those of a disk that can be
+written.
+"""
 
 from __future__ import annotations
 

@@ -46,13 +46,17 @@ def read_answers(app: Flask, database: Path, addresses: list[str]) -> dict[str, 
         answer = client.get(address)
         body = answer.data.replace(str(database).encode(), b"DB")
         if address.startswith("/search"):
-            body = re.sub(rb"cursor=[\w-]+", b"", body)  # it names the file where the next page begins
+            body = re.sub(
+                rb"cursor=[\w-]+", b"", body
+            )  # it names the file where the next page begins
         answers[address] = (answer.status_code, body)
     return answers
 
 
 @pytest.fixture
-def answers(live: Path, shared_app: Flask, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, bytes]]:
+def answers(
+    live: Path, shared_app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, tuple[int, bytes]]:
     monkeypatch.setattr(time, "time_ns", lambda: NOW_US * 1000)
     return read_answers(shared_app, live, list_addresses(live, shared_app))
 
@@ -71,7 +75,8 @@ def test_its_words_are_the_boards(sealed: Path) -> None:
     with closing(open_folder(sealed)) as folder:
         run = folder.open_run(RUNS[0])
         assert (
-            run.execute("select title from run_annotations where pinned").fetchone()[0] == "Renamed after it was sealed"
+            run.execute("select title from run_annotations where pinned").fetchone()[0]
+            == "Renamed after it was sealed"
         )
         assert run.execute("select count(*) from results").fetchone()[0] > 5
         assert run.execute("select count(*) from runs").fetchone()[0] == 9
@@ -110,7 +115,9 @@ def test_processes_open_one_run_at_once(sealed: Path, tmp_path: Path) -> None:
         run = list_sealed_runs(board)[0]
 
     def count_events(_number: int) -> int:
-        with closing(RunFiles(str(sealed), str(tmp_path / "cache"), most_bytes=1).open(run)) as connection:
+        with closing(
+            RunFiles(str(sealed), str(tmp_path / "cache"), most_bytes=1).open(run)
+        ) as connection:
             return int(connection.execute("select count(*) from events").fetchone()[0])
 
     with ThreadPoolExecutor(8) as pool:

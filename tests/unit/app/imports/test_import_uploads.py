@@ -49,12 +49,20 @@ def enqueue(shelf: ImportQueue, **most: int) -> QueueEntry:
 
 def form_environ(body: bytes, **more: object) -> dict[str, object]:
     kind = f"multipart/form-data; boundary={BOUNDARY}"
-    return {"wsgi.input": io.BytesIO(body), "CONTENT_TYPE": kind, "CONTENT_LENGTH": str(len(body)), **more}
+    return {
+        "wsgi.input": io.BytesIO(body),
+        "CONTENT_TYPE": kind,
+        "CONTENT_LENGTH": str(len(body)),
+        **more,
+    }
 
 
 def test_only_the_server_may_read_what_was_sent(shelf: ImportQueue) -> None:
     slot = enqueue(shelf)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (shelf.root, slot.folder)] == [0o700, 0o700]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (shelf.root, slot.folder)] == [
+        0o700,
+        0o700,
+    ]
     slot.close()
     assert [path.name for path in shelf.root.iterdir() if path.is_dir()] == []
 
@@ -72,7 +80,11 @@ def test_an_import_whose_server_died_has_failed_and_its_files_go(shelf: ImportQu
     running = shelf.load(slot.upload.id)
     os.close(slot._alive)  # what the system does when a process ends
     dead = shelf.load(slot.upload.id)
-    assert running and dead and (running.state, dead.state, dead.message) == ("running", "failed", STOPPED)
+    assert (
+        running
+        and dead
+        and (running.state, dead.state, dead.message) == ("running", "failed", STOPPED)
+    )
     shelf.clear()
     assert not slot.folder.exists()
     entry = shelf.load(slot.upload.id)
@@ -134,7 +146,11 @@ def test_a_part_without_a_name_is_refused(tmp_path: Path, part: str) -> None:
 
 
 def test_a_body_that_ends_early_is_refused(tmp_path: Path) -> None:
-    raw = {"wsgi.input": io.BytesIO(b"x" * 10), "CONTENT_TYPE": "application/octet-stream", "CONTENT_LENGTH": "20"}
+    raw = {
+        "wsgi.input": io.BytesIO(b"x" * 10),
+        "CONTENT_TYPE": "application/octet-stream",
+        "CONTENT_LENGTH": "20",
+    }
     with pytest.raises(UploadRejected, match="cut short"):
         receive(raw | {"wsgi.input_terminated": True}, tmp_path / "files", 1000, "a.log")
 
@@ -142,7 +158,10 @@ def test_a_body_that_ends_early_is_refused(tmp_path: Path) -> None:
 def test_a_thousand_files_hold_no_thousand_descriptors(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     received = receive(
-        form_environ(write_form([(f"f/{n}.log", b"x") for n in range(1000)])), tmp_path / "files", 1 << 20, None
+        form_environ(write_form([(f"f/{n}.log", b"x") for n in range(1000)])),
+        tmp_path / "files",
+        1 << 20,
+        None,
     )
     assert (len(received.names), received.label, received.target) == (1000, "f", "files")
     assert len(os.listdir("/proc/self/fd")) <= before + 2
@@ -151,14 +170,30 @@ def test_a_thousand_files_hold_no_thousand_descriptors(tmp_path: Path) -> None:
 
 
 def test_wishes_become_options_that_cannot_be_others() -> None:
-    options = parse_options({"name": "--db=/x", "suite": "s", "tags": "a=b,\nc=-d", "payloads": "no", "again": "yes"})
-    assert options.options() == ["--name=--db=/x", "--suite=s", "--tag=a=b", "--tag=c=-d", "--no-payloads", "--again"]
-    for bad in ({"name": "a\nb"}, {"suite": "x" * 201}, {"tags": "=b"}, {"tags": ",".join(["a=b"] * 21)}):
+    options = parse_options(
+        {"name": "--db=/x", "suite": "s", "tags": "a=b,\nc=-d", "payloads": "no", "again": "yes"}
+    )
+    assert options.options() == [
+        "--name=--db=/x",
+        "--suite=s",
+        "--tag=a=b",
+        "--tag=c=-d",
+        "--no-payloads",
+        "--again",
+    ]
+    for bad in (
+        {"name": "a\nb"},
+        {"suite": "x" * 201},
+        {"tags": "=b"},
+        {"tags": ",".join(["a=b"] * 21)},
+    ):
         with pytest.raises(UploadRejected):
             parse_options(bad)
 
 
-def test_a_child_knows_nothing_of_the_servers_environment(shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_knows_nothing_of_the_servers_environment(
+    shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter2")
     environ = child.build_environ(shelf.root)
     assert "DATABASE_PASSWORD" not in environ and "HOME" not in environ
@@ -176,7 +211,9 @@ def run_child(
     (slot.folder / "files" / "0001").write_bytes(file.read_bytes())
     (slot.folder / "names.json").write_text(json.dumps({"0001": file.name}))
     known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
-    child.run(slot, command or child.build_command(known, options or ImportOptions(), "files/0001"), known)
+    child.run(
+        slot, command or child.build_command(known, options or ImportOptions(), "files/0001"), known
+    )
     slot.close()
     return slot
 
@@ -187,7 +224,9 @@ def test_a_child_has_what_a_real_log_needs(shelf: ImportQueue) -> None:
     assert done.record_count > 100
 
 
-@pytest.mark.parametrize(("name", "count"), [("coverage.csv", 2), ("hud_export.csv", 4), ("add_loop_eager.json", 1)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("coverage.csv", 2), ("hud_export.csv", 4), ("add_loop_eager.json", 1)]
+)
 def test_a_child_takes_files_of_results(shelf: ImportQueue, name: str, count: int) -> None:
     done = run_child(shelf, file=DATA / "upstream" / "made" / name, upload_memory_mib=256).upload
     assert (done.state, done.record_count, done.log_count, done.rejects) == ("done", count, 1, {})
@@ -228,7 +267,10 @@ def test_a_child_without_memory_says_which_setting(shelf: ImportQueue) -> None:
 
 
 def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(shelf: ImportQueue) -> None:
-    sleep = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    sleep = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; "
+        "time.sleep(60)'])"
+    )
     began_s = time.monotonic()
     ended = run_child(shelf, [sys.executable, "-c", sleep], upload_timeout_s=1).upload
     assert time.monotonic() - began_s < 20
@@ -238,15 +280,22 @@ def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(shelf: Im
 def test_the_limits_outlive_exec() -> None:
     import subprocess
 
-    code = "import os, resource as r; print(r.getrlimit(r.RLIMIT_AS)[0], r.getrlimit(r.RLIMIT_CPU)[0], os.nice(0))"
+    code = (
+        "import os, resource as r; print(r.getrlimit(r.RLIMIT_AS)[0], "
+        "r.getrlimit(r.RLIMIT_CPU)[0], os.nice(0))"
+    )
     bounds = [str(1 << 30), "7", str(1 << 20)]
     command = [sys.executable, "-I", "-S", str(child.SANDBOX), *bounds, sys.executable, "-c", code]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    output = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=30
+    ).stdout.split()
     assert output[:2] == [str(1 << 30), "7"]
     assert int(output[2]) >= 10
 
 
-@pytest.mark.parametrize(("limit", "word"), [("records", "records"), ("rows", "rows"), ("entries", "entries")])
+@pytest.mark.parametrize(
+    ("limit", "word"), [("records", "records"), ("rows", "rows"), ("entries", "entries")]
+)
 def test_an_import_above_a_limit_is_ended_with_what_was_reached(
     shelf: ImportQueue, tmp_path: Path, limit: str, word: str
 ) -> None:
@@ -259,10 +308,15 @@ def test_an_import_above_a_limit_is_ended_with_what_was_reached(
             archive.add(LOG, "a.log.xz")
     ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).upload
     assert ended.state == "failed"
-    assert f"the limit is 10 {word}" in ended.message and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
+    assert (
+        f"the limit is 10 {word}" in ended.message
+        and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
+    )
 
 
-def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(shelf: ImportQueue, tmp_path: Path) -> None:
+def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(
+    shelf: ImportQueue, tmp_path: Path
+) -> None:
     """3 KB, whose 200 stacks share no frame: benchmarks.imports.many_rows has it at full size."""
     file = tmp_path / "stacks.log.gz"
     write_log(file, "stacks", most_bytes=1 << 20, most_records=200)
@@ -271,7 +325,9 @@ def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(shel
     assert 20_000 < count_rows(tmp_path / "team.db") < 20_000 + 2 * BATCH_PARTS
 
 
-def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sends_a_log_is_kept_before_its_turn_comes(
+    shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = str(shelf.root.with_name("team.db"))
     slot, seen = enqueue(shelf), []
 
@@ -288,13 +344,21 @@ def test_who_sends_a_log_is_kept_before_its_turn_comes(shelf: ImportQueue, monke
 
     monkeypatch.setattr(child, "run", end)
     received = Received(slot.folder / "files", {"0001": "a.log"})
-    upload._run_import(slot, received, ImportOptions(), Settings(db=database), ActionOrigin("page", address="10.0.0.9"))
+    upload._run_import(
+        slot,
+        received,
+        ImportOptions(),
+        Settings(db=database),
+        ActionOrigin("page", address="10.0.0.9"),
+    )
     assert seen == [("import.upload", slot.upload.id, "10.0.0.9")]
     assert read_actions()[0] == ("import.done", "R1", "10.0.0.9")
 
 
 def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -> None:
-    """The first part stops behind its first batch; both together are what one import would have been."""
+    """The first part stops behind its first batch; both together are what one import would have
+    been.
+    """
     whole = run_child(shelf).upload
     os.remove(shelf.root.with_name("team.db"))
     migrate(shelf.root.with_name("team.db"))
@@ -306,7 +370,10 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
     command = child.build_command(known, ImportOptions(), "files/0001")
     pausing = "import compileboard.collectors.pipeline.import_progress as b\n"
     pausing += "b.Budget.listen = lambda self: self._pause(0, None)\n"
-    code = pausing + "import sys; from compileboard.collectors.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    code = pausing + (
+        "import sys; from compileboard.collectors.cli.main import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
     at = command.index("compileboard.collectors")
     assert child.run(slot, [*command[: at - 1], "-c", code, *command[at + 1 :]], known)
     assert not child.run(slot, command, known)

@@ -10,7 +10,14 @@ from compileboard.app.incidents.causes import _merge_near
 
 
 def make_break(line: int | None, **facts: Any) -> dict[str, Any]:
-    return {"kind": "graph_break", "file": "m.py", "line": line, "after": 1, "reason": f"{line}", "also": []} | facts
+    return {
+        "kind": "graph_break",
+        "file": "m.py",
+        "line": line,
+        "after": 1,
+        "reason": f"{line}",
+        "also": [],
+    } | facts
 
 
 @pytest.mark.parametrize(

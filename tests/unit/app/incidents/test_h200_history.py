@@ -1,4 +1,6 @@
-"""The demo's history as an H200 measured it, with inductor: what is found in it is what was done to it."""
+"""The demo's history as an H200 measured it, with inductor: what is found in it is what was done to
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,38 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connec
 
 
 def find(history: sqlite3.Connection, model: str, metric: str) -> SeriesChange:
-    (change,) = [finding for finding in load_changes(history) if (finding.model, finding.metric) == (model, metric)]
+    (change,) = [
+        finding
+        for finding in load_changes(history)
+        if (finding.model, finding.metric) == (model, metric)
+    ]
     return change
 
 
 def subject_of(history: sqlite3.Connection, run_id: str | None) -> str:
-    return str(history.execute("select git_subject from runs where id = ?", (run_id,)).fetchone()[0])
+    return str(
+        history.execute("select git_subject from runs where id = ?", (run_id,)).fetchone()[0]
+    )
 
 
-def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(history: sqlite3.Connection) -> None:
+def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(
+    history: sqlite3.Connection,
+) -> None:
     change = find(history, "encoder", "speedup")
     assert describe_series_change(change) == "encoder: speedup 7.92× → 3.67× (−54%)"
-    assert subject_of(history, change.first_run_id) == "encoder: print the largest value while we look for NaNs"
-    assert subject_of(history, change.recovered_run_id) == "encoder: the NaNs are found, print nothing"
+    assert (
+        subject_of(history, change.first_run_id)
+        == "encoder: print the largest value while we look for NaNs"
+    )
+    assert (
+        subject_of(history, change.recovered_run_id) == "encoder: the NaNs are found, print nothing"
+    )
     assert {"graph_break"} <= {cause["kind"] for cause in change.evidence["causes"]}
 
 
-def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite3.Connection) -> None:
+def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(
+    history: sqlite3.Connection,
+) -> None:
     change = find(history, "ranker", "speedup")
     assert (change.direction, change.state, change.recovered_run_id) == ("worse", "confirmed", None)
     labels = [cause["label"] for cause in change.evidence["causes"]]
@@ -57,8 +74,13 @@ def test_a_choice_by_data_is_named_as_the_cause_of_what_it_costs(history: sqlite
     assert any("size mismatch at index 0" in label for label in labels)
 
 
-def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sqlite3.Connection) -> None:
-    before, after = (row[0] for row in history.execute("select id from runs order by started_us limit 2 offset 13"))
+def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(
+    history: sqlite3.Connection,
+) -> None:
+    before, after = (
+        row[0]
+        for row in history.execute("select id from runs order by started_us limit 2 offset 13")
+    )
     encoder, ranker = read_comparison(SingleFile(history), read_clock(), before, after).pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "speedup changed because eager mode did"
@@ -66,28 +88,41 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(history: sql
 
 
 def test_what_came_in_with_one_commit_is_one_incident(history: sqlite3.Connection) -> None:
-    incidents = sorted((make_incident(stored) for stored in load_incidents(history)), key=lambda row: row.first_us)
+    incidents = sorted(
+        (make_incident(stored) for stored in load_incidents(history)), key=lambda row: row.first_us
+    )
     assert [(row.title, row.state, row.change_count) for row in incidents] == [
         ("encoder: speedup down 54%, graph break at encoder.py:51", "recovered", 7),
         ("ranker: speedup down 54%, graph break at ranker.py:70", "open", 9),
         ("ranker: fails to compile, TorchRuntimeError at ranker.py:71", "recovered", 1),
     ]
     ranker = incidents[1]
-    assert (ranker.first_bad.short_commit, ranker.last_good and ranker.last_good.short_commit) == ("c7ed8b7", "bd77c9e")
+    assert (ranker.first_bad.short_commit, ranker.last_good and ranker.last_good.short_commit) == (
+        "c7ed8b7",
+        "bd77c9e",
+    )
     assert [metric.label for metric in ranker.headlines] == ["Speedup", "Latency", "Graph breaks"]
 
 
 def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> None:
-    (ranker,) = (make_incident(stored) for stored in load_incidents(history) if stored.state == "open")
+    (ranker,) = (
+        make_incident(stored) for stored in load_incidents(history) if stored.state == "open"
+    )
     cause = ranker.cause
     assert ranker.has_one_cause and cause is not None
     assert (cause.file, cause.line, cause.function) == ("ranker.py", 70, "Ranker.forward")
-    assert cause.source_line == "known = known[torch.rand(len(known), device=known.device) < self.share]"
+    assert (
+        cause.source_line
+        == "known = known[torch.rand(len(known), device=known.device) < self.share]"
+    )
     assert [(check.passed, check.text) for check in cause.checks] == [
         (True, "First seen in c7ed8b7, the run where speedup changed"),
         (
             True,
-            "Explains the recompile after it: 'value 0 on the stack' size mismatch at index 0. expected 24, actual 33",
+            (
+                "Explains the recompile after it: 'value 0 on the stack' size mismatch at index 0. "
+                "expected 24, actual 33"
+            ),
         ),
         (True, "GPU, driver, torch and triton unchanged"),
         (True, "Can explain all 9 changed metrics"),
@@ -100,16 +135,22 @@ def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Con
         for finding in load_changes(history)
         if (finding.subject, finding.metric) == ("suite", "geomean_speedup")
     ]
-    assert describe_series_change(change) == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"
+    assert (
+        describe_series_change(change) == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"
+    )
 
 
-def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(history: sqlite3.Connection) -> None:
+def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(
+    history: sqlite3.Connection,
+) -> None:
     (ranker,) = (stored for stored in load_incidents(history) if stored.state == "open")
     screen = build_incident(SingleFile(history), ranker.id, read_clock())
     assert screen is not None and screen.fixable is not None and screen.series is not None
     assert screen.fixable.content_ids and screen.fixable.advice[0].helps
     newest = screen.series.newest
-    assert newest is not None and newest[0].git_commit and newest[0].git_commit.startswith("c2fb911")
+    assert (
+        newest is not None and newest[0].git_commit and newest[0].git_commit.startswith("c2fb911")
+    )
     assert round(newest[1], 2) == 2.15
 
 
@@ -130,7 +171,9 @@ def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> N
     assert [recent.has_failed for recent in screen.runs].count(True) == 1
 
 
-def test_a_run_is_not_green_while_a_change_waits_to_be_confirmed(history: sqlite3.Connection) -> None:
+def test_a_run_is_not_green_while_a_change_waits_to_be_confirmed(
+    history: sqlite3.Connection,
+) -> None:
     screen = build_overview(SingleFile(history), read_overview_filters({}), read_clock(), 100)
     recent = replace(screen.runs[0], worse=())
     assert recent.status == ("Finished", "good")
@@ -143,10 +186,18 @@ def test_a_models_page_lists_what_is_still_worse_first(history: sqlite3.Connecti
     assert screen.changes[-1].metric == "passes"  # recovered
 
 
-def test_a_sparkline_is_shaded_while_the_incident_lasts(open_engine: OpenEngine, history: sqlite3.Connection) -> None:
+def test_a_sparkline_is_shaded_while_the_incident_lasts(
+    open_engine: OpenEngine, history: sqlite3.Connection
+) -> None:
     spans = {}
     for stored in load_incidents(history):
-        sparkline = build_sparkline(history, open_engine(history), make_incident(stored), read_clock())
+        sparkline = build_sparkline(
+            history, open_engine(history), make_incident(stored), read_clock()
+        )
         assert sparkline is not None and len(sparkline.values) == 14
         spans[stored.title[:14]] = (sparkline.bad_from, sparkline.bad_to)
-    assert spans == {"encoder: speed": (5, 9), "ranker: speedu": (8, 14), "ranker: fails ": (11, 12)}
+    assert spans == {
+        "encoder: speed": (5, 9),
+        "ranker: speedu": (8, 14),
+        "ranker: fails ": (11, 12),
+    }

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from compileboard.app.queries.dashboard.alerts import list_deliveries
-from compileboard.app.queries.dashboard.incidents import StoredIncident, list_comments, load_incidents
+from compileboard.app.queries.dashboard.incidents import (
+    StoredIncident,
+    list_comments,
+    load_incidents,
+)
 from compileboard.app.queries.dashboard.series_changes import load_changes
 from compileboard.collectors.store.dashboard.deliveries import OPENED, AlertKey, queue_deliveries
 from compileboard.collectors.store.dashboard.incidents import save_comment
@@ -17,8 +21,18 @@ from tests.unit.app.benched import RUNS
 from tests.unit.app.series_changes import keep, make_change
 
 ALONE: dict[str, Any] = {"environment": [], "causes": []}
-EARLY = {"before_run_id": RUNS[0], "first_run_id": RUNS[1], "low_run_id": RUNS[1], "high_run_id": RUNS[1]}
-LATE = {"before_run_id": RUNS[1], "first_run_id": RUNS[2], "low_run_id": RUNS[2], "high_run_id": RUNS[2]}
+EARLY = {
+    "before_run_id": RUNS[0],
+    "first_run_id": RUNS[1],
+    "low_run_id": RUNS[1],
+    "high_run_id": RUNS[1],
+}
+LATE = {
+    "before_run_id": RUNS[1],
+    "first_run_id": RUNS[2],
+    "low_run_id": RUNS[2],
+    "high_run_id": RUNS[2],
+}
 WIDE = EARLY | {"first_run_id": RUNS[2], "high_run_id": RUNS[2]}
 SUITE = {"subject": "suite", "model": "", "batch_size": 0, "metric": "geomean_speedup"}
 
@@ -36,7 +50,11 @@ def group(store: sqlite3.Connection, *changes: dict[str, Any]) -> list[set[str]]
     [
         (EARLY, LATE, False),
         (EARLY, WIDE, True),
-        (EARLY | {"model": "other"}, WIDE, True),  # one run may have brought both, and neither has a cause
+        (
+            EARLY | {"model": "other"},
+            WIDE,
+            True,
+        ),  # one run may have brought both, and neither has a cause
         (EARLY | {"model": "other"}, WIDE | {"direction": "better"}, False),
         (EARLY | {"branch": "next"}, EARLY, False),
         (EARLY | {"suite": "other"}, EARLY, False),
@@ -47,29 +65,44 @@ def group(store: sqlite3.Connection, *changes: dict[str, Any]) -> list[set[str]]
 def test_changes_of_a_model_join_where_their_ranges_overlap(
     store: sqlite3.Connection, first: dict[str, Any], second: dict[str, Any], is_one: bool
 ) -> None:
-    changes = (make_change(id="a", **first, evidence=ALONE), make_change(id="b", **second, evidence=ALONE))
+    changes = (
+        make_change(id="a", **first, evidence=ALONE),
+        make_change(id="b", **second, evidence=ALONE),
+    )
     assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
 
 
 def test_one_run_has_to_have_brought_changes_of_several_models(store: sqlite3.Connection) -> None:
-    """Three models: the first and the last have no run in common, and do not join through the second."""
+    """Three models: the first and the last have no run in common, and do not join through the
+    second.
+    """
     spans = {"a": EARLY, "b": WIDE, "c": LATE}
-    groups = group(store, *(make_change(id=id_, model=id_, **span, evidence=ALONE) for id_, span in spans.items()))
+    groups = group(
+        store,
+        *(make_change(id=id_, model=id_, **span, evidence=ALONE) for id_, span in spans.items()),
+    )
     assert groups == [{"a", "b"}, {"c"}]
 
 
-def test_small_steps_within_a_gradual_change_of_several_models_belong_to_it(store: sqlite3.Connection) -> None:
+def test_small_steps_within_a_gradual_change_of_several_models_belong_to_it(
+    store: sqlite3.Connection,
+) -> None:
     drifts = [
-        make_change(id=f"d{n}", model=f"d{n}", kind="drift", relative=-0.1, **WIDE, evidence=ALONE) for n in "123"
+        make_change(id=f"d{n}", model=f"d{n}", kind="drift", relative=-0.1, **WIDE, evidence=ALONE)
+        for n in "123"
     ]
-    small, large = (make_change(id=id_, model=id_, **EARLY, evidence=ALONE) for id_ in ("small", "large"))
+    small, large = (
+        make_change(id=id_, model=id_, **EARLY, evidence=ALONE) for id_ in ("small", "large")
+    )
     keep(store, *drifts, small | {"relative": -0.04})
     assert len(load_incidents(store)) == 1
     keep(store, *drifts, small | {"relative": -0.04}, large | {"relative": -0.5})
     assert len(load_incidents(store)) == 2
 
 
-BROKEN = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]}
+BROKEN = ALONE | {
+    "causes": [{"kind": "graph_break", "word": "new", "label": "x", "break_id": "0" * 16}]
+}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +118,10 @@ BROKEN = ALONE | {"causes": [{"kind": "graph_break", "word": "new", "label": "x"
 def test_a_number_without_a_cause_joins_one_with_a_cause_in_the_next_run(
     store: sqlite3.Connection, measured: dict[str, Any], is_one: bool
 ) -> None:
-    changes = (make_change(id="a", **LATE, evidence=BROKEN), make_change(id="b", **EARLY, **measured, evidence=ALONE))
+    changes = (
+        make_change(id="a", **LATE, evidence=BROKEN),
+        make_change(id="b", **EARLY, **measured, evidence=ALONE),
+    )
     assert group(store, *changes) == ([{"a", "b"}] if is_one else [{"a"}, {"b"}])
 
 
@@ -100,7 +136,9 @@ def test_models_that_share_a_new_cause_join(store: sqlite3.Connection) -> None:
     ) == [{"a", "b"}, {"c", "d"}]
 
 
-def test_a_suite_joins_the_model_that_moved_it_and_keeps_no_incident_open(store: sqlite3.Connection) -> None:
+def test_a_suite_joins_the_model_that_moved_it_and_keeps_no_incident_open(
+    store: sqlite3.Connection,
+) -> None:
     groups = group(
         store,
         make_change(id="a", model="m1", **EARLY, evidence=ALONE, recovered_run_id=RUNS[2]),
@@ -108,7 +146,10 @@ def test_a_suite_joins_the_model_that_moved_it_and_keeps_no_incident_open(store:
         make_change(id="suite", **SUITE, **WIDE, evidence=ALONE),
     )
     assert groups == [{"a", "suite"}, {"b"}]
-    assert {incident.id: incident.state for incident in load_incidents(store)} == {"a": "recovered", "b": "open"}
+    assert {incident.id: incident.state for incident in load_incidents(store)} == {
+        "a": "recovered",
+        "b": "open",
+    }
 
 
 @pytest.mark.parametrize(
@@ -125,7 +166,10 @@ def test_a_noisy_series_keeps_no_incident_open_that_is_over(
     store: sqlite3.Connection, recovered: str, span: tuple[str, str] | None, state: str
 ) -> None:
     noisy = ALONE | {"may_be_back": span}
-    changes = [make_change(id=id_, model=id_, evidence=ALONE, recovered_run_id=RUNS[2]) for id_ in recovered]
+    changes = [
+        make_change(id=id_, model=id_, evidence=ALONE, recovered_run_id=RUNS[2])
+        for id_ in recovered
+    ]
     keep(store, *changes, make_change(id="c", model="c", evidence=noisy))
     assert [incident.state for incident in load_incidents(store)] == [state]
 
@@ -135,9 +179,20 @@ def test_what_is_better_or_neutral_is_never_open(store: sqlite3.Connection) -> N
         store,
         make_change(id="a", direction="better", suite="s1", evidence=ALONE),
         make_change(id="b", direction="changed", suite="s2", evidence=ALONE),
-        make_change(id="c", direction="better", suite="s3", state="unconfirmed", confirmed_us=None, evidence=ALONE),
+        make_change(
+            id="c",
+            direction="better",
+            suite="s3",
+            state="unconfirmed",
+            confirmed_us=None,
+            evidence=ALONE,
+        ),
     )
-    assert [incident.state for incident in load_incidents(store)] == ["closed", "closed", "unconfirmed"]
+    assert [incident.state for incident in load_incidents(store)] == [
+        "closed",
+        "closed",
+        "unconfirmed",
+    ]
 
 
 def find(store: sqlite3.Connection, *ids: str) -> Sequence[StoredIncident]:
@@ -146,17 +201,28 @@ def find(store: sqlite3.Connection, *ids: str) -> Sequence[StoredIncident]:
 
 def test_incidents_that_merge_keep_status_comments_and_alerts(store: sqlite3.Connection) -> None:
     keep(store, make_change(id="a", **EARLY, evidence=ALONE))
-    keep(store, make_change(id="b", metric="abs_latency_ms", **LATE, evidence=ALONE), now_us=2 * 10**15)
+    keep(
+        store,
+        make_change(id="b", metric="abs_latency_ms", **LATE, evidence=ALONE),
+        now_us=2 * 10**15,
+    )
     save_comment(store, "b", "acknowledge", author="Ada", text="on it")
     queue_deliveries(store, "rule", "team", [AlertKey("b", OPENED)], 1)
     keep(store, make_change(id="c", metric="recompiles", **WIDE, evidence=ALONE), now_us=3 * 10**15)
     (merged,) = load_incidents(store)
-    assert (merged.id, merged.change_count, merged.status, merged.owner) == ("a", 3, "acknowledged", "Ada")
+    assert (merged.id, merged.change_count, merged.status, merged.owner) == (
+        "a",
+        3,
+        "acknowledged",
+        "Ada",
+    )
     assert [(row.author, row.text) for row in list_comments(store, "a")] == [("Ada", "on it")]
     assert [row.incident_id for row in list_deliveries(store).rows] == ["a"]
 
 
-def test_a_part_that_splits_off_has_a_copy_of_status_and_comments(store: sqlite3.Connection) -> None:
+def test_a_part_that_splits_off_has_a_copy_of_status_and_comments(
+    store: sqlite3.Connection,
+) -> None:
     first = (
         make_change(id="a", **EARLY, evidence=ALONE),
         make_change(id="b", metric="recompiles", **EARLY, evidence=ALONE),
@@ -164,18 +230,31 @@ def test_a_part_that_splits_off_has_a_copy_of_status_and_comments(store: sqlite3
     keep(store, *first, make_change(id="c", metric="abs_latency_ms", **WIDE, evidence=ALONE))
     save_comment(store, "a", "ignore", author="Ada", text="known")
     keep(store, make_change(id="c", metric="abs_latency_ms", **LATE, evidence=ALONE))
-    assert [(row.id, row.change_count, row.status, row.reason) for row in load_incidents(store)] == [
+    assert [
+        (row.id, row.change_count, row.status, row.reason) for row in load_incidents(store)
+    ] == [
         ("a", 2, "ignored", "known"),
         ("c", 1, "ignored", "known"),
     ]
-    assert [[row.text for row in list_comments(store, id_)] for id_ in ("a", "c")] == [["known"], ["known"]]
+    assert [[row.text for row in list_comments(store, id_)] for id_ in ("a", "c")] == [
+        ["known"],
+        ["known"],
+    ]
 
 
-def test_the_part_with_the_id_of_another_incident_gets_a_free_one(store: sqlite3.Connection) -> None:
-    others = [make_change(id=id_, metric=metric, **WIDE, evidence=ALONE) for id_, metric in METRICS.items()]
+def test_the_part_with_the_id_of_another_incident_gets_a_free_one(
+    store: sqlite3.Connection,
+) -> None:
+    others = [
+        make_change(id=id_, metric=metric, **WIDE, evidence=ALONE)
+        for id_, metric in METRICS.items()
+    ]
     keep(store, make_change(id="a", **EARLY, evidence=ALONE), *others)
     keep(store, *[change | LATE for change in others])
-    assert {incident.id: incident.change_count for incident in load_incidents(store)} == {"a": 2, "a-2": 1}
+    assert {incident.id: incident.change_count for incident in load_incidents(store)} == {
+        "a": 2,
+        "a-2": 1,
+    }
 
 
 METRICS = {"b": "recompiles", "c": "graph_breaks"}

@@ -29,7 +29,12 @@ from tests.unit.app.series_changes import keep_one_of_each
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a database with something of everything that frames are made of."""
     path = tmp_path_factory.mktemp("notebook") / BOARD
-    make_db([str(path), *(str(DATA / "trace" / f"torch2.11-cuda-{name}.log.xz") for name in ("hf_Bert_train",))])
+    make_db(
+        [
+            str(path),
+            *(str(DATA / "trace" / f"torch2.11-cuda-{name}.log.xz") for name in ("hf_Bert_train",)),
+        ]
+    )
     with closing(open_writer(path)) as connection:
         record_run(connection)
         bench_suite(connection)
@@ -42,7 +47,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def board(request: pytest.FixtureRequest, filled: Path) -> Iterator[Board]:
-    """Open the board: its file, or with `board_on_both_engines` also its folder, published in ClickHouse."""
+    """Open the board: its file, or with `board_on_both_engines` also its folder, published in
+    ClickHouse.
+    """
     if getattr(request, "param", "sqlite") == "sqlite":
         with compileboard.open(filled) as opened:
             yield opened

@@ -1,4 +1,5 @@
-"""Run docs/notebook.ipynb over the demo's history, as an H200 measured it; write the tables of docs/notebook.md.
+"""Run docs/notebook.ipynb over the demo's history, as an H200 measured it; write the tables of
+docs/notebook.md.
 
 `python -m tests.unit.app.notebook.documents` writes both anew.
 """
@@ -28,10 +29,16 @@ def run_notebook(folder: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PLOTLY_RENDERER": "plotly_mimetype"}
     client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(folder)}}
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": str(folder)}},
     )
     client.execute(env=environment)
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
     return notebook
 
 
@@ -53,15 +60,32 @@ def write_frames() -> Iterator[str]:
 
 def write_columns() -> Iterator[str]:
     """Yield the tables of the columns of the main frames."""
-    for name in ("runs", "compiles", "compilations", "graph_breaks", "recompiles", "results", "incidents"):
+    for name in (
+        "runs",
+        "compiles",
+        "compilations",
+        "graph_breaks",
+        "recompiles",
+        "results",
+        "incidents",
+    ):
         columns = list_methods(Board)[name].columns
         own = [column for column in columns if name != "compilations" or column.name not in FIELDS]
-        yield from ("", f"### `board.{name}()`", "", "| column | dtype | meaning |", "|---|---|---|")
+        yield from (
+            "",
+            f"### `board.{name}()`",
+            "",
+            "| column | dtype | meaning |",
+            "|---|---|---|",
+        )
         for column in own:
             meaning = column.description.replace("|", "\\|")
             yield f"| `{column.name}` | `{column.kind}` | {meaning} |"
         if len(own) < len(columns):
-            yield from ("", "The other columns are torch's own metrics under torch's names, in torch's units.")
+            yield from (
+                "",
+                "The other columns are torch's own metrics under torch's names, in torch's units.",
+            )
 
 
 def fill_tables(text: str) -> str:

@@ -39,8 +39,14 @@ from tests.unit.app.seed import add_run
 def test_filters_are_those_of_the_api(board: Board, client: FlaskClient) -> None:
     for query, keywords in (
         ({"suite": "bench_models"}, {"suite": "bench_models"}),
-        ({"since": "2026-01-01", "until": "2026-12-31"}, {"since": date(2026, 1, 1), "until": "2026-12-31"}),
-        ({"since": "2026-01-01T00:00:00+00:00"}, {"since": datetime(2026, 1, 1, tzinfo=timezone.utc)}),
+        (
+            {"since": "2026-01-01", "until": "2026-12-31"},
+            {"since": date(2026, 1, 1), "until": "2026-12-31"},
+        ),
+        (
+            {"since": "2026-01-01T00:00:00+00:00"},
+            {"since": datetime(2026, 1, 1, tzinfo=timezone.utc)},
+        ),
         ({"sort": "compiles"}, {"sort": "compiles"}),
         ({"name": "none such"}, {"name": "none such", "host": None}),
     ):
@@ -85,7 +91,9 @@ def test_an_unknown_keyword_names_those_that_there_are(board: Board) -> None:
 
 
 @board_on_both_engines
-def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(board: Board, client: FlaskClient) -> None:
+def test_what_is_not_there_is_a_lookup_error_in_the_api_s_words(
+    board: Board, client: FlaskClient
+) -> None:
     for path, read in (
         ("runs/NONE", lambda: board.run("NONE")),
         ("runs/5", lambda: board.run(5)),  # type: ignore[arg-type]
@@ -117,8 +125,15 @@ def test_a_run_is_named_by_the_beginning_of_its_id_or_as_the_latest(board: Board
 def test_a_frame_that_is_cut_says_so(board: Board) -> None:
     whole = board.compiles()
     assert not whole.attrs["is_cut"]
-    for method, count in ((board.compiles, 3), (board.compiles, len(whole) - 1), (board.runs, 2), (board.models, 2)):
-        with pytest.warns(FrameCut, match=rf"these are the first {count} rows; there are more") as warned:
+    for method, count in (
+        (board.compiles, 3),
+        (board.compiles, len(whole) - 1),
+        (board.runs, 2),
+        (board.models, 2),
+    ):
+        with pytest.warns(
+            FrameCut, match=rf"these are the first {count} rows; there are more"
+        ) as warned:
             frame = method(limit=count)
         assert len(frame) == count and frame.attrs["is_cut"]
         assert warned[0].filename == __file__
@@ -133,7 +148,9 @@ def test_pages_are_followed_to_the_end(store: sqlite3.Connection, database: Path
         assert len(board.compiles()) == 0
 
 
-def test_a_board_sees_what_a_recorder_writes_and_never_writes(store: sqlite3.Connection, database: Path) -> None:
+def test_a_board_sees_what_a_recorder_writes_and_never_writes(
+    store: sqlite3.Connection, database: Path
+) -> None:
     board = compileboard.open(database)
     assert len(board.runs()) == 0
     record_run(store)
@@ -155,16 +172,23 @@ def test_threads_share_a_board(board: Board) -> None:
 def test_a_closed_board_reads_no_more(filled: Path) -> None:
     with compileboard.open(str(filled)) as board:
         assert len(board.runs()) and repr(board) == f"<Board {str(filled)!r}>"
-    with pytest.raises(ValueError, match=re.escape(f"this board is closed; compileboard.open({str(filled)!r})")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"this board is closed; compileboard.open({str(filled)!r})")
+    ):
         board.runs()
     assert "closed" in repr(board)
 
 
 def test_what_is_no_database_is_refused_at_once(tmp_path: Path, database: Path) -> None:
-    with pytest.raises(StoreMissing, match=r"There is no database at .*none.db. `compileboard migrate --db "):
+    with pytest.raises(
+        StoreMissing, match=r"There is no database at .*none.db. `compileboard migrate --db "
+    ):
         compileboard.open(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
-    for path, problem in (("", "expected a path"), (tmp_path / "none" / "x.db", "there is no folder .*none")):
+    for path, problem in (
+        ("", "expected a path"),
+        (tmp_path / "none" / "x.db", "there is no folder .*none"),
+    ):
         with pytest.raises(StoreMissing, match=f"There is no database at .*: {problem}"):
             compileboard.open(path)
     (tmp_path / "text.db").write_text("text" * 1000)
@@ -178,9 +202,17 @@ def test_what_is_no_database_is_refused_at_once(tmp_path: Path, database: Path) 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     for name in ("pandas", "plotly", "numpy"):
-        code = f"import sys; sys.modules[{name!r}] = None; import compileboard; compileboard.open('t.db')"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        message = f"ImportError: {name} is not installed; pip install 'compileboard[server]', which reads databases"
+        code = (
+            f"import sys; sys.modules[{name!r}] = None; import compileboard; "
+            "compileboard.open('t.db')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        )
+        message = (
+            f"ImportError: {name} is not installed; pip install 'compileboard[server]', which "
+            "reads databases"
+        )
         assert done.stderr.splitlines()[-1] == message
 
 
@@ -195,10 +227,20 @@ def test_help_says_what_a_method_takes_and_gives(board: Board) -> None:
 
 def test_values_of_another_type_are_kept_beside_the_columns() -> None:
     row: dict[str, Any] = {column.path[0]: None for column in list_columns(CompileRow)}
-    rows = [row | {"id": 1, "line": 2**70}, row | {"id": 2, "line": "x", "started_us": 2**62}, row | {"id": 3}]
+    rows = [
+        row | {"id": 1, "line": 2**70},
+        row | {"id": 2, "line": "x", "started_us": 2**62},
+        row | {"id": 3},
+    ]
     frame = make_frame(list_columns(CompileRow), rows)
-    assert frame["line"].isna().all() and frame["started"].isna().all() and frame["id"].tolist() == [1, 2, 3]
-    assert frame[OTHER][0] == '{"line":"1180591620717411303424"}' and frame[OTHER].isna().tolist() == [
+    assert (
+        frame["line"].isna().all()
+        and frame["started"].isna().all()
+        and frame["id"].tolist() == [1, 2, 3]
+    )
+    assert frame[OTHER][0] == '{"line":"1180591620717411303424"}' and frame[
+        OTHER
+    ].isna().tolist() == [
         False,
         False,
         True,
@@ -207,15 +249,23 @@ def test_values_of_another_type_are_kept_beside_the_columns() -> None:
 
 FIGURES: dict[str, Any] = {
     "trend": lambda board: board.trend("speedup", suite="bench_models").figure(),
-    "trend of a model": lambda board: board.trend("compilation_latency_s", model="GPT2x4", axis="torch").figure(),
+    "trend of a model": lambda board: board.trend(
+        "compilation_latency_s", model="GPT2x4", axis="torch"
+    ).figure(),
     "trend of a hostile model": lambda board: board.trend(model=HOSTILE).figure(),
     "trend of a break": lambda board: board.trend(break_=BREAK_ID).figure(),
     "comparison": lambda board: board.compare(RUNS[0], RUNS[1]).figure(),
-    "comparison of a metric": lambda board: board.compare(RUNS[0], RUNS[1]).figure("compilation_latency_s"),
+    "comparison of a metric": lambda board: board.compare(RUNS[0], RUNS[1]).figure(
+        "compilation_latency_s"
+    ),
     "graph breaks": lambda board: board.graph_breaks_figure(),
     "recompiles": lambda board: board.recompiles_figure(suite="captures"),
-    "graph break": lambda board: board.graph_break(board.graph_breaks(suite="bench_models")["id"][0]).figure(),
-    "recompile": lambda board: board.recompile(board.recompiles(suite="bench_models")["id"][0]).figure(),
+    "graph break": lambda board: board.graph_break(
+        board.graph_breaks(suite="bench_models")["id"][0]
+    ).figure(),
+    "recompile": lambda board: board.recompile(
+        board.recompiles(suite="bench_models")["id"][0]
+    ).figure(),
     "compiles": lambda board: board.run(RUN).compiles_figure(),
     "compiles of a hostile run": lambda board: board.run(HOSTILE_RUN).compiles_figure(),
     "phases": lambda board: board.run(RUN).phases_figure(board.run(RUN).compiles()["id"][0]),
@@ -247,7 +297,10 @@ def test_sets_of_figures_have_a_title_each(board: Board) -> None:
 def test_a_trend_draws_the_values_of_its_frame(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", suite="bench_models")
     answer: Any = client.get("/api/v1/trend?metric=speedup&suite=bench_models").json
-    frame, points = trend.frame(), [point for series in answer["data"]["series"] for point in series["points"]]
+    frame, points = (
+        trend.frame(),
+        [point for series in answer["data"]["series"] for point in series["points"]],
+    )
     assert frame["value"].tolist() == [point["value"] for point in points]
     assert frame["run_id"].tolist() == [point["run_id"] for point in points]
     (line,) = [trace for trace in trend.figure().data if trace.name]
@@ -260,7 +313,11 @@ def test_a_trend_draws_the_values_of_its_frame(board: Board, client: FlaskClient
 def test_a_comparison_has_the_api_s_verdicts(board: Board, client: FlaskClient) -> None:
     compared = board.compare(RUNS[0], RUNS[2])
     answer: Any = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]  # type: ignore[index]
-    rows = {(model["model"], name): delta for model in answer["models"] for name, delta in model["metrics"].items()}
+    rows = {
+        (model["model"], name): delta
+        for model in answer["models"]
+        for name, delta in model["metrics"].items()
+    }
     frame = compared.frame()
     assert len(frame) == len(rows) > 20
     for row in frame.itertuples():
@@ -280,12 +337,17 @@ def test_a_model_has_the_api_s_points(board: Board, client: FlaskClient) -> None
     answer: Any = client.get("/api/v1/models/GPT2x4").json["data"]  # type: ignore[index]
     points = [point["speedup"] for series in answer["series"] for point in series["points"]]
     assert board.model("GPT2x4").frame()["speedup"].tolist() == points
-    assert len(board.model("GPT2x4", world_size=1, dynamic=False, run=RUNS[0]).screen.selected.points) == 3
+    assert (
+        len(board.model("GPT2x4", world_size=1, dynamic=False, run=RUNS[0]).screen.selected.points)
+        == 3
+    )
     assert board.model("GPT2x4", run=RUNS[0]).screen.point.row.run_id == RUNS[0]
     for series in ({"dtype": "float16"}, {"dynamic": True}, {"run": "none"}):
         with pytest.raises(LookupError, match=r"was never measured so|has no result of this model"):
             board.model("GPT2x4", **series)
-    with pytest.raises(FilterError, match="dtyp: there is no such filter; known are suite, mode, dtype"):
+    with pytest.raises(
+        FilterError, match="dtyp: there is no such filter; known are suite, mode, dtype"
+    ):
         board.model("GPT2x4", dtyp="float16")
 
 
@@ -293,7 +355,11 @@ def test_what_has_nothing_to_draw_says_so(board: Board, database: Path) -> None:
     with pytest.raises(NothingToDraw, match="This run has fewer than two ranks"):
         board.run(RUN).ranks_figure()
     with compileboard.open(database) as empty:
-        for read in (empty.graph_breaks_figure, empty.recompiles_figure, lambda: empty.trend().figure()):
+        for read in (
+            empty.graph_breaks_figure,
+            empty.recompiles_figure,
+            lambda: empty.trend().figure(),
+        ):
             with pytest.raises(NothingToDraw):
                 read()
         with pytest.raises(LookupError, match="There is nothing to compare with"):
@@ -315,16 +381,25 @@ def test_a_run_shows_itself_and_hostile_text_is_text(board: Board) -> None:
 def test_a_trend_marks_the_changes_of_its_series(board: Board, client: FlaskClient) -> None:
     trend = board.trend("speedup", model="Breaky")
     incidents = board.incidents(model="Breaky", metric="speedup", state="any", status="any")
-    assert {change.incident_id for change in trend.changes} <= set(incidents["id"]) and trend.changes
+    assert {change.incident_id for change in trend.changes} <= set(
+        incidents["id"]
+    ) and trend.changes
     assert len(board.incident(incidents["id"][0]).frame()) == incidents["change_count"][0]
-    marks = [text for trace in trend.figure().data if trace.yaxis == "y2" for text in trace.hovertext or ()]
+    marks = [
+        text
+        for trace in trend.figure().data
+        if trace.yaxis == "y2"
+        for text in trace.hovertext or ()
+    ]
     page = client.get("/trends?model=Breaky&metric=speedup&suite=bench_models").text
     assert marks and all(text.partition(":")[0] in page for text in marks)
     assert board.trend(break_=BREAK_ID).changes == []
 
 
 @board_on_both_engines
-def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: FlaskClient) -> None:
+def test_a_graph_break_and_a_cause_have_the_api_s_history(
+    board: Board, client: FlaskClient
+) -> None:
     for path, frame, get_reason in (
         ("graph_breaks", board.graph_breaks(), board.graph_break),
         ("recompiles", board.recompiles(), board.recompile),
@@ -332,6 +407,11 @@ def test_a_graph_break_and_a_cause_have_the_api_s_history(board: Board, client: 
         reason = get_reason(frame["id"][0])
         answer: Any = client.get(f"/api/v1/{path}/{frame['id'][0]}").json["data"]  # type: ignore[index]
         assert reason.frame()["count"].tolist() == [point["count"] for point in answer["history"]]
-        assert (reason.detail.reason, reason.detail.run_count) == (answer["reason"], answer["run_count"])
-        with pytest.raises(LookupError, match=r"There is no (graph break|cause of recompiles) none"):
+        assert (reason.detail.reason, reason.detail.run_count) == (
+            answer["reason"],
+            answer["run_count"],
+        )
+        with pytest.raises(
+            LookupError, match=r"There is no (graph break|cause of recompiles) none"
+        ):
             get_reason("none")

@@ -22,7 +22,10 @@ def test_the_first_example_of_the_page_prints_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    code, shown = (re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)[0] for language in ("python", "text"))
+    code, shown = (
+        re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)[0]
+        for language in ("python", "text")
+    )
     record_history(tmp_path / "compileboard.db")
     monkeypatch.chdir(tmp_path)
     exec(code, {})

@@ -19,7 +19,9 @@ from tests.unit.app.engines.published import board_on_both_engines
 from tests.unit.app.recorded import RUN
 
 OF_BOARD = {name: method for name, method in vars(Board).items() if isinstance(method, FrameMethod)}
-OF_RUN = {name: method for name, method in vars(BoardRun).items() if isinstance(method, FrameMethod)}
+OF_RUN = {
+    name: method for name, method in vars(BoardRun).items() if isinstance(method, FrameMethod)
+}
 
 
 def read_all(client: FlaskClient, path: str, **query: Any) -> list[dict[str, Any]]:
@@ -48,12 +50,18 @@ def write_plain(column: FrameColumn, value: Any) -> Any:
         return list(value) if isinstance(value, tuple) else value
     if value is pd.NA or value is pd.NaT or (isinstance(value, float) and pd.isna(value)):
         return None
-    return int(value.asm8.astype("datetime64[us]").astype("int64")) if isinstance(value, pd.Timestamp) else value
+    return (
+        int(value.asm8.astype("datetime64[us]").astype("int64"))
+        if isinstance(value, pd.Timestamp)
+        else value
+    )
 
 
 def assert_same(method: FrameMethod, frame: pd.DataFrame, rows: list[dict[str, Any]]) -> None:
     assert len(frame) == len(rows)
-    shown = [column for column in method.columns if column.path and not is_object_metric(column, rows)]
+    shown = [
+        column for column in method.columns if column.path and not is_object_metric(column, rows)
+    ]
     assert len(shown) > 4
     for column in shown:
         values = [write_plain(column, value) for value in frame[column.name].array]
@@ -63,7 +71,9 @@ def assert_same(method: FrameMethod, frame: pd.DataFrame, rows: list[dict[str, A
 
 def is_object_metric(column: FrameColumn, rows: list[dict[str, Any]]) -> bool:
     """Return True for a metric of torch's that is JSON in a column of text."""
-    return column.kind == "string" and any(isinstance(row.get(column.path[0]), dict) for row in rows)
+    return column.kind == "string" and any(
+        isinstance(row.get(column.path[0]), dict) for row in rows
+    )
 
 
 def plain(value: Any) -> Any:
@@ -78,7 +88,9 @@ def find_path(method: FrameMethod, run_id: str = "") -> str:
 
 @board_on_both_engines
 @pytest.mark.parametrize("name", [name for name, method in OF_BOARD.items() if not method.of_runs])
-def test_a_frame_over_all_runs_has_the_rows_of_the_api(board: Board, client: FlaskClient, name: str) -> None:
+def test_a_frame_over_all_runs_has_the_rows_of_the_api(
+    board: Board, client: FlaskClient, name: str
+) -> None:
     method = OF_BOARD[name]
     if method.part:
         rows = client.get(f"/api/v1{find_path(method)}").json["data"][method.part]  # type: ignore[index]
@@ -89,11 +101,17 @@ def test_a_frame_over_all_runs_has_the_rows_of_the_api(board: Board, client: Fla
 
 
 @pytest.mark.parametrize("name", [name for name, method in OF_BOARD.items() if method.of_runs])
-def test_a_frame_of_the_runs_of_a_filter_has_each_run_s_rows(board: Board, client: FlaskClient, name: str) -> None:
+def test_a_frame_of_the_runs_of_a_filter_has_each_run_s_rows(
+    board: Board, client: FlaskClient, name: str
+) -> None:
     method = OF_BOARD[name]
     for query in ({}, {"suite": "captures"}, {"state": "finished"}, {"since": "2020-01-01"}):
         run_ids = [run["id"] for run in read_all(client, "/runs", **query)]
-        rows = [{"run_id": run_id} | row for run_id in run_ids for row in read_all(client, find_path(method, run_id))]
+        rows = [
+            {"run_id": run_id} | row
+            for run_id in run_ids
+            for row in read_all(client, find_path(method, run_id))
+        ]
         frame = getattr(board, name)(**query)
         assert_same(method, frame, rows)
         assert rows or query
@@ -103,7 +121,9 @@ def test_a_frame_of_the_runs_of_a_filter_has_each_run_s_rows(board: Board, clien
 
 
 @pytest.mark.parametrize("name", OF_RUN)
-def test_a_frame_of_one_run_has_the_rows_of_the_api(board: Board, client: FlaskClient, name: str) -> None:
+def test_a_frame_of_one_run_has_the_rows_of_the_api(
+    board: Board, client: FlaskClient, name: str
+) -> None:
     method, seen = OF_RUN[name], 0
     for run_id in board.runs()["id"]:
         rows = read_all(client, find_path(method, run_id))
@@ -114,17 +134,30 @@ def test_a_frame_of_one_run_has_the_rows_of_the_api(board: Board, client: FlaskC
 
 def test_every_list_of_the_api_is_a_frame() -> None:
     paths = {method.operation.path for method in (*OF_BOARD.values(), *OF_RUN.values())}
-    lists = {operation.path for operation in OPERATIONS if operation.is_list and operation.method == "GET"}
-    elsewhere = {"/imports", "/audit", "/deleted_runs", "/tokens", "/streams"}  # of the server and its people
+    lists = {
+        operation.path
+        for operation in OPERATIONS
+        if operation.is_list and operation.method == "GET"
+    }
+    elsewhere = {
+        "/imports",
+        "/audit",
+        "/deleted_runs",
+        "/tokens",
+        "/streams",
+    }  # of the server and its people
     elsewhere |= {"/matrix"}  # its cells are the results that `models` has
     elsewhere |= {path for path in lists if re.search("distinct_id|cause_id", path)}
     assert lists - paths == elsewhere
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(owner, name) for owner in ("board", "run") for name in (OF_BOARD, OF_RUN)[owner == "run"]]
+    ("owner", "name"),
+    [(owner, name) for owner in ("board", "run") for name in (OF_BOARD, OF_RUN)[owner == "run"]],
 )
-def test_columns_have_the_types_of_their_fields_with_rows_and_without(board: Board, owner: str, name: str) -> None:
+def test_columns_have_the_types_of_their_fields_with_rows_and_without(
+    board: Board, owner: str, name: str
+) -> None:
     method = (OF_RUN if owner == "run" else OF_BOARD)[name]
     source: Any = board.run(RUN) if owner == "run" else board
     filters = {"q": "no such text"} if "q" in method.parameters else {}
@@ -154,5 +187,7 @@ def test_results_have_the_page_s_numbers(board: Board, client: FlaskClient) -> N
 def test_totals_of_a_frame_are_those_of_the_runs(board: Board) -> None:
     runs = board.runs().set_index("id")
     counts = board.compiles().groupby("run_id").size()
-    assert counts.to_dict() == {run_id: count for run_id, count in runs["compile_count"].dropna().items() if count}
+    assert counts.to_dict() == {
+        run_id: count for run_id, count in runs["compile_count"].dropna().items() if count
+    }
     assert len(board.graph_break_events()) == runs["graph_break_count"].sum()

@@ -1,4 +1,6 @@
-"""A board with all that statements across runs can meet: recorded runs, and made-up ones with odd values."""
+"""A board with all that statements across runs can meet: recorded runs, and made-up ones with odd
+values.
+"""
 
 from __future__ import annotations
 
@@ -114,24 +116,54 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
         function = None if number % 4 == 0 else chance.choice(things["functions"] or [None])
         of_function = {"id": 2**62 + number, "file": text, "name": f"{other} {number}"}
         things["functions"].append(insert(store, "functions", **of_function))
-        shown = {"reason": f"{other}\nsecond line", "function_id": function, "fingerprint": f"odd {number}"}
-        of_break = {"gb_id": chance.choice((None, "GB0059")), "gb_type": chance.choice((None, text)), "hints": "[]"}
-        more = {"explanation": chance.choice((None, text)), "source_line": chance.choice((None, other)), "line": number}
+        shown = {
+            "reason": f"{other}\nsecond line",
+            "function_id": function,
+            "fingerprint": f"odd {number}",
+        }
+        of_break = {
+            "gb_id": chance.choice((None, "GB0059")),
+            "gb_type": chance.choice((None, text)),
+            "hints": "[]",
+        }
+        more = {
+            "explanation": chance.choice((None, text)),
+            "source_line": chance.choice((None, other)),
+            "line": number,
+        }
         thing = insert(store, "distinct_breaks", id=2**61 + number, **shown, **of_break, **more)
         things["distinct_breaks"].append(thing)
-        of_cause = {"category": chance.choice(("tensor_size", "other", text)), "source": chance.choice((None, text))}
-        things["recompile_causes"].append(insert(store, "recompile_causes", id=2**60 + number, **shown, **of_cause))
+        of_cause = {
+            "category": chance.choice(("tensor_size", "other", text)),
+            "source": chance.choice((None, text)),
+        }
+        things["recompile_causes"].append(
+            insert(store, "recompile_causes", id=2**60 + number, **shown, **of_cause)
+        )
     for number in range(_RUN_COUNT):
         started_us = START_US + number // 3 * HOUR_US  # three at a time
         run_id = _run_id(number)
         state = chance.choice(_STATES)
         ended_us = None if state == "running" else started_us + chance.choice((0, 1, 60_000_000))
-        counts = ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count", "compile_us")
-        more_counts = ("failure_count", "recompile_us", "skipped_frame_count", "process_count", "result_count")
+        counts = (
+            "compile_count",
+            "graph_break_count",
+            "recompile_count",
+            "recompile_limit_count",
+            "compile_us",
+        )
+        more_counts = (
+            "failure_count",
+            "recompile_us",
+            "skipped_frame_count",
+            "process_count",
+            "result_count",
+        )
         add_run(
             *(store, run_id),
             started_us=started_us,
-            tags={chance.choice(ODD_TEXTS): chance.choice(ODD_TEXTS) for _ in range(number % 4)} | {"team": "ä"},
+            tags={chance.choice(ODD_TEXTS): chance.choice(ODD_TEXTS) for _ in range(number % 4)}
+            | {"team": "ä"},
             totals={name: chance.choice((0, 0, 1, 2, 2**40)) for name in (*counts, *more_counts)},
             name=chance.choice(("train", "Train", *ODD_TEXTS)),
             suite=chance.choice((None, "", "nightly", "Nightly", chance.choice(ODD_TEXTS))),
@@ -150,7 +182,9 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
             git_branch=chance.choice((None, "main", "", *ODD_TEXTS)),
             git_subject=chance.choice((None, *ODD_TEXTS)),
             git_dirty=chance.choice((None, 0, 1)),
-            facts=json.dumps(chance.choice(({}, {"gpus": []}, {"gpus": [{"driver_version": f"570.{number}"}]}))),
+            facts=json.dumps(
+                chance.choice(({}, {"gpus": []}, {"gpus": [{"driver_version": f"570.{number}"}]}))
+            ),
         )
         if number % 9 == 4:
             store.execute("delete from run_totals where run_id = ?", (run_id,))
@@ -184,23 +218,47 @@ def _add_rollups(
     for table, (kind, key, counts) in columns.items():
         for thing in chance.sample(things[kind], chance.choice((0, 1, 4))):
             values = {name: chance.choice((0, 1, 1, 3)) for name in counts}
-            insert(store, table, run_id=run_id, compile_us=chance.choice((0, 0, 500, 2**45)), **{key: thing}, **values)
+            insert(
+                store,
+                table,
+                run_id=run_id,
+                compile_us=chance.choice((0, 0, 500, 2**45)),
+                **{key: thing},
+                **values,
+            )
 
 
 def _add_odd_results(store: sqlite3.Connection, chance: random.Random) -> None:
     series = []
     for number in range(12):
         words = {
-            name: chance.choice(("", "eager", "İi")) for name in ("mode", "dtype", "device", "hardware", "backend")
+            name: chance.choice(("", "eager", "İi"))
+            for name in ("mode", "dtype", "device", "hardware", "backend")
         }
-        own = {"suite": chance.choice(("", "odd", "Odd")), "model": f"{ODD_TEXTS[number * 2]}{number % 5}"}
-        sizes = {"dynamic": number % 2, "batch_size": chance.choice((0, 8)), "world_size": chance.choice((1, 2))}
+        own = {
+            "suite": chance.choice(("", "odd", "Odd")),
+            "model": f"{ODD_TEXTS[number * 2]}{number % 5}",
+        }
+        sizes = {
+            "dynamic": number % 2,
+            "batch_size": chance.choice((0, 8)),
+            "world_size": chance.choice((1, 2)),
+        }
         series.append(insert(store, "series", id=2**59 + number, **own, **words, **sizes))
-    number_columns = ("speedup", "speedup_low", "speedup_high", "abs_latency_ms", "compilation_latency_s")
+    number_columns = (
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "abs_latency_ms",
+        "compilation_latency_s",
+    )
     for number in range(0, _RUN_COUNT, 2):
         run_id = _run_id(number)
         for index, key in enumerate(chance.sample(series, 5)):
-            values = {name: chance.choice((None, 0.0, 1.1, 1e-300, 1e300, 0.1 + number)) for name in number_columns}
+            values = {
+                name: chance.choice((None, 0.0, 1.1, 1e-300, 1e300, 0.1 + number))
+                for name in number_columns
+            }
             insert(
                 *(store, "results"),
                 run_id=run_id,
@@ -208,7 +266,9 @@ def _add_odd_results(store: sqlite3.Connection, chance: random.Random) -> None:
                 process_id=run_id,
                 sequence=index,
                 facts="{}",
-                experiment=chance.choice(("performance", "accuracy", "export", "caching_precompile", "İi")),
+                experiment=chance.choice(
+                    ("performance", "accuracy", "export", "caching_precompile", "İi")
+                ),
                 status=chance.choice(("measured", "failed", "skipped")),
                 reason=chance.choice((None, *ODD_TEXTS)),
                 accuracy=chance.choice((None, "pass", "fail_accuracy")),
@@ -219,9 +279,19 @@ def _add_odd_results(store: sqlite3.Connection, chance: random.Random) -> None:
                 **values,
             )
         for index, definition in enumerate(DEFINITIONS):
-            counts = {name: chance.choice((0, 1, 5)) for name in ("measured_count", "failed_count", "speedup_count")}
-            words = {name: chance.choice(("", "eager")) for name in ("mode", "dtype", "device", "hardware", "backend")}
-            numbers = {"total_count": 7, "passed_count": chance.choice((None, 2)), "time_us": START_US}
+            counts = {
+                name: chance.choice((0, 1, 5))
+                for name in ("measured_count", "failed_count", "speedup_count")
+            }
+            words = {
+                name: chance.choice(("", "eager"))
+                for name in ("mode", "dtype", "device", "hardware", "backend")
+            }
+            numbers = {
+                "total_count": 7,
+                "passed_count": chance.choice((None, 2)),
+                "time_us": START_US,
+            }
             mean = {"geomean_speedup": chance.choice((None, 1.25))}
             insert(
                 *(store, "run_summaries"),
@@ -237,7 +307,13 @@ def _add_odd_results(store: sqlite3.Connection, chance: random.Random) -> None:
 def _add_words(store: sqlite3.Connection, chance: random.Random) -> None:
     for number in range(0, _RUN_COUNT, 5):
         title = chance.choice(ODD_TEXTS)[:200]
-        annotate(store, _run_id(number), title=title, note=chance.choice(ODD_TEXTS), pinned=number % 2 == 0)
+        annotate(
+            store,
+            _run_id(number),
+            title=title,
+            note=chance.choice(ODD_TEXTS),
+            pinned=number % 2 == 0,
+        )
     words = {
         "title": "Take it out",
         "patch": "",
@@ -246,7 +322,12 @@ def _add_words(store: sqlite3.Connection, chance: random.Random) -> None:
         "cause_fingerprint": None,
     }
     ends = {"fix_id": None, "settings": (), "started_us": START_US, "ended_us": START_US}
-    save_trial(store, Trial(id="X", run_id=RUNS[0], base_run_id=_run_id(1), new_run_id=_run_id(2), **words, **ends))
+    save_trial(
+        store,
+        Trial(
+            id="X", run_id=RUNS[0], base_run_id=_run_id(1), new_run_id=_run_id(2), **words, **ends
+        ),
+    )
 
 
 def _add_commits(store: sqlite3.Connection) -> None:
@@ -262,7 +343,11 @@ def _add_commits(store: sqlite3.Connection) -> None:
         store,
         [
             StoredCommit(
-                name, parent, START_US + day * DAY_US, ODD_TEXTS[day % len(ODD_TEXTS)] or None, f"{name} {day}"
+                name,
+                parent,
+                START_US + day * DAY_US,
+                ODD_TEXTS[day % len(ODD_TEXTS)] or None,
+                f"{name} {day}",
             )
             for name, parent, day in (*chain, *others)
         ],

@@ -38,11 +38,19 @@ MakeCalls = Callable[[BroadBoard], Iterator[Arguments]]
 # What runs a statement that it is given, or gives what an engine numbers by itself.
 NOT_COMPARED = {"get_row", "list_points", "get_newest_pub", "sum_reasons"}
 _ALIVE = {"alive_since_us": NOW_US - HOUR_US}
-_SCOPES: tuple[Arguments, ...] = ({}, {"suite": "nightly"}, {"suite": "", "name": "train"}, {"name": "it's"})
+_SCOPES: tuple[Arguments, ...] = (
+    {},
+    {"suite": "nightly"},
+    {"suite": "", "name": "train"},
+    {"name": "it's"},
+)
 
 RUN_FILTERS = (
     RunFilter(),
-    *(RunFilter(text=text) for text in ("TRAIN", "ä", "Ä", "\\", "'", "%", "01odd", "İ", "e\u0301")),
+    *(
+        RunFilter(text=text)
+        for text in ("TRAIN", "ä", "Ä", "\\", "'", "%", "01odd", "İ", "e\u0301")
+    ),
     *(RunFilter(text=text) for text in ("\0", "l\0B", "BYTE")),
     *(RunFilter(name=name) for name in ("train", "", "😀", "nul\0byte")),
     *(RunFilter(suite=suite) for suite in ("Nightly", "null")),
@@ -94,7 +102,10 @@ _RUN_PARTS = (
 )
 BREAK_FILTERS = (
     *(BreakFilter(part) for part in _RUN_PARTS),
-    *(BreakFilter(RunFilter(), text=text) for text in ("builtin", "GRAPH", "\\", "ä", "second line", "nul\0")),
+    *(
+        BreakFilter(RunFilter(), text=text)
+        for text in ("builtin", "GRAPH", "\\", "ä", "second line", "nul\0")
+    ),
     *(BreakFilter(RunFilter(), function=text) for text in ("forward", ":", "it's", "MODEL.py:f")),
     BreakFilter(RunFilter(), gb_id="GB0059"),
     BreakFilter(RunFilter(text="train"), kind="Builtin", gb_id="GB0059"),
@@ -145,7 +156,9 @@ def _of_a_reason(**more: Any) -> MakeCalls:
 
 
 def _list_runs(board: BroadBoard) -> Iterator[Arguments]:
-    yield from ({"selection": selected, "limit": 500, "pinned_first": False} for selected in RUN_FILTERS)
+    yield from (
+        {"selection": selected, "limit": 500, "pinned_first": False} for selected in RUN_FILTERS
+    )
     for order, way in product(runs.ORDERS, ("", ".asc")):
         yield {"sort": order + way, "limit": 500}
 
@@ -180,14 +193,19 @@ def _count_runs(board: BroadBoard) -> Iterator[Arguments]:
 
 def _list_summaries(_board: BroadBoard) -> Iterator[Arguments]:
     yield from ({"selection": selected, "definition": "hud"} for selected in TREND_FILTERS)
-    yield from ({"selection": TrendFilter(), "definition": name, "limit": 50} for name in DEFINITIONS)
+    yield from (
+        {"selection": TrendFilter(), "definition": name, "limit": 50} for name in DEFINITIONS
+    )
 
 
 def _list_model_rows(board: BroadBoard) -> Iterator[Arguments]:
     names = board.select("select distinct model from series order by model")
     for selected in TREND_FILTERS[::3]:
         yield {"selection": selected, "models": names, "columns": ("speedup", "graph_breaks")}
-    yield from ({"selection": TrendFilter(), "models": some, "columns": ()} for some in (names[:1], [], ["no such"]))
+    yield from (
+        {"selection": TrendFilter(), "models": some, "columns": ()}
+        for some in (names[:1], [], ["no such"])
+    )
 
 
 def _choose_set(board: BroadBoard) -> Iterator[Arguments]:
@@ -198,7 +216,15 @@ def _choose_set(board: BroadBoard) -> Iterator[Arguments]:
 
 def _name_sides(board: BroadBoard) -> list[str]:
     commits_of_runs = ("commit:abcd", "commit:ABAB", "commit:ffff")
-    texts = (*commits_of_runs, "branch:main", "torch:2.11", "torch:2.11.0", "torch:3", "01ODD", "what")
+    texts = (
+        *commits_of_runs,
+        "branch:main",
+        "torch:2.11",
+        "torch:2.11.0",
+        "torch:3",
+        "01ODD",
+        "what",
+    )
     return [*texts, *_some(board.run_ids)]
 
 
@@ -213,7 +239,9 @@ def _find_runs(board: BroadBoard) -> Iterator[Arguments]:
 
 
 def _name_runs(board: BroadBoard) -> Iterator[Arguments]:
-    for base, new in product(("latest", "previous", RUNS[0]), ("latest", RUNS[1], "branch:main", "no such")):
+    for base, new in product(
+        ("latest", "previous", RUNS[0]), ("latest", RUNS[1], "branch:main", "no such")
+    ):
         yield {"connection": board.connection, "clock": board.clock, "base": base, "new": new}
 
 
@@ -228,11 +256,24 @@ def _find_default(board: BroadBoard) -> Iterator[Arguments]:
 
 
 def _list_ancestry(board: BroadBoard) -> Iterator[Arguments]:
-    span = {"since_us": START_US, "until_us": START_US + 9 * 24 * HOUR_US, "commit_count": 0, "parent_count": 0}
+    span = {
+        "since_us": START_US,
+        "until_us": START_US + 9 * 24 * HOUR_US,
+        "commit_count": 0,
+        "parent_count": 0,
+    }
     yield {"span": commits.CommitSpan(**span, time_total=0.0)}
 
 
-_PAIRS = [("c3", "c7"), ("c7", "c3"), ("base", "c9"), ("c5", "c5"), ("c1", "late"), ("side1", "c9"), ("x", "loop1")]
+_PAIRS = [
+    ("c3", "c7"),
+    ("c7", "c3"),
+    ("base", "c9"),
+    ("c5", "c5"),
+    ("c1", "late"),
+    ("side1", "c9"),
+    ("x", "loop1"),
+]
 _HASHES = ([], ["c3", "c7", None], ["unknown"], ["ä", "c1"])
 CALLS: dict[Callable[..., Any], MakeCalls] = {
     commits.find_span: _each(hashes=_HASHES),
@@ -243,29 +284,42 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     run_cache.cached_ancestry: _each(hashes=_HASHES),
     comparison.list_function_sums: _of_runs(),
     comparison.find_distinct_ids: _each(
-        table=("breaks", "causes"), fingerprints=([f"odd {number}" for number in range(9)], ["b1", "size-x", "'"], [])
+        table=("breaks", "causes"),
+        fingerprints=([f"odd {number}" for number in range(9)], ["b1", "size-x", "'"], []),
     ),
     models.list_models: _each(selection=MODEL_FILTERS),
     models.list_measured: _each(selection=MODEL_FILTERS[::4]),
     models.list_newest: _each(selection=MODEL_FILTERS[::4]),
     models.list_brief_results: _each(selection=MODEL_FILTERS[::2]),
     models.list_results_of: lambda board: (
-        {"ids": ids} for ids in (board.select("select id from results order by id desc limit 20"), [-1], [])
+        {"ids": ids}
+        for ids in (board.select("select id from results order by id desc limit 20"), [-1], [])
     ),
     models.list_history: lambda board: (
         {"model": model, "suite": suite}
-        for model in (*_some(board.select("select distinct model from series order by model")), "no such")
+        for model in (
+            *_some(board.select("select distinct model from series order by model")),
+            "no such",
+        )
         for suite in ((None, "odd") if model == "no such" else (None,))
     ),
     models.list_model_choices: _each(),
     models.list_bench_runs: _each(limit=(3, 200)),
     newest_runs.list_newest_runs: _each(limit=(3, 200)),
     overview.has_observed_runs: lambda _board: iter(_SCOPES),
-    overview.get_totals: lambda _board: (scope | more for scope in _SCOPES for more in ({}, _ALIVE)),
-    overview.list_trend: lambda _board: (scope | more for scope in _SCOPES for more in ({}, {"newest": 7} | _ALIVE)),
+    overview.get_totals: lambda _board: (
+        scope | more for scope in _SCOPES for more in ({}, _ALIVE)
+    ),
+    overview.list_trend: lambda _board: (
+        scope | more for scope in _SCOPES for more in ({}, {"newest": 7} | _ALIVE)
+    ),
     **dict.fromkeys(
         (overview.list_top_breaks, overview.list_top_causes, overview.list_top_functions),
-        lambda _board: (scope | more for scope in _SCOPES for more in ({"limit": 100}, {"newest": 20, "limit": 2})),
+        lambda _board: (
+            scope | more
+            for scope in _SCOPES
+            for more in ({"limit": 100}, {"newest": 20, "limit": 2})
+        ),
     ),
     overview.list_series: _each(),
     overview.list_failed_models: _of_runs(),
@@ -292,7 +346,8 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
         column=("name", "suite", "host", "gpu_name", "torch_version", "git_branch"), limit=(2, 200)
     ),
     runs.find_run_ids: _each(
-        prefix=("", "01", "01odd", "01ODD000", RUNS[0], RUNS[0].lower(), "\x7f", "İ", "'"), limit=(4, 100)
+        prefix=("", "01", "01odd", "01ODD000", RUNS[0], RUNS[0].lower(), "\x7f", "İ", "'"),
+        limit=(4, 100),
     ),
     runs.list_slots: _each(runs=RUN_FILTERS[::4]),
     series.list_point_runs: _each(),
@@ -319,13 +374,17 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     trends.choose_set: _choose_set,
     reason_events.list_benchmarks: _of_a_reason(),
     newest.list_running_ids: lambda board: iter([{"clock": board.clock}]),
-    newest.get_newest_run_id: lambda board: ({"clock": board.clock, "benched": benched} for benched in (False, True)),
+    newest.get_newest_run_id: lambda board: (
+        {"clock": board.clock, "benched": benched} for benched in (False, True)
+    ),
     sides.find_run: _find_runs,
     sides.find_word: lambda board: iter([{"clock": board.clock, "word": "latest"}]),
     sides.find_side: _find_sides,
     sides.name_runs: _name_runs,
     sides.find_default: _find_default,
-    sides.list_side_choices: lambda board: ({"connection": board.connection, "limit": limit} for limit in (9, 200)),
+    sides.list_side_choices: lambda board: (
+        {"connection": board.connection, "limit": limit} for limit in (9, 200)
+    ),
 }
 
 
@@ -334,8 +393,13 @@ def list_functions() -> Iterator[Callable[..., Any]]:
     for info in walk_packages(queries.__path__, f"{queries.__name__}."):
         module = import_module(info.name)
         for name, function in vars(module).items():
-            is_own = inspect.isfunction(function) and function.__module__ == module.__name__ and name[0] != "_"
+            is_own = (
+                inspect.isfunction(function)
+                and function.__module__ == module.__name__
+                and name[0] != "_"
+            )
             if is_own and "Engine" in (
-                parameter.annotation for parameter in inspect.signature(function).parameters.values()
+                parameter.annotation
+                for parameter in inspect.signature(function).parameters.values()
             ):
                 yield function

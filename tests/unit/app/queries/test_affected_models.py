@@ -10,7 +10,12 @@ from flask.testing import FlaskClient
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
 from compileboard.app.queries.fleet.reasons import AnySubject
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
-from compileboard.app.queries.reason_events import affected_sql, benchmarks_sql, list_affected_models, list_benchmarks
+from compileboard.app.queries.reason_events import (
+    affected_sql,
+    benchmarks_sql,
+    list_affected_models,
+    list_benchmarks,
+)
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.engines.published import OpenEngine
@@ -33,18 +38,31 @@ def test_a_model_is_listed_once_with_its_newest_speedup(
     (reason_id,) = reader.execute(f"select {stored}").fetchone()
     run_ids = list_benchmarks(open_engine(reader), subject, reason_id)
     (model,) = list_affected_models([(reader, run_ids)], subject, reason_id)
-    speedup = "select speedup from results join series on series.id = series_id where model = 'Breaky' and run_id = ?"
+    speedup = (
+        "select speedup from results join series on series.id = series_id where model = "
+        "'Breaky' and run_id = ?"
+    )
     newest = reader.execute(f"{speedup} and experiment = 'performance'", (RUNS[-1],)).fetchone()[0]
-    assert (model.model, model.run_id, model.event_count, model.speedup) == ("Breaky", RUNS[-1], count, newest)
+    assert (model.model, model.run_id, model.event_count, model.speedup) == (
+        "Breaky",
+        RUNS[-1],
+        count,
+        newest,
+    )
     assert_no_scan(reader, affected_sql(subject), {"id": 1, "run_ids": "[]"})
     assert_no_scan(reader, benchmarks_sql(subject), {"id": 1, "limit": 10})
 
 
 @pytest.mark.parametrize(
-    ("path", "stored"), [("graph_breaks", "distinct_id from run_breaks"), ("recompiles", "cause_id from run_causes")]
+    ("path", "stored"),
+    [("graph_breaks", "distinct_id from run_breaks"), ("recompiles", "cause_id from run_causes")],
 )
 def test_the_page_links_to_the_model(
-    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, path: str, stored: str
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    path: str,
+    stored: str,
 ) -> None:
     bench_suite(store)
     text = client.get(f"/{path}/{format_id(reader.execute(f'select {stored}').fetchone()[0])}").text

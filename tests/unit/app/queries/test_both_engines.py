@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from compileboard.app.engines.clickhouse import ClickHouseEngine
 from compileboard.app.engines.publication.months import list_months, rebuild_month
 from compileboard.app.queries.engine import Engine, SqliteEngine
-from compileboard.app.queries.fleet import models, newest_runs, overview, reasons, runs, series, trends
+from compileboard.app.queries.fleet import (
+    models,
+    newest_runs,
+    overview,
+    reasons,
+    runs,
+    series,
+    trends,
+)
 from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.queries.fleet.models import ModelFilter
 from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
@@ -60,11 +68,18 @@ def _call(function: Callable[..., Any], engine: Engine, arguments: Mapping[str, 
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as lists, dictionaries and scalars, whatever order sets and dictionaries have."""
+    """Return a value as lists, dictionaries and scalars, whatever order sets and dictionaries
+    have.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return [type(value).__name__, {field.name: _plain(getattr(value, field.name)) for field in fields(value)}]
+        return [
+            type(value).__name__,
+            {field.name: _plain(getattr(value, field.name)) for field in fields(value)},
+        ]
     if isinstance(value, Mapping):
-        return {"items": sorted(([_plain(key), _plain(each)] for key, each in value.items()), key=repr)}
+        return {
+            "items": sorted(([_plain(key), _plain(each)] for key, each in value.items()), key=repr)
+        }
     if isinstance(value, set | frozenset):
         return sorted(map(_plain, value), key=repr)
     if isinstance(value, list | tuple | Iterator):
@@ -83,14 +98,24 @@ def _is_same(answer: Any, other: Any) -> bool:
     if type(answer) is not type(other):
         return False
     if isinstance(answer, dict):
-        return answer.keys() == other.keys() and all(_is_same(answer[key], other[key]) for key in answer)
+        return answer.keys() == other.keys() and all(
+            _is_same(answer[key], other[key]) for key in answer
+        )
     if isinstance(answer, list):
         return len(answer) == len(other) and all(map(_is_same, answer, other))
-    return math.isclose(answer, other, rel_tol=1e-12) if isinstance(answer, float) else bool(answer == other)
+    return (
+        math.isclose(answer, other, rel_tol=1e-12)
+        if isinstance(answer, float)
+        else bool(answer == other)
+    )
 
 
-@pytest.mark.parametrize("function", CALLS, ids=lambda of: f"{of.__module__.rpartition('.')[2]}.{of.__name__}")
-def test_a_query_gives_the_same(function: Callable[..., Any], board: BroadBoard, published: ClickHouseEngine) -> None:
+@pytest.mark.parametrize(
+    "function", CALLS, ids=lambda of: f"{of.__module__.rpartition('.')[2]}.{of.__name__}"
+)
+def test_a_query_gives_the_same(
+    function: Callable[..., Any], board: BroadBoard, published: ClickHouseEngine
+) -> None:
     answers = []
     for arguments in CALLS[function](board):
         expected = _call(function, SqliteEngine(board.connection), arguments)
@@ -101,11 +126,18 @@ def test_a_query_gives_the_same(function: Callable[..., Any], board: BroadBoard,
 
 
 @settings(max_examples=8)
-@given(text=st.text(min_size=1, max_size=8) | st.sampled_from([text[:9] for text in ODD_TEXTS if text]))
-def test_any_text_is_looked_for_alike(board: BroadBoard, published: ClickHouseEngine, text: str) -> None:
+@given(
+    text=st.text(min_size=1, max_size=8) | st.sampled_from([text[:9] for text in ODD_TEXTS if text])
+)
+def test_any_text_is_looked_for_alike(
+    board: BroadBoard, published: ClickHouseEngine, text: str
+) -> None:
     calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         (runs.list_runs, {"selection": RunFilter(text=text), "pinned_first": False}),
-        (reasons.list_reasons, {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter(), text=text)}),
+        (
+            reasons.list_reasons,
+            {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter(), text=text)},
+        ),
         (models.list_brief_results, {"selection": ModelFilter(q=text)}),
         (runs.find_run_ids, {"prefix": text}),
     ]
@@ -119,7 +151,13 @@ _numbers = st.integers(0, 3) | st.integers(0, 2**50)
 
 
 @settings(max_examples=8)
-@given(st.lists(st.tuples(_texts, st.none() | _texts, st.none() | _texts, _numbers, _numbers), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(_texts, st.none() | _texts, st.none() | _texts, _numbers, _numbers),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_any_runs_are_listed_alike(
     store: sqlite3.Connection,
     published_boards: PublishedBoards,
@@ -127,8 +165,16 @@ def test_any_runs_are_listed_alike(
 ) -> None:
     store.execute("delete from runs")
     for number, (name, suite, branch, started_us, count) in enumerate(drawn):
-        words = {"name": name, "suite": suite, "git_branch": branch, "host": branch, "started_us": started_us}
-        add_run(store, f"R{number}", **words, totals={"compile_count": count, "compile_us": started_us})
+        words = {
+            "name": name,
+            "suite": suite,
+            "git_branch": branch,
+            "host": branch,
+            "started_us": started_us,
+        }
+        add_run(
+            store, f"R{number}", **words, totals={"compile_count": count, "compile_us": started_us}
+        )
     engine = published_boards.open_engine(store)
     calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         (runs.list_runs, {"sort": "compiles.asc"}),
@@ -140,16 +186,22 @@ def test_any_runs_are_listed_alike(
         (newest_runs.list_newest_runs, {"limit": 9}),
     ]
     for function, arguments in calls:
-        assert _is_same(_call(function, engine, arguments), _call(function, SqliteEngine(store), arguments))
+        assert _is_same(
+            _call(function, engine, arguments), _call(function, SqliteEngine(store), arguments)
+        )
 
 
 @pytest.fixture(scope="module")
-def spread(chdb_folder: Path, board: BroadBoard) -> Iterator[tuple[sqlite3.Connection, PublishedBoard]]:
+def spread(
+    chdb_folder: Path, board: BroadBoard
+) -> Iterator[tuple[sqlite3.Connection, PublishedBoard]]:
     """Spread the runs over five months."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         board.connection.backup(connection)
         connection.row_factory = sqlite3.Row
-        connection.execute("update runs set started_us = started_us - rowid % 5 * 30 * :day", {"day": DAY_US})
+        connection.execute(
+            "update runs set started_us = started_us - rowid % 5 * 30 * :day", {"day": DAY_US}
+        )
         published = PublishedBoard(chdb_folder)
         published.publish(connection)
         yield connection, published
@@ -169,14 +221,18 @@ _SPANS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("step", [2, 1])  # every second month is summed up, all
-def test_sums_of_months_change_no_answer(spread: tuple[sqlite3.Connection, PublishedBoard], step: int) -> None:
+def test_sums_of_months_change_no_answer(
+    spread: tuple[sqlite3.Connection, PublishedBoard], step: int
+) -> None:
     connection, published = spread
     with published.engine.clients.take() as client:
         months = sorted(list_months(client))
         assert len(months) > 4
         for month in months[::step]:
             rebuild_month(client, month, step)
-    for span, (subject, filter_type) in product(_SPANS, ((GRAPH_BREAKS, BreakFilter), (RECOMPILES, CauseFilter))):
+    for span, (subject, filter_type) in product(
+        _SPANS, ((GRAPH_BREAKS, BreakFilter), (RECOMPILES, CauseFilter))
+    ):
         selected = filter_type(RunFilter(**span), text=None if span else "a")
         listed = reasons.list_reasons(SqliteEngine(connection), subject, selected, limit=5).rows
         chosen = {"subject": subject, "selected": selected}
@@ -188,12 +244,17 @@ def test_sums_of_months_change_no_answer(spread: tuple[sqlite3.Connection, Publi
             assert _is_same(_call(function, published.engine, chosen | more), expected), chosen
 
 
-def test_reasons_whose_texts_are_not_there_are_left_out(chdb_folder: Path, store: sqlite3.Connection) -> None:
+def test_reasons_whose_texts_are_not_there_are_left_out(
+    chdb_folder: Path, store: sqlite3.Connection
+) -> None:
     add_run(store, "R1")
     distinct_id = add_distinct_break(store, "a break")
     insert(store, "run_breaks", run_id="R1", distinct_id=distinct_id, break_count=1, compile_us=1)
     published = PublishedBoard(chdb_folder)
-    engine, every = published.publish(store), {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter())}
+    engine, every = (
+        published.publish(store),
+        {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter())},
+    )
     assert [reason.break_count for reason in reasons.list_reasons(engine, **every).rows] == [1]
     with published.clients.take() as client:
         client.command("truncate table distinct_breaks")

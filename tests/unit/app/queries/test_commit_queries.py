@@ -18,10 +18,18 @@ DAY_US = 86_400_000_000
 
 
 def add_chain(
-    store: sqlite3.Connection, count: int, *, name: str = "c", parent: str | None = None, day: int = 0
+    store: sqlite3.Connection,
+    count: int,
+    *,
+    name: str = "c",
+    parent: str | None = None,
+    day: int = 0,
 ) -> None:
     before = [parent, *(f"{name}{n}" for n in range(count))]
-    rows = [StoredCommit(f"{name}{n}", before[n], (day + n) * DAY_US, "Ann", f"{name} {n}") for n in range(count)]
+    rows = [
+        StoredCommit(f"{name}{n}", before[n], (day + n) * DAY_US, "Ann", f"{name} {n}")
+        for n in range(count)
+    ]
     save_commits(store, rows)
 
 
@@ -35,9 +43,14 @@ def test_a_range_is_what_came_after_base_newest_first(
     assert list_commit_range(open_engine(reader), "c5", "c5").known
 
 
-@pytest.mark.parametrize("pair", [("c7", "c3"), ("gone", "c3"), ("c3", "gone"), ("side1", "c9"), ("c1", "late2")])
+@pytest.mark.parametrize(
+    "pair", [("c7", "c3"), ("gone", "c3"), ("c3", "gone"), ("side1", "c9"), ("c1", "late2")]
+)
 def test_a_range_that_cannot_be_walked_is_not_known(
-    open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection, pair: tuple[str, str]
+    open_engine: OpenEngine,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    pair: tuple[str, str],
 ) -> None:
     add_chain(store, 10)
     add_chain(store, 2, name="side", parent="c4", day=5)
@@ -50,7 +63,9 @@ def test_a_base_that_only_its_child_names_is_enough(
     open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     add_chain(store, 3, parent="base")
-    assert [commit.hash for commit in list_commit_range(open_engine(reader), "base", "c2").commits] == [
+    assert [
+        commit.hash for commit in list_commit_range(open_engine(reader), "base", "c2").commits
+    ] == [
         "c2",
         "c1",
         "c0",
@@ -65,7 +80,11 @@ def test_ancestry_is_of_the_time_between_those_that_are_asked_for(
     assert {f"c{n}" for n in range(300, 351)} <= set(ancestry)
     assert {"c280", "c370", "unknown"}.isdisjoint(ancestry)
     assert ancestry["c350"] == ("c349", 350 * DAY_US)
-    assert cached_ancestry(open_engine(reader), []) == cached_ancestry(open_engine(reader), ["unknown"]) == {}
+    assert (
+        cached_ancestry(open_engine(reader), [])
+        == cached_ancestry(open_engine(reader), ["unknown"])
+        == {}
+    )
 
 
 def test_ancestry_is_read_again_when_more_is_known(
@@ -77,22 +96,44 @@ def test_ancestry_is_read_again_when_more_is_known(
     assert cached_ancestry(open_engine(reader), ["c2"])["c2"][0] == "c1"
     save_commits(store, [StoredCommit("c1", None, DAY_US, None, None)])
     assert set(cached_ancestry(open_engine(reader), ["c2"])) == {"c1", "c2"}
-    assert cached_ancestry(open_engine(reader), ["c2"]) is cached_ancestry(open_engine(reader), ["c2"])
+    assert cached_ancestry(open_engine(reader), ["c2"]) is cached_ancestry(
+        open_engine(reader), ["c2"]
+    )
 
 
 def test_commits_that_are_their_own_ancestors_end_the_walk(
     open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
-    save_commits(store, [StoredCommit("a", "b", 1, None, None), StoredCommit("b", "a", 1, None, None)])
+    save_commits(
+        store, [StoredCommit("a", "b", 1, None, None), StoredCommit("b", "a", 1, None, None)]
+    )
     assert set(cached_ancestry(open_engine(reader), ["a"])) == {"a", "b"}
     assert not list_commit_range(open_engine(reader), "x", "a").known
 
 
 @pytest.mark.parametrize(
-    "sql", [commits.SPAN_SQL, commits.STATE_SQL, commits.ANCESTRY_SQL, commits.TIMES_SQL, commits.TEXTS_SQL]
+    "sql",
+    [
+        commits.SPAN_SQL,
+        commits.STATE_SQL,
+        commits.ANCESTRY_SQL,
+        commits.TIMES_SQL,
+        commits.TEXTS_SQL,
+    ],
 )
 def test_no_question_reads_all_commits(reader: sqlite3.Connection, sql: str) -> None:
-    values = {"hashes": "[]", "since_us": 0, "until_us": 1, "limit": 1, "base": "a", "new": "b", "hash": "a"}
+    values = {
+        "hashes": "[]",
+        "since_us": 0,
+        "until_us": 1,
+        "limit": 1,
+        "base": "a",
+        "new": "b",
+        "hash": "a",
+    }
     plan = [row["detail"] for row in SqliteEngine(reader).rows(f"explain query plan {sql}", values)]
-    assert any("USING PRIMARY KEY" in step or "commits_time (time_us>? AND time_us<?)" in step for step in plan), plan
+    assert any(
+        "USING PRIMARY KEY" in step or "commits_time (time_us>? AND time_us<?)" in step
+        for step in plan
+    ), plan
     assert list_scans(reader, sql, values) == set()

@@ -18,7 +18,9 @@ WORDS = [(1, "one", 7), (2, None, 8), (3, "d'accord", None)]
 def clickhouse(chdb_folder: Path) -> ClickHouseEngine:
     clients = open_clients(chdb_folder)
     with clients.take() as client:
-        client.command("create table words (id Int64, word Nullable(String), size Nullable(Int64)) order by id")
+        client.command(
+            "create table words (id Int64, word Nullable(String), size Nullable(Int64)) order by id"
+        )
         client.insert("words", WORDS)
     return ClickHouseEngine(clients)
 
@@ -45,8 +47,16 @@ def engine(request: pytest.FixtureRequest, store: sqlite3.Connection) -> Engine:
         ("word $is :word", {"word": None}, [2]),
         ("word $is :word", {"word": "one"}, [1]),
         ("size $div :by = 3", {"by": 2}, [1]),
-        ("id in (select w.id from $each(:ids) as given $join words as w on w.id = given.value)", {"ids": [1, 9]}, [1]),
-        ("id in (select w.id from $each(:ids) as given $join words as w on w.id = given.value)", {"ids": []}, []),
+        (
+            "id in (select w.id from $each(:ids) as given $join words as w on w.id = given.value)",
+            {"ids": [1, 9]},
+            [1],
+        ),
+        (
+            "id in (select w.id from $each(:ids) as given $join words as w on w.id = given.value)",
+            {"ids": []},
+            [],
+        ),
         ("word in (select given.value from $each(:words) as given)", {"words": ()}, []),
         ("instr(':word $is -- ', :word) > 0 -- :word and $is", {"word": "$is"}, [1, 2, 3]),
         (r"'\' || '' = :word", {"word": "\\"}, [1, 2, 3]),
@@ -61,10 +71,18 @@ def test_a_macro_is_written_and_its_values_are_bound(
     assert [row["id"] for row in rows] == ids
 
 
-@pytest.mark.parametrize("values", [list(range(30_000)), [f"'{number}\\" * 9 for number in range(9000)]])
+@pytest.mark.parametrize(
+    "values", [list(range(30_000)), [f"'{number}\\" * 9 for number in range(9000)]]
+)
 def test_a_list_may_be_long(engine: Engine, values: list[int | str]) -> None:
-    sql = "select count(*) as count, max(value) as most from $each(:values) as given where value $in(:values)"
-    assert dict(engine.rows(sql, {"values": values})[0]) == {"count": len(values), "most": max(values)}
+    sql = (
+        "select count(*) as count, max(value) as most from $each(:values) as given where value "
+        "$in(:values)"
+    )
+    assert dict(engine.rows(sql, {"values": values})[0]) == {
+        "count": len(values),
+        "most": max(values),
+    }
 
 
 def test_rows_have_names_and_a_stream_has_tuples(engine: Engine) -> None:
@@ -78,7 +96,18 @@ def test_rows_have_names_and_a_stream_has_tuples(engine: Engine) -> None:
 
 VALUES = (
     *(0, -1, 2**53 + 1, 2**63 - 1, -(2**63), 0.1, 1e308, -0.0, None),
-    *("", "ä😀", "tab\t, line\n", "it's", "back\\slash \\N", "nul\0", "{x:Int64}", "%s %(a)s", "null", "x" * 200_000),
+    *(
+        "",
+        "ä😀",
+        "tab\t, line\n",
+        "it's",
+        "back\\slash \\N",
+        "nul\0",
+        "{x:Int64}",
+        "%s %(a)s",
+        "null",
+        "x" * 200_000,
+    ),
 )
 
 
@@ -111,7 +140,9 @@ def test_a_value_comes_back_as_it_was(engine: Engine, value: str | float | None)
         ("instr('日本', '本') > 0", 1),
     ],
 )
-def test_an_expression_has_the_value_and_type_of_sqlite(engine: Engine, expression: str, value: object) -> None:
+def test_an_expression_has_the_value_and_type_of_sqlite(
+    engine: Engine, expression: str, value: object
+) -> None:
     ((answer,),) = engine.rows(f"select {expression} as answer from words")[:1]
     assert (answer, type(answer)) == (value, type(value))
 
@@ -126,7 +157,8 @@ def test_engines_of_one_file_have_one_name(database: Path, tmp_path: Path) -> No
     other.write_bytes(database.read_bytes())
     with ExitStack() as stack:
         first, same, another = (
-            stack.enter_context(closing(SqliteEngine(open_reader(path)))) for path in (database, database, other)
+            stack.enter_context(closing(SqliteEngine(open_reader(path))))
+            for path in (database, database, other)
         )
         assert first.name == same.name != another.name
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):

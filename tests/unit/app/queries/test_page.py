@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.queries.page import FilterError, check_limit, decode_cursor, encode_cursor, make_page
+from compileboard.app.queries.page import (
+    FilterError,
+    check_limit,
+    decode_cursor,
+    encode_cursor,
+    make_page,
+)
 
 
 def key(row: int) -> tuple[int, str]:
@@ -29,7 +35,13 @@ def test_page_with_a_row_more_ends_at_its_limit_and_points_behind_its_last_row()
     assert decode_cursor(page.next, int, str) == (2, "r2")
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False, allow_infinity=False)))
+@given(
+    st.lists(
+        st.integers(-(2**63), 2**63 - 1)
+        | st.text()
+        | st.floats(allow_nan=False, allow_infinity=False)
+    )
+)
 def test_cursor_gives_back_the_key_it_was_made_of(key: list[Any]) -> None:
     text = encode_cursor(*key)
     assert text.isascii() and "=" not in text and " " not in text
@@ -70,7 +82,10 @@ def test_what_no_list_made_is_refused_in_words(text: str, types: tuple[type, ...
     cursor = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
     with pytest.raises(FilterError) as refused:
         decode_cursor(cursor, *types)
-    assert str(refused.value) == "cursor: this link is not one that this list made; start again at the first page"
+    assert (
+        str(refused.value)
+        == "cursor: this link is not one that this list made; start again at the first page"
+    )
 
 
 @given(st.text())
@@ -82,12 +97,16 @@ def test_any_text_is_a_cursor_or_refused(text: str) -> None:
     assert key is None or json.loads(json.dumps(key)) == list(key)
 
 
-@pytest.mark.parametrize(("value", "limit"), [(None, 50), ("", 50), ("1", 1), ("1000", 1000), ("007", 7)])
+@pytest.mark.parametrize(
+    ("value", "limit"), [(None, 50), ("", 50), ("1", 1), ("1000", 1000), ("007", 7)]
+)
 def test_limit_is_what_was_asked_for_or_the_default(value: str | None, limit: int) -> None:
     assert check_limit(value, 50) == limit
 
 
-@pytest.mark.parametrize("value", ["0", "1001", "-1", "1.0", " 1", "²", "٣", "x" * 90, "0000000001"])
+@pytest.mark.parametrize(
+    "value", ["0", "1001", "-1", "1.0", " 1", "²", "٣", "x" * 90, "0000000001"]
+)
 def test_limit_outside_its_range_is_refused_in_words(value: str) -> None:
     with pytest.raises(FilterError) as refused:
         check_limit(value, 50)

@@ -1,4 +1,6 @@
-"""No page reads a table of events from end to end: what a page asks SQLite is asked again with `explain query plan`."""
+"""No page reads a table of events from end to end: what a page asks SQLite is asked again with
+`explain query plan`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def test_page_of_a_trace_log_scans_no_table_of_events(
 
 @pytest.mark.parametrize("kind", list_benched)
 def test_page_of_results_scans_no_table_of_events(
-    client: FlaskClient, store: sqlite3.Connection, reader: sqlite3.Connection, ran: list[str], kind: str
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    ran: list[str],
+    kind: str,
 ) -> None:
     bench_suite(store)
     keep_one_of_each(store)
@@ -75,7 +81,11 @@ def test_page_of_results_scans_no_table_of_events(
     ],
 )
 def test_page_across_runs_reads_an_index(
-    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], page: str, index: str
+    recorded_client: FlaskClient,
+    recorded_reader: sqlite3.Connection,
+    ran: list[str],
+    page: str,
+    index: str,
 ) -> None:
     assert recorded_client.get(page).status_code == 200
     lists = [sql for sql in ran if "from runs" in sql or "from run_tags" in sql]
@@ -83,7 +93,9 @@ def test_page_across_runs_reads_an_index(
     assert any(f"INDEX {index}" in step["detail"] for plan in plans for step in plan), plans
 
 
-def test_the_runs_of_an_incident_are_read_by_their_name(recorded_reader: sqlite3.Connection) -> None:
+def test_the_runs_of_an_incident_are_read_by_their_name(
+    recorded_reader: sqlite3.Connection,
+) -> None:
     ran: list[str] = []
     recorded_reader.set_trace_callback(ran.append)
     list(list_run_points(SqliteEngine(recorded_reader), ["train"]))
@@ -91,14 +103,19 @@ def test_the_runs_of_an_incident_are_read_by_their_name(recorded_reader: sqlite3
     assert any("runs_name (name=?)" in detail for detail in plan), plan
 
 
-@pytest.mark.parametrize(("suite", "name"), [(None, None), ("nightly", None), (None, "train"), ("nightly", "train")])
+@pytest.mark.parametrize(
+    ("suite", "name"), [(None, None), ("nightly", None), (None, "train"), ("nightly", "train")]
+)
 def test_the_newest_runs_are_found_without_their_rows(
     recorded_reader: sqlite3.Connection, suite: str | None, name: str | None
 ) -> None:
     values = {"suite": suite, "name": name, "newest": 5, "limit": 5}
     sql = breaks_sql(write_scope(suite, name))
     used = {key: value for key, value in values.items() if f":{key}" in sql}
-    plan = [step["detail"] for step in SqliteEngine(recorded_reader).rows(f"explain query plan {sql}", used)]
+    plan = [
+        step["detail"]
+        for step in SqliteEngine(recorded_reader).rows(f"explain query plan {sql}", used)
+    ]
     runs = [detail for detail in plan if "INDEX runs_" in detail]
     assert len(runs) == 2 and all("USING COVERING INDEX" in detail for detail in runs), plan
 
@@ -109,12 +126,20 @@ def test_runs_that_are_running_are_read_of_their_index(
     ran: list[str] = []
     recorded_reader.set_trace_callback(ran.append)
     list_running_ids(SqliteEngine(recorded_reader), read_clock())
-    (plan,) = ([step["detail"] for step in recorded_reader.execute(f"explain query plan {sql}")] for sql in ran[:1])
+    (plan,) = (
+        [step["detail"] for step in recorded_reader.execute(f"explain query plan {sql}")]
+        for sql in ran[:1]
+    )
     assert plan == ["SEARCH runs USING INDEX runs_running (state=?)"]
 
 
-def test_runs_of_one_page_are_not_counted_again(recorded_client: FlaskClient, ran: list[str]) -> None:
-    pages = [recorded_client.get(f"/api/v1/runs?q=torch&limit={limit}").get_json()["data"] for limit in (100, 1)]
+def test_runs_of_one_page_are_not_counted_again(
+    recorded_client: FlaskClient, ran: list[str]
+) -> None:
+    pages = [
+        recorded_client.get(f"/api/v1/runs?q=torch&limit={limit}").get_json()["data"]
+        for limit in (100, 1)
+    ]
     assert len(pages[0]) > len(pages[1]) == 1
     for query, counts in (("q=torch", 0), ("q=torch&limit=1", 1)):
         ran.clear()

@@ -19,7 +19,10 @@ from compileboard.app.queries.fleet.runs import RunFilter, size_slots
 from compileboard.collectors.store.publications import publish_removal, publish_run
 from tests.unit.app.seed import START_US, add_distinct_break, add_run, insert
 
-SUBJECTS = [(GRAPH_BREAKS, BreakFilter(RunFilter())), (RECOMPILES, CauseFilter(RunFilter(suite="captures")))]
+SUBJECTS = [
+    (GRAPH_BREAKS, BreakFilter(RunFilter())),
+    (RECOMPILES, CauseFilter(RunFilter(suite="captures"))),
+]
 
 
 def ask(connection: sqlite3.Connection) -> list[Any]:
@@ -41,7 +44,14 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def add(store: sqlite3.Connection, number: int, distinct: int) -> None:
     run_id = f"R{number:04}"
     add_run(store, run_id, started_us=START_US + number * 1_000_000)
-    insert(store, "run_breaks", run_id=run_id, distinct_id=distinct, break_count=number + 1, compile_us=number)
+    insert(
+        store,
+        "run_breaks",
+        run_id=run_id,
+        distinct_id=distinct,
+        break_count=number + 1,
+        compile_us=number,
+    )
     publish_run(store, run_id)
 
 
@@ -64,7 +74,9 @@ CHANGES: list[Callable[[sqlite3.Connection, str], None]] = [grow, move, delete]
 
 
 @example(changes=[(1, 4), (2, 0)])  # the first slot has other runs, and the same first and last one
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(changes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 120)), min_size=1, max_size=8))
 def test_remembered_sums_are_those_that_are_read_anew(
     store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, changes: list[tuple[int, int]]
@@ -89,7 +101,9 @@ def test_remembered_sums_are_those_that_are_read_anew(
     assert ask(store) == remembered
 
 
-def test_only_the_slots_that_changed_are_read(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_slots_that_changed_are_read(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget(monkeypatch)
     distinct = add_distinct_break(store, "print")
     for number in range(100):
@@ -106,12 +120,16 @@ def test_only_the_slots_that_changed_are_read(store: sqlite3.Connection, monkeyp
     assert "json_each('[24]')" in read[0]
 
 
-@pytest.mark.parametrize(("run_count", "size"), [(0, 1), (48, 1), (49, 2), (96, 2), (97, 4), (7500, 256)])
+@pytest.mark.parametrize(
+    ("run_count", "size"), [(0, 1), (48, 1), (49, 2), (96, 2), (97, 4), (7500, 256)]
+)
 def test_slots_double(run_count: int, size: int) -> None:
     assert size_slots(run_count) == size
 
 
-def test_what_is_remembered_is_bounded(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget(monkeypatch)
     distinct = add_distinct_break(store, "print")
     for number in range(10):

@@ -1,4 +1,6 @@
-"""A run as one portable file: out of one database, into another, served by itself, and refused where it is hostile."""
+"""A run as one portable file: out of one database, into another, served by itself, and refused
+where it is hostile.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,19 @@ from tests.unit.app.seed import add_run
 def bundle(explored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bundle") / "run.bundle.db"
     assert (
-        main(["export", "--db", str(explored), "--run", find_id(explored), "--format", "bundle", "--output", str(path)])
+        main(
+            [
+                "export",
+                "--db",
+                str(explored),
+                "--run",
+                find_id(explored),
+                "--format",
+                "bundle",
+                "--output",
+                str(path),
+            ]
+        )
         == 0
     )
     return path
@@ -44,7 +58,11 @@ def find_id(database: Path, name: str = "zoo_graph_breaks") -> str:
 
 def dump(database: Path) -> list[str]:
     with closing(sqlite3.connect(database)) as connection:
-        return [line for line in connection.iterdump() if not line.startswith('INSERT INTO "search_runs"')]
+        return [
+            line
+            for line in connection.iterdump()
+            if not line.startswith('INSERT INTO "search_runs"')
+        ]
 
 
 def serve(app: Flask, database: Path) -> FlaskClient:
@@ -53,9 +71,15 @@ def serve(app: Flask, database: Path) -> FlaskClient:
 
 
 def read_api(client: FlaskClient, run_id: str) -> dict[str, object]:
-    """Read every answer of the API about a run that its id alone asks for, and those of each compile and artifact."""
+    """Read every answer of the API about a run that its id alone asks for, and those of each
+    compile and artifact.
+    """
     paths = client.get("/api/v1/openapi.json").get_json()["paths"]
-    names = [path.replace("{run_id}", run_id) for path in paths if path.startswith("/api/v1/runs/{run_id}")]
+    names = [
+        path.replace("{run_id}", run_id)
+        for path in paths
+        if path.startswith("/api/v1/runs/{run_id}")
+    ]
     asked = [name for name in names if "{" not in name]
     for kind, key in (("compiles", "key"), ("artifacts", "artifact_id")):
         rows = client.get(f"/api/v1/runs/{run_id}/{kind}").get_json()["data"]
@@ -72,7 +96,9 @@ def test_every_answer_about_a_run_is_the_same_in_the_bundle_and_where_it_was_imp
     assert collect(["import", str(bundle), "--db", str(other)]) == 0
     before = read_api(serve(app, explored), run_id)
     assert (
-        len(before) > 20 and sum("error" not in answer for answer in before.values() if isinstance(answer, dict)) > 15
+        len(before) > 20
+        and sum("error" not in answer for answer in before.values() if isinstance(answer, dict))
+        > 15
     )
     for database in (bundle, other):
         after = read_api(serve(app, database), run_id)
@@ -88,20 +114,63 @@ def test_the_same_run_makes_the_same_bundle_and_comes_once(
     run_id, content = find_id(other), dump(other)
     assert collect(["import", str(bundle), "--db", str(other), "--progress-lines"]) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (line["state"], line["run_id"], line["known_run"], line["record_count"]) == ("done", run_id, True, 0)
+    assert (line["state"], line["run_id"], line["known_run"], line["record_count"]) == (
+        "done",
+        run_id,
+        True,
+        0,
+    )
     assert dump(other) == content
-    assert main(["export", "--db", str(other), "--run", run_id, "--format", "bundle", "--output", str(again)]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "--db",
+                str(other),
+                "--run",
+                run_id,
+                "--format",
+                "bundle",
+                "--output",
+                str(again),
+            ]
+        )
+        == 0
+    )
     assert dump(again) == dump(bundle)
-    assert sorted(path.name for path in tmp_path.iterdir() if "bundle" in path.name) == ["again.bundle.db"]
+    assert sorted(path.name for path in tmp_path.iterdir() if "bundle" in path.name) == [
+        "again.bundle.db"
+    ]
 
 
 def test_a_run_goes_beside_others_under_its_own_id_and_stays_deleted_where_it_was(
     explored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both, other, team = tmp_path / "both.bundle.db", find_id(explored, "zoo_recompiles"), tmp_path / "team.db"
+    both, other, team = (
+        tmp_path / "both.bundle.db",
+        find_id(explored, "zoo_recompiles"),
+        tmp_path / "team.db",
+    )
     ids = f"{find_id(explored)},{other}"
-    assert main(["export", "--db", str(explored), "--run", ids, "--format", "bundle", "--output", str(both)]) == 0
-    assert collect(["import", str(explored), "--db", str(team)]) == 0  # a whole database is a bundle too
+    assert (
+        main(
+            [
+                "export",
+                "--db",
+                str(explored),
+                "--run",
+                ids,
+                "--format",
+                "bundle",
+                "--output",
+                str(both),
+            ]
+        )
+        == 0
+    )
+    assert (
+        collect(["import", str(explored), "--db", str(team)]) == 0
+    )  # a whole database is a bundle too
     with closing(open_writer(team)) as store:
         delete_run(store, other)
     assert collect(["import", str(both), "--db", str(team)]) == 0
@@ -191,12 +260,18 @@ def test_a_hostile_file_is_refused_and_changes_nothing(
     assert dump(team) == before
 
 
-def test_a_file_that_breaks_off_is_refused(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_breaks_off_is_refused(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for size in (16, 100, 5_000, bundle.stat().st_size // 2):
         (tmp_path / "cut.db").write_bytes(bundle.read_bytes()[:size])
-        assert collect(["import", str(tmp_path / "cut.db"), "--db", str(tmp_path / "team.db")]) == 2, size
+        assert (
+            collect(["import", str(tmp_path / "cut.db"), "--db", str(tmp_path / "team.db")]) == 2
+        ), size
         error = capsys.readouterr().err
-        assert size == 16 or "cut.db is damaged or cut off; send it again, or export it anew." in error, (size, error)
+        assert (
+            size == 16 or "cut.db is damaged or cut off; send it again, or export it anew." in error
+        ), (size, error)
 
 
 def test_a_file_of_an_older_version_is_taken_as_its_migrated_self(
@@ -210,22 +285,39 @@ def test_a_file_of_an_older_version_is_taken_as_its_migrated_self(
         assert team.execute("select id, next_fact from runs").fetchall() == [(run_id, "old")]
 
 
-def test_a_file_that_was_uploaded_is_called_by_its_own_name(bundle: Path, tmp_path: Path, capsys) -> None:
+def test_a_file_that_was_uploaded_is_called_by_its_own_name(
+    bundle: Path, tmp_path: Path, capsys
+) -> None:
     (tmp_path / "0001").write_bytes(bundle.read_bytes()[:5_000])
     names, team = tmp_path / "names.json", tmp_path / "team.db"
     names.write_text('{"0001": "from ann.db"}')
     migrate(team)
-    asked = ["import", str(tmp_path / "0001"), "--db", str(team), "--names", str(names), "--progress-lines"]
+    asked = [
+        "import",
+        str(tmp_path / "0001"),
+        "--db",
+        str(team),
+        "--names",
+        str(names),
+        "--progress-lines",
+    ]
     assert collect(asked) == 2
-    assert json.loads(capsys.readouterr().out)["message"].startswith("from ann.db is damaged or cut off")
+    assert json.loads(capsys.readouterr().out)["message"].startswith(
+        "from ann.db is damaged or cut off"
+    )
     assert collect([*asked, "--name", "x"]) == 2
-    assert json.loads(capsys.readouterr().out)["message"].startswith("from ann.db is a bundle, which is taken as")
+    assert json.loads(capsys.readouterr().out)["message"].startswith(
+        "from ann.db is a bundle, which is taken as"
+    )
 
 
 def test_texts_are_measured_without_unpacking_them() -> None:
     for text in ("", "a", "é" * 70_000):
         assert measure_unpacked(pack(text), 1 << 30) == len(text.encode())
-    assert measure_unpacked(pack("a" * 9_000, primed=False), 100) == 100 and measure_unpacked(b"?", 9) == 0
+    assert (
+        measure_unpacked(pack("a" * 9_000, primed=False), 100) == 100
+        and measure_unpacked(b"?", 9) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,13 +342,24 @@ def test_a_run_is_a_bundle_once_its_recorder_is_silent(
 ) -> None:
     add_run(store, "A", state="running", heartbeat_us=time.time_ns() // 1000)
     add_run(store, "B", state="running")  # its machine was switched off
-    asked = ["export", "--db", str(database), "--format", "bundle", "--output", str(tmp_path / "b.db"), "--run"]
+    asked = [
+        "export",
+        "--db",
+        str(database),
+        "--format",
+        "bundle",
+        "--output",
+        str(tmp_path / "b.db"),
+        "--run",
+    ]
     assert main([*asked, "A"]) == 2
     assert "run A is still running; a bundle has whole runs" in capsys.readouterr().err
     assert main([*asked, "B"]) == 0 and find_id(tmp_path / "b.db", "train") == "B"
 
 
-def test_a_page_of_a_run_sends_its_bundle(explored: Path, explored_client: FlaskClient, tmp_path: Path) -> None:
+def test_a_page_of_a_run_sends_its_bundle(
+    explored: Path, explored_client: FlaskClient, tmp_path: Path
+) -> None:
     run_id = find_id(explored)
     assert f"/runs/{run_id}/report.bundle" in explored_client.get(f"/runs/{run_id}").text
     answer = explored_client.get(f"/runs/{run_id}/report.bundle")

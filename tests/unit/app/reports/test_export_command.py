@@ -24,7 +24,9 @@ def run(store: sqlite3.Connection) -> None:
     checkpoint(store)
 
 
-def _export(database: Path, output: Path | str, *more: str, run: str = RUN, format: str = "json") -> int:
+def _export(
+    database: Path, output: Path | str, *more: str, run: str = RUN, format: str = "json"
+) -> int:
     fixed = ("--db", str(database), "--run", run, "--format", format, "--output", str(output))
     return main(["export", *fixed, *more])
 
@@ -60,7 +62,9 @@ def test_export_goes_to_stdout_and_survives_a_closed_pipe(database: Path) -> Non
     ]
     whole = subprocess.run([*command, "json"], capture_output=True, check=True)
     assert json.loads(whole.stdout)["run"]["id"] == RUN
-    with subprocess.Popen([*command, "html"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cut:
+    with subprocess.Popen(
+        [*command, "html"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as cut:
         assert cut.stdout is not None and cut.stderr is not None
         cut.stdout.read(10)
         cut.stdout.close()
@@ -80,10 +84,16 @@ def test_export_says_why_it_cannot_write(
 ) -> None:
     assert _export(database, tmp_path / output) == 2
     error = capsys.readouterr().err
-    assert error.startswith("compileboard: cannot write ") and sentence in error and error.count("\n") == 1
+    assert (
+        error.startswith("compileboard: cannot write ")
+        and sentence in error
+        and error.count("\n") == 1
+    )
 
 
-def test_export_keeps_the_old_file_when_it_fails(database: Path, tmp_path: Path, store: sqlite3.Connection) -> None:
+def test_export_keeps_the_old_file_when_it_fails(
+    database: Path, tmp_path: Path, store: sqlite3.Connection
+) -> None:
     output = tmp_path / "report.json"
     output.write_text("old")
     store.execute("drop table cudagraph_skips")
@@ -102,7 +112,9 @@ def test_export_wants_one_run(
     assert "there is no run" in capsys.readouterr().err
 
 
-def test_export_refuses_what_is_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_refuses_what_is_no_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = tmp_path / "other.db"
     other.write_text("not a database at all, but long enough to be looked at" * 20)
     assert _export(other, tmp_path / "x") == 2
@@ -111,6 +123,11 @@ def test_export_refuses_what_is_no_database(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_export_leaves_source_out(database: Path, tmp_path: Path) -> None:
-    assert _export(database, tmp_path / "x.csv", "--table", "graph_breaks", "--no-source", format="csv") == 0
+    assert (
+        _export(
+            database, tmp_path / "x.csv", "--table", "graph_breaks", "--no-source", format="csv"
+        )
+        == 0
+    )
     assert "print('" not in (tmp_path / "x.csv").read_text()
     assert _export(database, tmp_path / "x", "--table", "recompiles") == 2

@@ -1,4 +1,6 @@
-"""Parquet: the CSV's numbers to the digit with types, nulls where nothing was recorded, and no pyarrow in a page."""
+"""Parquet: the CSV's numbers to the digit with types, nulls where nothing was recorded, and no
+pyarrow in a page.
+"""
 
 from __future__ import annotations
 
@@ -51,22 +53,34 @@ def same(table: Any, written: str) -> None:
         for value, row in zip(column.to_pylist(), rows):
             cell = row[field.name]
             if value is None:
-                assert not cell or pyarrow.types.is_floating(field.type)  # an accuracy's words stand in the rest
+                assert not cell or pyarrow.types.is_floating(
+                    field.type
+                )  # an accuracy's words stand in the rest
             elif isinstance(value, list):
                 assert value == json.loads(cell)
             elif isinstance(value, str):
                 assert value == cell.removeprefix("'")
             else:
-                assert value == ({"true": True, "false": False}[cell] if isinstance(value, bool) else float(cell))
+                assert value == (
+                    {"true": True, "false": False}[cell] if isinstance(value, bool) else float(cell)
+                )
 
 
 @pytest.mark.parametrize("table", COLUMNS)
-def test_a_run_has_the_csvs_values_with_types(explored_reader: sqlite3.Connection, table: str) -> None:
-    run_id = explored_reader.execute("select id from runs where name = 'zoo_recompiles'").fetchone()["id"]
+def test_a_run_has_the_csvs_values_with_types(
+    explored_reader: sqlite3.Connection, table: str
+) -> None:
+    run_id = explored_reader.execute(
+        "select id from runs where name = 'zoo_recompiles'"
+    ).fetchone()["id"]
     detail = get_run(explored_reader, run_id)
     assert detail is not None
-    written = b"".join(write_report(explored_reader, detail, "csv", table, True, START_US, stale_after_s=30)).decode()
-    loaded = load(write_report(explored_reader, detail, "parquet", table, True, START_US, stale_after_s=30))
+    written = b"".join(
+        write_report(explored_reader, detail, "csv", table, True, START_US, stale_after_s=30)
+    ).decode()
+    loaded = load(
+        write_report(explored_reader, detail, "parquet", table, True, START_US, stale_after_s=30)
+    )
     same(loaded, written)
     assert loaded[REST].null_count == loaded.num_rows
     assert json.loads(loaded.schema.metadata[b"compileboard.what"])["run_id"] == run_id
@@ -76,7 +90,9 @@ def test_types_are_told_by_the_columns_and_not_by_what_a_run_has(store: sqlite3.
     record_run(store)
     detail = get_run(store, RUN)
     assert detail is not None
-    schema = load(write_report(store, detail, "parquet", "compilations", True, START_US, stale_after_s=30)).schema
+    schema = load(
+        write_report(store, detail, "parquet", "compilations", True, START_US, stale_after_s=30)
+    ).schema
     types = {
         "duration_us": "int64",
         "start_us": "timestamp[us, tz=UTC]",
@@ -102,10 +118,22 @@ def test_suites_and_comparisons_have_the_csvs_values(store: sqlite3.Connection) 
     same(load(write_comparison(compared, "parquet", START_US)), written)
 
 
-@given(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.lists(st.text()))
+@given(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.lists(st.text())
+)
 def test_any_value_is_kept_in_its_column_or_beside_it(value: Any) -> None:
     for kind in ("int", "float", "bool", "moment"):
-        if kind == "moment" and isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**55:
+        if (
+            kind == "moment"
+            and isinstance(value, int)
+            and not isinstance(value, bool)
+            and abs(value) > 2**55
+        ):
             continue  # a year that Python's datetime has not
         (row,) = load(write_parquet(["x"], {"x": kind}, [{"x": value}], {}, START_US)).to_pylist()
         is_stored = value is None or row["x"] is not None or json.loads(row[REST]) == {"x": value}
@@ -125,7 +153,11 @@ def test_without_pyarrow_one_sentence_says_what_to_install(
 ) -> None:
     bench_suite(store)
     monkeypatch.setattr(ours.importlib.util, "find_spec", lambda _name: None)
-    for address in (f"/runs/{RUNS[0]}/report.parquet", "/compare/report.parquet", "/trends/report.parquet?suite=x"):
+    for address in (
+        f"/runs/{RUNS[0]}/report.parquet",
+        "/compare/report.parquet",
+        "/trends/report.parquet?suite=x",
+    ):
         answer = client.get(address)
         assert answer.status_code == 400
         assert "pip install &#39;compileboard[parquet]&#39;" in answer.text
@@ -133,10 +165,14 @@ def test_without_pyarrow_one_sentence_says_what_to_install(
 
 def test_no_page_loads_pyarrow(tmp_path: Path) -> None:
     code = (
-        "import sys; from compileboard.app import create_app, settings; from compileboard.app.cli import main as cli; "
+        "import sys; from compileboard.app import create_app, settings; from "
+        "compileboard.app.cli import main as cli; "
         f"cli.main(['migrate', '--db', {str(tmp_path / 'x.db')!r}]); "
         f"client = create_app(settings.Settings(db={str(tmp_path / 'x.db')!r})).test_client(); "
         "[client.get(it) for it in ('/', '/trends', '/compare', '/runs')]; "
         "sys.exit('pyarrow' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode
+        == 0
+    )

@@ -1,4 +1,6 @@
-"""`export --format upstream`: what was imported of upstream's comes out of the database as it was."""
+"""`export --format upstream`: what was imported of upstream's comes out of the database as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,30 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def export(database: Path, output: object, *more: str) -> int:
     run_id = query_value(database, "select id from runs limit 1")
-    options = ["--db", str(database), "--run", run_id, "--format", "upstream", "--output", str(output)]
+    options = [
+        "--db",
+        str(database),
+        "--run",
+        run_id,
+        "--format",
+        "upstream",
+        "--output",
+        str(output),
+    ]
     return main(["export", *options, *more])
 
 
-def test_the_recorded_files_come_out_of_the_database_to_the_byte(database: Path, tmp_path: Path) -> None:
+def test_the_recorded_files_come_out_of_the_database_to_the_byte(
+    database: Path, tmp_path: Path
+) -> None:
     assert export(database, tmp_path / "out") == 0
     for path in RECORDED.glob("*.csv"):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_writing_again_replaces_the_files_and_leaves_no_others(database: Path, tmp_path: Path) -> None:
+def test_writing_again_replaces_the_files_and_leaves_no_others(
+    database: Path, tmp_path: Path
+) -> None:
     assert export(database, tmp_path) == 0
     for path in tmp_path.iterdir():
         path.write_text("what an earlier run left")
@@ -40,11 +55,19 @@ def test_writing_again_replaces_the_files_and_leaves_no_others(database: Path, t
     for path in RECORDED.glob("*.csv"):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
     models, experiments = ("Bert4", "Breaky", "WrongAnswer"), ("accuracy", "performance")
-    stems = [f"inductor_{model}_float32_inference_cuda_{experiment}" for model in models for experiment in experiments]
+    stems = [
+        f"inductor_{model}_float32_inference_cuda_{experiment}"
+        for model in models
+        for experiment in experiments
+    ]
     begun = {path.name for path in tmp_path.iterdir() if path.name.startswith(tuple(stems))}
-    assert {path.name for path in tmp_path.iterdir()} - begun == {"notes.txt"}, "nor what was begun and not finished"
+    assert {path.name for path in tmp_path.iterdir()} - begun == {"notes.txt"}, (
+        "nor what was begun and not finished"
+    )
     assert (tmp_path / "notes.txt").read_text() == "a person's own"
-    assert not [path for path in tmp_path.iterdir() if path.read_bytes() == b"what an earlier run left"]
+    assert not [
+        path for path in tmp_path.iterdir() if path.read_bytes() == b"what an earlier run left"
+    ]
 
 
 def test_raw_timings_are_asked_for(tmp_path: Path) -> None:
@@ -70,7 +93,9 @@ def test_what_a_folder_cannot_be_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_a_place_that_is_no_folder_is_said(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_is_no_folder_is_said(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert export(database, tmp_path / "file") == 2
     assert "cannot write" in capsys.readouterr().err
@@ -87,5 +112,14 @@ def test_a_run_of_expected_rows_alone_says_why_nothing_is_written(
 
 
 def test_the_latest_run_is_one_that_can_be_named(database: Path, tmp_path: Path) -> None:
-    options = ["--db", str(database), "--run", "latest", "--format", "upstream", "--output", str(tmp_path / "out")]
+    options = [
+        "--db",
+        str(database),
+        "--run",
+        "latest",
+        "--format",
+        "upstream",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert main(["export", *options]) == 0 and list((tmp_path / "out").glob("*.csv"))

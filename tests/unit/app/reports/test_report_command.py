@@ -25,7 +25,9 @@ LAST_DAY = "2026-11-20"
 
 @pytest.fixture(autouse=True)
 def runs(store: sqlite3.Connection) -> None:
-    """Record a suite measured in two ways and one in one way, within three days from 2026-11-18 on."""
+    """Record a suite measured in two ways and one in one way, within three days from 2026-11-18
+    on.
+    """
     for number in range(3):
         at = {"started_us": START_US + number * DAY_US}
         add_results(store, f"R{number}", MLP, measure(model="other", dtype="bfloat16"), **at)
@@ -43,7 +45,9 @@ def test_each_way_of_each_suite_has_a_dated_file_which_is_printed(
     folder = tmp_path / "new" / "reports"
     assert report(database, folder, "--format", "html", "--format", "json") == 0
     out, err = capsys.readouterr()
-    assert err == "" and {line.split(":")[0] for line in out.splitlines()} == {str(path) for path in folder.iterdir()}
+    assert err == "" and {line.split(":")[0] for line in out.splitlines()} == {
+        str(path) for path in folder.iterdir()
+    }
     days = "2026-11-14-2026-11-20"
     ways = ("builtin-float32", "builtin-bfloat16", "a-b-c14cdd")
     assert {path.name for path in folder.iterdir()} == {
@@ -70,7 +74,12 @@ def test_chosen_suites_days_and_formats_are_written_and_said(
     ],
 )
 def test_what_is_wrong_is_said_with_a_code(
-    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], code: int, message: str
+    database: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    code: int,
+    message: str,
 ) -> None:
     assert report(database, tmp_path / "r", *more) == code
     assert message in capsys.readouterr().err
@@ -91,7 +100,9 @@ def test_runs_of_today_alone_are_said_and_taken_if_asked_for(
     checkpoint(store)
     given = ["report", "--db", str(database), "--folder", str(tmp_path / "r"), "--suite", "new"]
     assert main(given) == 3
-    assert "A report ends with yesterday: --until today takes today's runs" in capsys.readouterr().err
+    assert (
+        "A report ends with yesterday: --until today takes today's runs" in capsys.readouterr().err
+    )
     assert main([*given, "--until", "today"]) == 0
     assert len(list((tmp_path / "r").iterdir())) == 1
 
@@ -128,7 +139,9 @@ def test_two_at_once_leave_whole_files_and_nothing_else(database: Path, tmp_path
 def test_no_two_sets_have_one_name() -> None:
     first = ModelSet("nightly", "inference", "float32", "cpu", None, "inductor", False, 1)
     two = ModelSet("nightly", "inference", None, "cpu", None, "inductor", True, 8)
-    three = ModelSet("nightly-float32-static-1ranks", "inference", "float32", "cpu", None, "inductor", False, 1)
+    three = ModelSet(
+        "nightly-float32-static-1ranks", "inference", "float32", "cpu", None, "inductor", False, 1
+    )
     names = name_sets([first, two, three])
     assert names[:2] == ["nightly-float32-static-1ranks", "nightly-none-dynamic-8ranks"]
     assert len(set(names)) == 3

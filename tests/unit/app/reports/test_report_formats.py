@@ -1,4 +1,6 @@
-"""Each format over a recorded run: complete, cut with a word, with and without source, on disk and over HTTP."""
+"""Each format over a recorded run: complete, cut with a word, with and without source, on disk and
+over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _get(client: FlaskClient, rest: str) -> str:
 def test_a_report_is_saved_under_the_runs_name(client: FlaskClient, format: str) -> None:
     answer = client.get(f"/runs/{RUN}/report.{format}")
     disposition = answer.headers["Content-Disposition"]
-    assert disposition.startswith("attachment; filename=train-") and disposition.endswith(f".{format}")
+    assert disposition.startswith("attachment; filename=train-") and disposition.endswith(
+        f".{format}"
+    )
     assert answer.content_type == FORMATS[format]
 
 
@@ -58,14 +62,25 @@ def test_html_without_compiles_has_no_bars(client: FlaskClient, store: sqlite3.C
 
 def test_html_has_every_part(client: FlaskClient) -> None:
     page = _get(client, "html")
-    for text in ("Fix this first", "Mark dimension 0 of x", "GB0059", "dynamo.recompile_limit", "disk full", "no tap"):
+    for text in (
+        "Fix this first",
+        "Mark dimension 0 of x",
+        "GB0059",
+        "dynamo.recompile_limit",
+        "disk full",
+        "no tap",
+    ):
         assert text in page
     assert "2 records were lost while recording" in page
 
 
 def test_json_has_what_was_recorded(client: FlaskClient) -> None:
     report = json.loads(_get(client, "json"))
-    assert (report["schema"], report["version"], report["source_lines"]) == ("compileboard.report", 1, True)
+    assert (report["schema"], report["version"], report["source_lines"]) == (
+        "compileboard.report",
+        1,
+        True,
+    )
     told = {event.sequence: event for event in list_events() if isinstance(event, Compiled)}
     assert {compilation["sequence"] for compilation in report["compilations"]} == set(told)
     for row in report["compilations"]:
@@ -75,8 +90,18 @@ def test_json_has_what_was_recorded(client: FlaskClient) -> None:
             event.duration_us,
             event.function,
         )
-        assert {name: row[name] for name in event.metrics} == event.metrics, "torch's own, under its own names"
-    parts = ("compiles", "graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips", "processes")
+        assert {name: row[name] for name in event.metrics} == event.metrics, (
+            "torch's own, under its own names"
+        )
+    parts = (
+        "compiles",
+        "graph_breaks",
+        "recompiles",
+        "failures",
+        "cache_lookups",
+        "cudagraph_skips",
+        "processes",
+    )
     assert [len(report[part]) for part in parts] == [4, 1, 2, 1, 2, 1, 1]
 
 
@@ -84,7 +109,9 @@ def test_csv_has_a_row_a_record_and_keeps_newlines(client: FlaskClient) -> None:
     rows = list(csv.DictReader(io.StringIO(_get(client, "csv"), newline="")))
     assert [row["kind"] for row in rows].count("forward") == 4
     assert rows[0]["guard_count"] == "12"
-    assert ["Builtin\nall of it"] in [json.loads(row["restart_reasons"]) for row in rows if row["restart_reasons"]]
+    assert ["Builtin\nall of it"] in [
+        json.loads(row["restart_reasons"]) for row in rows if row["restart_reasons"]
+    ]
     recompiles = list(csv.DictReader(io.StringIO(_get(client, "csv?table=recompiles"), newline="")))
     assert [(row["guard_category"], row["guard_count"]) for row in recompiles] == [
         ("tensor_size", "1"),
@@ -107,16 +134,25 @@ def test_more_rows_than_a_page_come_whole(client: FlaskClient, store: sqlite3.Co
     names = ", ".join(row)
     for number in range(450):
         values = row | {"id": 1000 + number, "sequence": 1000 + number}
-        store.execute(f"insert into graph_breaks ({names}) values ({', '.join(f':{name}' for name in row)})", values)
+        store.execute(
+            f"insert into graph_breaks ({names}) values ({', '.join(f':{name}' for name in row)})",
+            values,
+        )
     assert len(json.loads(_get(client, "json"))["graph_breaks"]) == 451
     assert _get(client, "csv?table=graph_breaks").count("\r\n") == 452
 
 
 @pytest.mark.parametrize(
     ("rest", "status", "sentence"),
-    [("xml", 404, "known are html, json, csv, md"), ("csv?table=x", 400, "table: "), ("md?source=x", 400, "source: ")],
+    [
+        ("xml", 404, "known are html, json, csv, md"),
+        ("csv?table=x", 400, "table: "),
+        ("md?source=x", 400, "source: "),
+    ],
 )
-def test_a_report_that_is_not_there_is_refused(client: FlaskClient, rest: str, status: int, sentence: str) -> None:
+def test_a_report_that_is_not_there_is_refused(
+    client: FlaskClient, rest: str, status: int, sentence: str
+) -> None:
     answer = client.get(f"/runs/{RUN}/report.{rest}")
     assert (answer.status_code, sentence in answer.text.replace("&#39;", "'")) == (status, True)
     assert client.get(f"/runs/nope/report.{rest}").status_code in (400, 404)

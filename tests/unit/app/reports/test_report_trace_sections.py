@@ -1,4 +1,6 @@
-"""What a report has of torch's own logs, over real ones: a section each, texts once, everything as text."""
+"""What a report has of torch's own logs, over real ones: a section each, texts once, everything as
+text.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,16 @@ def _ids(page: str) -> list[str]:
     return re.findall(r'<section class="panel" id="([\w-]+)"', page)
 
 
-def test_html_has_a_section_of_what_there_is(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_html_has_a_section_of_what_there_is(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     page = explored_client.get(f"/runs/{_find(explored_reader, 'zoo_recompiles')}/report.html").text
     ids = _ids(page)
     assert set(SECTIONS) <= set(ids) and "divergence" not in ids and "texts" not in ids
     toc = page[page.index('class="report__toc"') : page.index("</nav>")]
-    assert [link for link in re.findall(r'href="#([\w-]+)"', toc) if f'id="{link}"' not in page] == []
+    assert [
+        link for link in re.findall(r'href="#([\w-]+)"', toc) if f'id="{link}"' not in page
+    ] == []
     assert "style=" not in page[page.index("<main") : page.index("</main>")]
     assert page.count("<rect class=") > 50 and "dynamo_output_graph" in page
 
@@ -56,9 +62,13 @@ def test_a_plain_runs_report_has_none_of_it(client: FlaskClient, store: sqlite3.
     assert "HTML report with graphs and code" not in client.get(f"/runs/{RUN}").text
 
 
-def test_the_ranks_sentence_leads(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_the_ranks_sentence_leads(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     run = _find(explored_reader, "train_ddp")
-    page, text = (explored_client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md"))
+    page, text = (
+        explored_client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md")
+    )
     for rendering in (page, text):
         assert "Rank 1 recompiled" in rendering and "compiled nothing after" in rendering
     assert _ids(page)[:3] == ["fixes", "divergence", "ranks"]
@@ -78,7 +88,9 @@ def test_texts_are_there_once_and_every_link_leads_to_one(
     assert "async_compile" in page
 
 
-def test_texts_that_would_make_it_too_large_are_left_out(explored_reader: sqlite3.Connection) -> None:
+def test_texts_that_would_make_it_too_large_are_left_out(
+    explored_reader: sqlite3.Connection,
+) -> None:
     run = _find(explored_reader, "zoo_recompiles")
     whole, some = choose_texts(explored_reader, run), choose_texts(explored_reader, run, 20_000)
     assert 0 < some.text_bytes <= 20_000
@@ -86,7 +98,10 @@ def test_texts_that_would_make_it_too_large_are_left_out(explored_reader: sqlite
         len(whole.texts),
         whole.text_bytes,
     )
-    assert sum(len((text or "").encode()) for _it, text in iterate_texts(explored_reader, whole)) == whole.text_bytes
+    assert (
+        sum(len((text or "").encode()) for _it, text in iterate_texts(explored_reader, whole))
+        == whole.text_bytes
+    )
 
 
 def test_texts_are_found_without_a_scan(explored_reader: sqlite3.Connection) -> None:
@@ -96,15 +111,23 @@ def test_texts_are_found_without_a_scan(explored_reader: sqlite3.Connection) -> 
 
 @pytest.mark.parametrize(
     ("query", "word"),
-    [("html?payloads=yes&source=0", "source=0"), ("json?payloads=yes", "no texts"), ("html?payloads=1", "not one of")],
+    [
+        ("html?payloads=yes&source=0", "source=0"),
+        ("json?payloads=yes", "no texts"),
+        ("html?payloads=1", "not one of"),
+    ],
 )
-def test_texts_are_refused_where_they_cannot_be(explored_client: FlaskClient, query: str, word: str) -> None:
+def test_texts_are_refused_where_they_cannot_be(
+    explored_client: FlaskClient, query: str, word: str
+) -> None:
     run = explored_client.get("/api/v1/runs").get_json()["data"][0]["id"]
     answer = explored_client.get(f"/runs/{run}/report.{query}")
     assert (answer.status_code, word in answer.text) == (400, True)
 
 
-def test_json_has_the_rows_of_the_api(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_json_has_the_rows_of_the_api(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     run = _find(explored_reader, "train_ddp")
     report = json.loads(explored_client.get(f"/runs/{run}/report.json").data)
     api = f"/api/v1/runs/{run}"
@@ -119,9 +142,17 @@ def test_json_has_the_rows_of_the_api(explored_client: FlaskClient, explored_rea
 def test_rejects_are_in_every_form(explored: Path, tmp_path: Path, shared_app: Flask) -> None:
     client, run = _spoiled(explored, tmp_path, shared_app)
     page, text = (client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md"))
-    assert "rejects" in _ids(page) and "a line that is no record" in page and "a line that is no record" in text
-    rows = list(csv.DictReader(io.StringIO(client.get(f"/runs/{run}/report.csv?table=rejects").text)))
-    assert [(row["kind"], row["count"], row["example"]) for row in rows] == [("stray_line", "3", f"'{FORMULA}")]
+    assert (
+        "rejects" in _ids(page)
+        and "a line that is no record" in page
+        and "a line that is no record" in text
+    )
+    rows = list(
+        csv.DictReader(io.StringIO(client.get(f"/runs/{run}/report.csv?table=rejects").text))
+    )
+    assert [(row["kind"], row["count"], row["example"]) for row in rows] == [
+        ("stray_line", "3", f"'{FORMULA}")
+    ]
 
 
 def _spoiled(explored: Path, folder: Path, app: Flask) -> tuple[FlaskClient, str]:
@@ -131,34 +162,63 @@ def _spoiled(explored: Path, folder: Path, app: Flask) -> tuple[FlaskClient, str
     with closing(open_writer(path)) as store, store:
         run = _find(store, "zoo_recompiles")
         bad, body = {"run": run, "bad": BAD}, f"\n</pre></details></script>{BAD}"
-        store.execute("update stack_nodes set name = :bad, file = :bad, code = :bad where run_id = :run", bad)
+        store.execute(
+            "update stack_nodes set name = :bad, file = :bad, code = :bad where run_id = :run", bad
+        )
         store.execute("update artifacts set title = :bad where run_id = :run", bad)
         store.execute("update span_names set name = :bad || id", {"bad": BAD})
-        store.execute("update guard_sets set summary = json_object('kinds', json_object(:bad, 1))", {"bad": BAD})
+        store.execute(
+            "update guard_sets set summary = json_object('kinds', json_object(:bad, 1))",
+            {"bad": BAD},
+        )
         store.execute("update payloads set body = :body", {"body": pack(body)})
-        process = store.execute("select process_id from logs where run_id = ?", (run,)).fetchone()["process_id"]
+        process = store.execute("select process_id from logs where run_id = ?", (run,)).fetchone()[
+            "process_id"
+        ]
         row = {"process": process, "example": FORMULA}
-        store.execute("insert into log_rejects values (:process, 'stray_line', 3, 7, :example)", row)
+        store.execute(
+            "insert into log_rejects values (:process, 'stray_line', 3, 7, :example)", row
+        )
     with closing(open_writer(path)) as store:
         checkpoint(store)
     app.config["COMPILEBOARD"] = Settings(db=str(path))
     return app.test_client(), run
 
 
-def test_hostile_names_and_texts_stay_text(explored: Path, tmp_path: Path, shared_app: Flask) -> None:
+def test_hostile_names_and_texts_stay_text(
+    explored: Path, tmp_path: Path, shared_app: Flask
+) -> None:
     client, run = _spoiled(explored, tmp_path, shared_app)
     page = client.get(f"/runs/{run}/report.html?payloads=yes").text
     assert "<img" not in page and "<script>alert" not in page
-    assert page.count("</pre>") == page.count("<pre") and page.count("</details>") == page.count("<details")
+    assert page.count("</pre>") == page.count("<pre") and page.count("</details>") == page.count(
+        "<details"
+    )
     assert "&lt;/pre&gt;&lt;/details&gt;&lt;/script&gt;" in page
     table = client.get(f"/runs/{run}/report.csv?table=spans_by_name").text
-    assert not [row for row in csv.reader(io.StringIO(table)) for cell in row if cell.startswith(("=", "@", "+"))]
+    assert not [
+        row
+        for row in csv.reader(io.StringIO(table))
+        for cell in row
+        if cell.startswith(("=", "@", "+"))
+    ]
 
 
-def test_export_writes_texts_when_asked(explored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_texts_when_asked(
+    explored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with closing(open_writer(explored)) as store:
         run = _find(store, "zoo_graph_breaks")
-    fixed = ["export", "--db", str(explored), "--run", run, "--output", str(tmp_path / "report.html"), "--format"]
+    fixed = [
+        "export",
+        "--db",
+        str(explored),
+        "--run",
+        run,
+        "--output",
+        str(tmp_path / "report.html"),
+        "--format",
+    ]
     assert main([*fixed, "html", "--payloads"]) == 0
     assert 'id="texts"' in (tmp_path / "report.html").read_text()
     assert main([*fixed, "json", "--payloads"]) == 2

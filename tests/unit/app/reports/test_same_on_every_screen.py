@@ -30,16 +30,31 @@ def add_observed_run(store: sqlite3.Connection, state: str = "finished", **total
 
 
 def add_compile(store: sqlite3.Connection, number: int, function_id: int, **more: str | int) -> int:
-    values: dict[str, str | int] = {"outcome": "compiled", "total_us": 1000, "frame_id": 0, "frame_compile_id": number}
+    values: dict[str, str | int] = {
+        "outcome": "compiled",
+        "total_us": 1000,
+        "frame_id": 0,
+        "frame_compile_id": number,
+    }
     values |= {"run_id": RUN, "process_id": PROCESS, "generation": 0, "compile_id": f"0/{number}"}
-    return insert(store, "compiles", **(values | {"started_us": START_US + number, "function_id": function_id} | more))
+    return insert(
+        store,
+        "compiles",
+        **(values | {"started_us": START_US + number, "function_id": function_id} | more),
+    )
 
 
 def add_causes(store: sqlite3.Connection, count: int) -> None:
     function_id = add_function(store)
     for number in range(count):
-        cause = {"category": "tensor_size", "source": f"L['x{number}']", "reason": f"size of x{number}"}
-        cause_id = insert(store, "recompile_causes", fingerprint=f"f{number}", function_id=function_id, **cause)
+        cause = {
+            "category": "tensor_size",
+            "source": f"L['x{number}']",
+            "reason": f"size of x{number}",
+        }
+        cause_id = insert(
+            store, "recompile_causes", fingerprint=f"f{number}", function_id=function_id, **cause
+        )
         counts = {"guard_failure_count": 1, "recompile_count": 1, "compile_us": 1000 + number}
         insert(store, "run_causes", run_id=RUN, cause_id=cause_id, **counts)
 
@@ -56,15 +71,22 @@ def get(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., s
 
 
 @pytest.mark.parametrize(
-    ("silent_us", "word"), [(0, "running"), (STALE_AFTER_US, "running"), (STALE_AFTER_US + 1, "interrupted?")]
+    ("silent_us", "word"),
+    [(0, "running"), (STALE_AFTER_US, "running"), (STALE_AFTER_US + 1, "interrupted?")],
 )
 def test_a_silent_recorders_run_has_one_state(
-    get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient, silent_us: int, word: str
+    get: Callable[..., str],
+    store: sqlite3.Connection,
+    client: FlaskClient,
+    silent_us: int,
+    word: str,
 ) -> None:
     add_observed_run(store, "running", compile_count=1)
     now_us = START_US + silent_us
     for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html"):
-        badge = re.search(r'class="run__line"[^<]*<span class="badge[^>]*>([^<]*)<', get(path, now_us))
+        badge = re.search(
+            r'class="run__line"[^<]*<span class="badge[^>]*>([^<]*)<', get(path, now_us)
+        )
         assert badge is not None
         assert badge[1] == word, path
     assert f"\n{word} · " in get(f"/runs/{RUN}/report.md", now_us)
@@ -76,10 +98,14 @@ def add_recompiles(store: sqlite3.Connection, count: int) -> None:
     function_id = add_function(store)
     for number in range(count):
         cause = {"category": "int_value", "source": f"k{number}", "reason": f"k{number} == 1"}
-        cause_id = insert(store, "recompile_causes", fingerprint=f"r{number}", function_id=function_id, **cause)
+        cause_id = insert(
+            store, "recompile_causes", fingerprint=f"r{number}", function_id=function_id, **cause
+        )
         key = add_compile(store, number, function_id, recompiled_from="?", total_us=2000 + number)
         of_run = {"run_id": RUN, "process_id": PROCESS, "sequence": number, "time_us": START_US}
-        recompile_id = insert(store, "recompiles", compile_key=key, function_id=function_id, **of_run)
+        recompile_id = insert(
+            store, "recompiles", compile_key=key, function_id=function_id, **of_run
+        )
         guard = {"position": 0, "cause_id": cause_id, "reason": cause["reason"]}
         insert(store, "guard_failures", recompile_id=recompile_id, **guard)
 
@@ -91,7 +117,9 @@ def test_every_cause_is_named_everywhere(
     add_observed_run(store, compile_count=count, recompile_count=count, compile_us=10**6)
     add_recompiles(store, count)
     listed = client.get(f"/api/v1/runs/{RUN}/causes").json["data"]
-    assert [cause["saved_us"] for cause in listed] == [2000 + number for number in reversed(range(count))]
+    assert [cause["saved_us"] for cause in listed] == [
+        2000 + number for number in reversed(range(count))
+    ]
     titles = [cause["title"] for cause in listed]
     sentence = client.get(f"/api/v1/runs/{RUN}").json["data"]["verdict"]["sentence"]
     for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html"):
@@ -107,7 +135,9 @@ def test_causes_have_one_limit(get: Callable[..., str], store: sqlite3.Connectio
     for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
         text = get(path)
         table = text[text.index("Recompile causes</caption>") :]
-        sources = re.findall(r"<code>L\[&#39;x(\d+)&#39;\]</code>", table[: table.index("</table>")])
+        sources = re.findall(
+            r"<code>L\[&#39;x(\d+)&#39;\]</code>", table[: table.index("</table>")]
+        )
         assert sources == [str(number) for number in range(MOST_CAUSES + 4, 4, -1)], path
         assert f"The first {MOST_CAUSES}." in table, path
 
@@ -117,7 +147,9 @@ def test_a_long_chain_is_cut_alike(get: Callable[..., str], store: sqlite3.Conne
     add_observed_run(store, compile_count=count, recompile_count=count - 1)
     function_id = add_function(store)
     for number in range(count):
-        add_compile(store, number, function_id, **({"recompiled_from": f"0/{number - 1}"} if number else {}))
+        add_compile(
+            store, number, function_id, **({"recompiled_from": f"0/{number - 1}"} if number else {})
+        )
     ends = [*range(MOST_STEPS // 4), *range(MOST_STEPS // 4 + 15, count)]
     for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
         text = get(path)
@@ -135,15 +167,27 @@ def test_a_compile_without_an_end_is_called_the_same_while_the_run_goes_on(
 ) -> None:
     add_observed_run(store, "running", compile_count=1)
     key = add_compile(store, 0, add_function(store), outcome="started")
-    values = {"process_id": PROCESS, "compile_key": key, "compile_id": "0/0", "error_type": "E", "time_us": START_US}
+    values = {
+        "process_id": PROCESS,
+        "compile_key": key,
+        "compile_id": "0/0",
+        "error_type": "E",
+        "time_us": START_US,
+    }
     insert(store, "failures", run_id=RUN, sequence=3, **values)
-    for path in (f"/runs/{RUN}?tab=compiles", f"/runs/{RUN}?tab=failures", f"/runs/{RUN}/report.html"):
+    for path in (
+        f"/runs/{RUN}?tab=compiles",
+        f"/runs/{RUN}?tab=failures",
+        f"/runs/{RUN}/report.html",
+    ):
         text = get(path)
         assert ">started</span>" in text, path
         assert "not finished" not in text, path
 
 
-def test_what_could_be_recorded_is_told_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
+def test_what_could_be_recorded_is_told_alike(
+    get: Callable[..., str], store: sqlite3.Connection
+) -> None:
     add_observed_run(store, compile_count=1)
     for path in (f"/runs/{RUN}?tab=processes", f"/runs/{RUN}/report.html"):
         text = get(path)
@@ -151,12 +195,28 @@ def test_what_could_be_recorded_is_told_alike(get: Callable[..., str], store: sq
         assert "Not recordable" not in text, path
 
 
-def test_lines_with_shape_guards_are_told_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
+def test_lines_with_shape_guards_are_told_alike(
+    get: Callable[..., str], store: sqlite3.Connection
+) -> None:
     add_observed_run(store, compile_count=1)
     key = add_compile(store, 0, add_function(store))
-    for number, (file, source_line) in enumerate((("train.py", "if x.size(0) > 3:"), ("<string>", None))):
-        values = {"file": file, "line": 3, "source_line": source_line, "expression": "s0 > 3", "detail": pack("{}")}
-        ids = {"run_id": RUN, "process_id": PROCESS, "sequence": 10 + number, "compile_key": key, "compile_id": "0/0"}
+    for number, (file, source_line) in enumerate(
+        (("train.py", "if x.size(0) > 3:"), ("<string>", None))
+    ):
+        values = {
+            "file": file,
+            "line": 3,
+            "source_line": source_line,
+            "expression": "s0 > 3",
+            "detail": pack("{}"),
+        }
+        ids = {
+            "run_id": RUN,
+            "process_id": PROCESS,
+            "sequence": 10 + number,
+            "compile_key": key,
+            "compile_id": "0/0",
+        }
         insert(store, "symbols", kind="guarded", symbol="s0", time_us=START_US, **ids, **values)
     for path in (f"/runs/{RUN}/shapes", f"/runs/{RUN}/report.html"):
         text = get(path)
@@ -166,13 +226,23 @@ def test_lines_with_shape_guards_are_told_alike(get: Callable[..., str], store: 
         assert sorted(counts) == ["1", "at least 1"], path
 
 
-def test_versions_that_a_log_has_are_on_every_screen(explored_client: FlaskClient, explored: Path) -> None:
+def test_versions_that_a_log_has_are_on_every_screen(
+    explored_client: FlaskClient, explored: Path
+) -> None:
     runs = explored_client.get("/api/v1/runs?name=zoo_recompiles").get_json()["data"]
     (run_id,) = [run["id"] for run in runs]
-    assert explored_client.get(f"/api/v1/runs/{run_id}").get_json()["data"]["triton_version"] == "3.6.0"
+    assert (
+        explored_client.get(f"/api/v1/runs/{run_id}").get_json()["data"]["triton_version"]
+        == "3.6.0"
+    )
     for page in (f"/runs/{run_id}?tab=environment", f"/runs/{run_id}/report.html"):
         text = " ".join(re.sub(r"<[^>]*>", " ", explored_client.get(page).text).split())
-        assert "torch 2.11.0+cu130" in text and "CUDA of torch 13.0" in text and "triton 3.6.0" in text
-    assert "torch 2.11.0+cu130 · CUDA 13.0 · triton 3.6.0" in explored_client.get(f"/runs/{run_id}/report.md").text
+        assert (
+            "torch 2.11.0+cu130" in text and "CUDA of torch 13.0" in text and "triton 3.6.0" in text
+        )
+    assert (
+        "torch 2.11.0+cu130 · CUDA 13.0 · triton 3.6.0"
+        in explored_client.get(f"/runs/{run_id}/report.md").text
+    )
     summary = summarize(str(explored), run_id)
     assert summary and "torch 2.11.0+cu130, CUDA 13.0, triton 3.6.0; " in summary.text()

@@ -1,4 +1,6 @@
-"""A suite over a period: the same numbers to the digit as the pages, whatever people ask for or name things."""
+"""A suite over a period: the same numbers to the digit as the pages, whatever people ask for or
+name things.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def write(suite: SuiteScreen, format: str, table: str = "runs") -> str:
 
 
 def export(database: Path, *more: str, format: str = "json", suite: str = SUITE) -> int:
-    return main(["export", "--db", str(database), "--suite", suite, "--format", format, "--output", *more])
+    return main(
+        ["export", "--db", str(database), "--suite", suite, "--format", format, "--output", *more]
+    )
 
 
 @on_both_engines
@@ -79,13 +83,19 @@ def test_the_numbers_are_those_of_the_overview_and_compare_to_the_digit(
     assert document["verdict"]["sentence"] == overview["verdict"]["sentence"]
     compared = client.get(f"/api/v1/compare?base={RUNS[0]}&new={RUNS[2]}").json["data"]
     of_models = [model for model in document["models"] if model["outcome"] == "compared"]
-    assert {(of_model["model"], of_model["metric"]): of_model["change"] for of_model in of_models} == {
+    assert {
+        (of_model["model"], of_model["metric"]): of_model["change"] for of_model in of_models
+    } == {
         (model["model"], name): delta["change"]
         for model in compared["models"]
         for name, delta in model["metrics"].items()
     }
-    points = client.get(f"/api/v1/trend?suite={SUITE}&metric=speedup").json["data"]["series"][0]["points"]
-    assert [run["geomean_speedup"] for run in document["runs"]] == [point["value"] for point in points]
+    points = client.get(f"/api/v1/trend?suite={SUITE}&metric=speedup").json["data"]["series"][0][
+        "points"
+    ]
+    assert [run["geomean_speedup"] for run in document["runs"]] == [
+        point["value"] for point in points
+    ]
 
 
 @pytest.mark.usefixtures("suite")
@@ -108,7 +118,9 @@ def test_one_run_alone_has_no_change(store: sqlite3.Connection) -> None:
 
 def test_failures_are_new_resolved_or_still_there(store: sqlite3.Connection) -> None:
     failed: dict[str, Any] = {"status": "failed", "reason": "OOM", "values": {}, "repeats": {}}
-    add_results(store, "R1", measure(model="a"), measure(model="b", **failed), measure(model="c", **failed))
+    add_results(
+        store, "R1", measure(model="a"), measure(model="b", **failed), measure(model="c", **failed)
+    )
     second = [measure(model="a", **failed), measure(model="b"), measure(model="c", **failed)]
     add_results(store, "R2", *second, started_us=START_US + DAY_US)
     suite = read(store, suite="builtin")
@@ -126,13 +138,25 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
     store: sqlite3.Connection, database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, dtype in enumerate(("float32", "bfloat16")):
-        add_results(store, f"R{number}", measure(dtype=dtype), started_us=START_US + number * DAY_US)
+        add_results(
+            store, f"R{number}", measure(dtype=dtype), started_us=START_US + number * DAY_US
+        )
     checkpoint(store)
     assert read(store, suite="builtin").chosen.dtype == "bfloat16"
     assert read(store, suite="builtin", dtype="float32").chosen.dtype == "float32"
     output = str(tmp_path / "out.html")
     assert (
-        export(database, output, "--since", "2026-11-01", "--until", "2026-11-30", suite="builtin", format="html") == 0
+        export(
+            database,
+            output,
+            "--since",
+            "2026-11-01",
+            "--until",
+            "2026-11-30",
+            suite="builtin",
+            format="html",
+        )
+        == 0
     )
     assert (
         "measured in 1 other configuration" in (error := capsys.readouterr().err)
@@ -147,7 +171,11 @@ def test_of_several_configurations_it_says_which_and_how_to_choose(
     [
         ({"suite": "odd"}, PERIOD, "there is no suite 'odd'.*known: 'bench_models'"),
         ({"mode": "training"}, PERIOD, "never measured like this; it was as inference · float32"),
-        ({}, Period(0, DAY_US), "no run from 1970-01-01 to 1970-01-01 .UTC.; its runs are of 2026-11-18 to 2026-11-20"),
+        (
+            {},
+            Period(0, DAY_US),
+            "no run from 1970-01-01 to 1970-01-01 .UTC.; its runs are of 2026-11-18 to 2026-11-20",
+        ),
         ({"branch": "odd"}, PERIOD, "no run of suite 'bench_models' is on branch 'odd'"),
     ],
 )
@@ -171,26 +199,44 @@ def test_a_suite_may_have_any_name(
     query = {"suite": ODD, "since": "2026-11-01", "until": "2026-12-31"}
     answer = client.get(f"/trends/report.{format}", query_string=query)
     assert (answer.status_code, answer.content_type) == (200, FORMATS[format])
-    assert f"filename={name_part(ODD)}-2026-11-01-2026-12-31" in answer.headers["Content-Disposition"].replace('"', "")
+    assert f"filename={name_part(ODD)}-2026-11-01-2026-12-31" in answer.headers[
+        "Content-Disposition"
+    ].replace('"', "")
 
 
 def test_names_of_files_never_fall_together() -> None:
     assert name_part("nightly_1.0") == "nightly_1.0"
     assert len({name_part(name) for name in ("a/b", "a b", "a-b", "..", "/", "")}) == 6
-    assert all("/" not in name_part(name) and not name_part(name).startswith(".") for name in ("../x", "..", "/etc"))
+    assert all(
+        "/" not in name_part(name) and not name_part(name).startswith(".")
+        for name in ("../x", "..", "/etc")
+    )
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
 def test_no_cell_of_any_table_is_a_formula(store: sqlite3.Connection, sign: str) -> None:
     bad = f"{sign}cmd|' /C calc'!A1"
     for number in range(2):
-        broken = measure(suite=bad, model=bad, mode=bad, status="failed", reason=bad, values={}, repeats={})
-        add_results(store, f"R{number}", broken, measure(suite=bad, mode=bad), started_us=START_US + number * DAY_US)
-        store.execute("update runs set name = ?, git_subject = ?, torch_version = ?", (bad, bad, f"{bad}{number}"))
+        broken = measure(
+            suite=bad, model=bad, mode=bad, status="failed", reason=bad, values={}, repeats={}
+        )
+        add_results(
+            store,
+            f"R{number}",
+            broken,
+            measure(suite=bad, mode=bad),
+            started_us=START_US + number * DAY_US,
+        )
+        store.execute(
+            "update runs set name = ?, git_subject = ?, torch_version = ?",
+            (bad, bad, f"{bad}{number}"),
+        )
     suite = read(store, suite=bad)
     for table in SUITE_TABLES:
         cells = [
-            other_cell for row in csv.reader(io.StringIO(write(suite, "csv", table), newline="")) for other_cell in row
+            other_cell
+            for row in csv.reader(io.StringIO(write(suite, "csv", table), newline=""))
+            for other_cell in row
         ]
         assert [
             other_cell
@@ -235,11 +281,20 @@ def test_a_period_that_is_none_is_refused_in_words(given: Any, sentence: str) ->
 
 @pytest.mark.usefixtures("suite")
 def test_incidents_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
-    series = {"suite": SUITE, "model": HOSTILE, "mode": MLP.mode, "dtype": MLP.dtype, "hardware": "NVIDIA H200"}
+    series = {
+        "suite": SUITE,
+        "model": HOSTILE,
+        "mode": MLP.mode,
+        "dtype": MLP.dtype,
+        "hardware": "NVIDIA H200",
+    }
     for number, first_us in enumerate((START_US + DAY_US, START_US - 9 * DAY_US)):
         keep(store, make_change(id=f"F{number}", branch=f"b{number}", first_us=first_us, **series))
     suite = read(store)
-    assert ([incident.id for incident in suite.incidents], [change.id for change in suite.changes]) == (["F0"], ["F0"])
+    assert (
+        [incident.id for incident in suite.incidents],
+        [change.id for change in suite.changes],
+    ) == (["F0"], ["F0"])
     assert "speedup down 11%" in write(suite, "html") and "speedup down 11%" in write(suite, "md")
     assert "speedup down 11%" in write(suite, "csv", "incidents")
     assert "speedup 0.65× → 0.578×" in write(suite, "csv", "changes")
@@ -249,7 +304,9 @@ def test_incidents_of_the_period_are_in_it(store: sqlite3.Connection) -> None:
 @on_both_engines
 def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient) -> None:
     page = client.get(f"/trends?suite={SUITE}&last=2&branch=main").text
-    addresses = [html.unescape(match) for match in re.findall(r'href="(/trends/report[^"]*)"', page)]
+    addresses = [
+        html.unescape(match) for match in re.findall(r'href="(/trends/report[^"]*)"', page)
+    ]
     assert [urlsplit(address).path for address in addresses] == [
         f"/trends/report.{extension}" for extension, _label in REPORTS
     ]
@@ -261,12 +318,25 @@ def test_the_trends_page_offers_the_report_of_what_it_draws(client: FlaskClient)
     assert "/trends/report" not in client.get("/trends?category=tensor_size").text
 
 
-def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(store: sqlite3.Connection) -> None:
+def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(
+    store: sqlite3.Connection,
+) -> None:
     models = [measure(model=f"model_{number:04}_of_a_name_that_is_long") for number in range(700)]
     numbers = dict(MLP.values)
     add_results(store, "R0", *models[:600])
-    slower = {**numbers, "speedup": 1.0, "speedup_low": 0.99, "speedup_high": 1.01, "abs_latency": 4.0}
-    add_results(store, "R1", *(replace(model, values=slower) for model in models[50:]), started_us=START_US + DAY_US)
+    slower = {
+        **numbers,
+        "speedup": 1.0,
+        "speedup_low": 0.99,
+        "speedup_high": 1.01,
+        "abs_latency": 4.0,
+    }
+    add_results(
+        store,
+        "R1",
+        *(replace(model, values=slower) for model in models[50:]),
+        started_us=START_US + DAY_US,
+    )
     library = read_plotly()
     compared = build_comparison(SingleFile(store), read_clock(), "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))

@@ -21,7 +21,12 @@ MINUTE_US = 60_000_000
 def _add_versions(store: sqlite3.Connection, count: int, **newest: object) -> None:
     for number in range(count):
         started_us = START_US + number * MINUTE_US
-        what = {"suite": SUITE, "name": "demo history, eager", "git_commit": f"{number:040}", "started_us": started_us}
+        what = {
+            "suite": SUITE,
+            "name": "demo history, eager",
+            "git_commit": f"{number:040}",
+            "started_us": started_us,
+        }
         add_run(store, f"R{number:02}", **what, ended_us=started_us + MINUTE_US // 2)
     if newest:
         add_run(store, "R99", **({"suite": SUITE, "name": "demo history, eager"} | newest))
@@ -33,7 +38,9 @@ def _build(engine: Engine, minute: float) -> DemoProgress | None:
     return build_demo_progress(engine, newest, RecorderClock(START_US + int(minute * MINUTE_US)))
 
 
-def test_progress_is_counted_from_the_runs_that_ended(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
+def test_progress_is_counted_from_the_runs_that_ended(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     started_us = START_US + 6 * MINUTE_US
     _add_versions(store, 6, state="running", started_us=started_us, heartbeat_us=started_us)
     progress = _build(open_engine(store), 6.1)
@@ -62,15 +69,22 @@ def test_the_dashboard_expects_the_runs_that_the_example_measures() -> None:
     assert (versions.SUITE, count) == (SUITE, RUN_COUNT)
 
 
-def test_a_whole_history_has_no_progress(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
+def test_a_whole_history_has_no_progress(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     _add_versions(store, RUN_COUNT)
     assert _build(open_engine(store), RUN_COUNT - 0.4) is None
 
 
 @on_both_engines
-def test_the_overview_shows_it(client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overview_shows_it(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _add_versions(store, 2)
     now = RecorderClock(START_US + int(1.6 * MINUTE_US))
     monkeypatch.setattr("compileboard.app.web.fleet.overview.get_clock", lambda: now)
     page = client.get("/").text
-    assert f"2 of {RUN_COUNT} runs measured" in page and f'<progress class="progress" max="{RUN_COUNT}"' in page
+    assert (
+        f"2 of {RUN_COUNT} runs measured" in page
+        and f'<progress class="progress" max="{RUN_COUNT}"' in page
+    )

@@ -1,4 +1,6 @@
-"""The newest run and a silent one: the same answer on every page, in the API, in reports and on the command line."""
+"""The newest run and a silent one: the same answer on every page, in the API, in reports and on the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,27 @@ SILENT_US = START_US + 5 * DAY_US
 
 
 def add_bench_runs(store: sqlite3.Connection) -> str:
-    """Add a run that timed models, one that checked accuracy alone, and one that is still running; name the first."""
+    """Add a run that timed models, one that checked accuracy alone, and one that is still running;
+    name the first.
+    """
     now_us = time.time_ns() // 1000
     add_results(store, "TIMED", MLP, started_us=START_US)
     skipped = replace(MLP, **ACCURACY | {"status": "skipped", "accuracy": None, "values": {}})
     add_results(store, "CHECKED", skipped, started_us=START_US + DAY_US)
-    add_results(store, "RUNNING", replace(MLP, values={"speedup": 9.0}), started_us=START_US + 2 * DAY_US)
-    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'RUNNING'", (now_us,))
+    add_results(
+        store, "RUNNING", replace(MLP, values={"speedup": 9.0}), started_us=START_US + 2 * DAY_US
+    )
+    store.execute(
+        "update runs set state = 'running', heartbeat_us = ? where id = 'RUNNING'", (now_us,)
+    )
     checkpoint(store)
     return "TIMED"
 
 
 @on_both_engines
-def test_numbers_are_of_the_same_newest_run_everywhere(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_numbers_are_of_the_same_newest_run_everywhere(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     newest = add_bench_runs(store)
     page = client.get("/").text
     assert f'Newest run: <a href="/runs/{newest}">' in page and "<b>9×" not in page
@@ -50,18 +60,44 @@ def test_numbers_are_of_the_same_newest_run_everywhere(client: FlaskClient, stor
     suite = client.get("/api/v1/summary").get_json()["data"]["summaries"][0]["suite"]
     clock = RecorderClock(time.time_ns() // 1000)
     screen = build_suite(
-        SingleFile(store), TrendFilter(suite=suite), Period(START_US - DAY_US, START_US + 9 * DAY_US), clock
+        SingleFile(store),
+        TrendFilter(suite=suite),
+        Period(START_US - DAY_US, START_US + 9 * DAY_US),
+        clock,
     )
     assert screen.new.run_id == newest
     report = client.get(f"/trends/report.json?suite={suite}&since=2020-01-01").get_json()
     assert [run["run_id"] for run in report["runs"] if run["side"] == "new"] == [newest]
 
 
-def test_latest_is_a_run_that_ended(store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture) -> None:  # type: ignore[type-arg]
+def test_latest_is_a_run_that_ended(
+    store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture
+) -> None:  # type: ignore[type-arg]
     add_run(store, "ENDED", started_us=START_US)
-    add_run(store, "RUNNING", started_us=START_US + 1, state="running", heartbeat_us=time.time_ns() // 1000)
+    add_run(
+        store,
+        "RUNNING",
+        started_us=START_US + 1,
+        state="running",
+        heartbeat_us=time.time_ns() // 1000,
+    )
     checkpoint(store)
-    assert main(["export", "--db", str(database), "--run", "latest", "--format", "json", "--output", "-"]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "--db",
+                str(database),
+                "--run",
+                "latest",
+                "--format",
+                "json",
+                "--output",
+                "-",
+            ]
+        )
+        == 0
+    )
     assert '"ENDED"' in capsys.readouterr().out
 
 
@@ -78,7 +114,9 @@ def test_latest_names_a_run_wherever_a_command_takes_one(
     assert "trash restore CHECKED" in capsys.readouterr().out
 
 
-def test_a_run_that_fell_silent_has_ended(open_engine: OpenEngine, store: sqlite3.Connection) -> None:
+def test_a_run_that_fell_silent_has_ended(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
     add_run(store, "OLD", started_us=START_US)
     add_run(store, "SILENT", started_us=START_US + 1, state="running", heartbeat_us=SILENT_US)
     newest, before = (
@@ -93,11 +131,16 @@ def test_a_run_that_fell_silent_has_ended(open_engine: OpenEngine, store: sqlite
 
 
 @on_both_engines
-def test_a_run_counts_as_running_for_as_long_as_the_setting_says(db: str, store: sqlite3.Connection) -> None:
+def test_a_run_counts_as_running_for_as_long_as_the_setting_says(
+    db: str, store: sqlite3.Connection
+) -> None:
     add_results(store, "ENDED", MLP, started_us=START_US)
     add_results(store, "SILENT", MLP, started_us=START_US + DAY_US)
     five_minutes_ago_us = time.time_ns() // 1000 - 300_000_000
-    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'SILENT'", (five_minutes_ago_us,))
+    store.execute(
+        "update runs set state = 'running', heartbeat_us = ? where id = 'SILENT'",
+        (five_minutes_ago_us,),
+    )
     checkpoint(store)
     for stale_after_s, newest in ((30, "SILENT"), (3600, "ENDED")):
         client = create_app(Settings(db=db, stale_after_s=stale_after_s)).test_client()
@@ -136,7 +179,9 @@ def test_a_silent_run_is_interrupted_in_every_rendering(
     assert ">interrupted?<" in client.get("/runs").text
     answer = client.get("/api/v1/overview").get_json()["data"]
     assert answer["totals"]["running_count"] == 0
-    assert [answer["trend"][0]["state"], answer["newest_runs"][0]["shown_state"]] == ["interrupted?"] * 2
+    assert [answer["trend"][0]["state"], answer["newest_runs"][0]["shown_state"]] == [
+        "interrupted?"
+    ] * 2
     assert client.get("/api/v1/runs").get_json()["data"][0]["shown_state"] == "interrupted?"
     assert client.get("/api/v1/summary").get_json()["data"]["run"]["state"] == "interrupted?"
     trend = client.get("/api/v1/trend").get_json()["data"]
@@ -148,8 +193,13 @@ def test_a_silent_run_is_interrupted_in_every_rendering(
     page = client.get(f"/compare?{compared}").text
     assert "interrupted?" in page and "still running" not in page
     sides = client.get(f"/api/v1/compare?{compared}").get_json()["data"]
-    assert [sides[side]["runs"][0]["shown_state"] for side in ("base", "new")] == ["interrupted?"] * 2
-    assert client.get("/api/v1/check?run=SILENT&baseline=SILENT").get_json()["data"]["run"] == "run SILENT"
+    assert [sides[side]["runs"][0]["shown_state"] for side in ("base", "new")] == [
+        "interrupted?"
+    ] * 2
+    assert (
+        client.get("/api/v1/check?run=SILENT&baseline=SILENT").get_json()["data"]["run"]
+        == "run SILENT"
+    )
     assert "still running" not in client.get("/runs/SILENT/delete").text
     for arguments in (["list"], ["show", "SILENT"]):
         collect([*arguments, "--db", str(database)])

@@ -9,7 +9,14 @@ import pytest
 
 from compileboard.app.cli.main import main
 from compileboard.app.cli.serve import SERVE_SETTINGS
-from compileboard.app.settings import SETTINGS, Setting, SettingError, Settings, load_settings, variable_name
+from compileboard.app.settings import (
+    SETTINGS,
+    Setting,
+    SettingError,
+    Settings,
+    load_settings,
+    variable_name,
+)
 from tests.tools.observed import ROOT
 
 
@@ -27,11 +34,16 @@ def test_the_command_line_goes_before_the_environment() -> None:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_every_setting_has_its_variable_and_its_line_in_the_docs(setting: Setting) -> None:
     value = (
-        "7" if isinstance(setting.default, int) else {"reading": "tokens", "log_format": "json"}.get(setting.name, "no")
+        "7"
+        if isinstance(setting.default, int)
+        else {"reading": "tokens", "log_format": "json"}.get(setting.name, "no")
     )
     loaded = getattr(load_settings({variable_name(setting): value}), setting.name)
     assert loaded == type(setting.default)(value)
-    row = rf"\| `{variable_name(setting)}` \| {re.escape(f'`{setting.default}`') if setting.default else 'none'} \|"
+    row = (
+        rf"\| `{variable_name(setting)}` \| "
+        rf"{re.escape(f'`{setting.default}`') if setting.default else 'none'} \|"
+    )
     assert re.search(row, (ROOT / "docs" / "dashboard.md").read_text())
 
 
@@ -44,7 +56,9 @@ def test_every_setting_has_its_variable_and_its_line_in_the_docs(setting: Settin
         ("workers", "", "--workers is ''; expected a whole number"),
     ],
 )
-def test_a_bad_value_says_what_came_and_what_is_expected(name: str, value: str, sentence: str) -> None:
+def test_a_bad_value_says_what_came_and_what_is_expected(
+    name: str, value: str, sentence: str
+) -> None:
     with pytest.raises(SettingError, match=re.escape(sentence)):
         load_settings({}, {name: value})
 

@@ -1,4 +1,6 @@
-"""`serve` over a folder beside ClickHouse: published while it serves; what goes on when ClickHouse is away."""
+"""`serve` over a folder beside ClickHouse: published while it serves; what goes on when ClickHouse
+is away.
+"""
 
 from __future__ import annotations
 
@@ -60,14 +62,21 @@ def test_a_server_publishes_what_is_recorded_and_what_people_do(
         wait_for(lambda: _is_ready(server.address))
         assert wait_for(lambda: _list_titles(server.address)) == {RUN: None}
         form = urllib.parse.urlencode({"title": "a name of its own"}).encode()
-        change = urllib.request.Request(f"{server.address}/runs/{RUN}/annotate", form, {"Origin": server.address})
+        change = urllib.request.Request(
+            f"{server.address}/runs/{RUN}/annotate", form, {"Origin": server.address}
+        )
         with urllib.request.urlopen(change, timeout=20) as answer:
             assert answer.status == 200
-        wait_for(lambda: _list_titles(server.address) == {RUN: "a name of its own"})  # at once, on a quiet machine
+        wait_for(
+            lambda: _list_titles(server.address) == {RUN: "a name of its own"}
+        )  # at once, on a quiet machine
         assert "compileboard_runs_unpublished 0" in _get(f"{server.address}/metrics")
         assert main(["serve", "--db", f"clickhouse://{folder}", "--port", "0"]) == 2
         assert "is served already" in capsys.readouterr().err
-        assert main(["report", "--db", f"clickhouse://{folder}", "--folder", str(folder / "reports")]) == 2
+        assert (
+            main(["report", "--db", f"clickhouse://{folder}", "--folder", str(folder / "reports")])
+            == 2
+        )
         assert "is open in another process" in capsys.readouterr().err
         server.process.terminate()
         assert server.process.wait(20) == 0
@@ -75,7 +84,9 @@ def test_a_server_publishes_what_is_recorded_and_what_people_do(
 
 
 @pytest.mark.clickhouse
-def test_runs_own_pages_go_on_while_clickhouse_is_away(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_own_pages_go_on_while_clickhouse_is_away(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     db = f"clickhouse://127.0.0.1:1/board?folder={folder}"
     passes = iter((False, True))
     assert follow(db, "", {}, lambda _seconds: next(passes)) == 0
@@ -91,6 +102,10 @@ def test_runs_own_pages_go_on_while_clickhouse_is_away(folder: Path, capsys: pyt
     assert ready.status_code == 503 and ready.json is not None
     assert ready.json["checks"]["clickhouse"].startswith("does not answer")
     metrics = away.get("/metrics").text
-    assert "compileboard_clickhouse_up 0" in metrics and "compileboard_runs_unpublished 1" in metrics
-    renamed = away.post(f"/runs/{RUN}/annotate", data={"title": "meanwhile"}, headers={"Origin": "http://localhost"})
+    assert (
+        "compileboard_clickhouse_up 0" in metrics and "compileboard_runs_unpublished 1" in metrics
+    )
+    renamed = away.post(
+        f"/runs/{RUN}/annotate", data={"title": "meanwhile"}, headers={"Origin": "http://localhost"}
+    )
     assert renamed.status_code == 303 and "meanwhile" in away.get(f"/runs/{RUN}").text

@@ -1,4 +1,6 @@
-"""The process beside the server that looks for findings: it works by itself, and ends however the server ends."""
+"""The process beside the server that looks for findings: it works by itself, and ends however the
+server ends.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def test_what_goes_wrong_is_said_once_and_tried_again(
     assert len(lines) == 1 and "database version 999" in lines[0]
 
 
-def test_a_database_that_cannot_be_used_ends_it_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_that_cannot_be_used_ends_it_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["follow", "--db", str(tmp_path / "nope.db")]) == 2
     assert "nope.db" in capsys.readouterr().err
 

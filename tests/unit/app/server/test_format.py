@@ -12,11 +12,13 @@ from compileboard.app import format
 from compileboard.app.screens.template_names import TEMPLATE_FILTERS
 
 FORMATS = [
-    getattr(format, f"format_{name}") for name in ("duration", "bytes", "count", "number", "ratio", "percent", "time")
+    getattr(format, f"format_{name}")
+    for name in ("duration", "bytes", "count", "number", "ratio", "percent", "time")
 ]
 
 NUMBERS = st.one_of(
-    st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18),
 )
 TIMES = st.integers(0, 253_402_300_799_000_000)
 
@@ -79,9 +81,17 @@ def test_durations(microseconds: float, text: str) -> None:
 
 def test_counts_bytes_and_shares() -> None:
     assert format.format_count(12345) == "12,345"
-    assert [format.format_bytes(n) for n in (0, 512, 1536, 85_041_610_752)] == ["0 B", "512 B", "1.50 KiB", "79.2 GiB"]
+    assert [format.format_bytes(n) for n in (0, 512, 1536, 85_041_610_752)] == [
+        "0 B",
+        "512 B",
+        "1.50 KiB",
+        "79.2 GiB",
+    ]
     assert (format.format_percent(0.125), format.format_ratio(1.368)) == ("12.5%", "1.37×")
-    assert (format.format_plural(1, "run"), format.format_plural(0, "entry", "entries")) == ("1 run", "0 entries")
+    assert (format.format_plural(1, "run"), format.format_plural(0, "entry", "entries")) == (
+        "1 run",
+        "0 entries",
+    )
 
 
 def test_in_a_page_missing_is_marked_and_zero_is_a_value() -> None:

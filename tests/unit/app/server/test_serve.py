@@ -50,7 +50,10 @@ def test_serve_makes_a_missing_database_and_says_so(tmp_path: Path, before: str)
         database.touch()
     with serving(database) as server:
         assert "No runs yet" in _get(f"{server.address}/")
-        assert f"{database} {'did not exist' if before == 'missing' else 'was empty'}: made an empty" in server.output
+        assert (
+            f"{database} {'did not exist' if before == 'missing' else 'was empty'}: made an empty"
+            in server.output
+        )
         assert f"serves {database} at {server.address}" in server.output
     with closing(open_reader(database)) as reader:
         assert reader.execute("select count(*) from runs").fetchone()[0] == 0
@@ -81,7 +84,9 @@ def test_a_refusal_has_the_format_too(tmp_path: Path, command: tuple[str, ...]) 
 def test_serve_stops_cleanly(database: Path, stop: signal.Signals, code: int) -> None:
     with serving(database) as server:
         _get(f"{server.address}/healthz")
-        with closing(socket.create_connection(("127.0.0.1", urlsplit(server.address).port))):  # silent, as browsers are
+        with closing(
+            socket.create_connection(("127.0.0.1", urlsplit(server.address).port))
+        ):  # silent, as browsers are
             server.process.send_signal(stop)
             assert server.process.wait(timeout=10) == code
     assert "Traceback" not in server.output
@@ -101,14 +106,19 @@ def test_a_port_in_use_is_one_sentence_and_makes_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--host", "no.such.host.invalid"), "--host no.such.host.invalid is not an address of this machine"),
+        (
+            ("--host", "no.such.host.invalid"),
+            "--host no.such.host.invalid is not an address of this machine",
+        ),
         (("--host", "192.0.2.1"), "cannot listen on 192.0.2.1"),
         (("--port", "many"), "--port is 'many'; expected a whole number"),
         (("--port", "65536"), "--port is 65536; expected 0 to 65535"),
         (("--workers", "0"), "--workers is 0; expected 1 to"),
     ],
 )
-def test_a_bad_option_is_one_sentence(tmp_path: Path, options: tuple[str, ...], sentence: str) -> None:
+def test_a_bad_option_is_one_sentence(
+    tmp_path: Path, options: tuple[str, ...], sentence: str
+) -> None:
     assert sentence in _refused(tmp_path / "new.db", *options)
     assert not (tmp_path / "new.db").exists()
 
@@ -116,11 +126,15 @@ def test_a_bad_option_is_one_sentence(tmp_path: Path, options: tuple[str, ...], 
 def test_an_address_that_others_reach_needs_names_and_says_what_is_open(tmp_path: Path) -> None:
     assert "--allow-host NAME" in _refused(tmp_path / "new.db", "--host", "0.0.0.0", "--port", "0")
     assert not (tmp_path / "new.db").exists()
-    with serving(tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--follow", "no") as server:
+    with serving(
+        tmp_path / "new.db", "--host", "0.0.0.0", "--allow-host", "box.lan", "--follow", "no"
+    ) as server:
         assert "reading: open; writing: tokens (open as box.lan)" in server.output
     assert "writing: whoever uses this machine" in describe_exposure(Settings())
     named = Settings(reading="tokens", trusted_proxies=1, identity_header="X-Forwarded-User")
-    assert describe_exposure(named).startswith("reading: tokens, people whom the proxy names in X-Forwarded-User; writ")
+    assert describe_exposure(named).startswith(
+        "reading: tokens, people whom the proxy names in X-Forwarded-User; writ"
+    )
 
 
 def test_a_bad_variable_is_named(tmp_path: Path) -> None:
@@ -128,8 +142,12 @@ def test_a_bad_variable_is_named(tmp_path: Path) -> None:
     assert "COMPILEBOARD_THREADS is 'x'" in reported
 
 
-@pytest.mark.parametrize(("version", "sentence"), [(99, "Upgrade CompileBoard"), (0, "Run `compileboard migrate --db")])
-def test_another_version_is_refused_and_left_as_it_is(database: Path, version: int, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "sentence"), [(99, "Upgrade CompileBoard"), (0, "Run `compileboard migrate --db")]
+)
+def test_another_version_is_refused_and_left_as_it_is(
+    database: Path, version: int, sentence: str
+) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(f"pragma user_version = {version}")
     assert sentence in _refused(database, "--port", "0")

@@ -1,4 +1,6 @@
-"""Two servers of two workers at one database, a stop with a request under way, and servers that only read."""
+"""Two servers of two workers at one database, a stop with a request under way, and servers that
+only read.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def get(address: str) -> str:
 
 
 def list_followers(database: Path) -> list[int]:
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(database.parent / "home")}
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes()
+        for pid in processes_of(database.parent / "home")
+    }
     return [pid for pid, command in commands.items() if b"\0follow\0" in command]
 
 
@@ -64,7 +69,10 @@ def count_requests(address: str) -> float:
 
 
 def test_two_servers_have_one_follower_and_each_counts_over_its_workers(database: Path) -> None:
-    with serving(database, "--workers", "2") as first, serving(database, "--workers", "2") as second:
+    with (
+        serving(database, "--workers", "2") as first,
+        serving(database, "--workers", "2") as second,
+    ):
         wait_for(lambda: len(list_followers(database)) == 2 and is_taken(database, FOLLOW))
         for _ in range(30):
             get(f"{first.address}/healthz")
@@ -91,7 +99,9 @@ def get_status(address: str) -> int:
 def test_a_stop_finishes_the_request_under_way_and_the_follower(database: Path) -> None:
     with serving(database, front=(sys.executable, "-c", SLOW)) as server:
         statuses: list[int] = []
-        asking = threading.Thread(target=lambda: statuses.append(get_status(f"{server.address}/healthz")))
+        asking = threading.Thread(
+            target=lambda: statuses.append(get_status(f"{server.address}/healthz"))
+        )
         asking.start()
         wait_for(lambda: "asked" in server.output)
         server.process.send_signal(signal.SIGTERM)
@@ -126,7 +136,9 @@ def test_a_server_that_only_reads_changes_nothing(database: Path) -> None:
     before = database.read_bytes()
     with serving(database, "--read-only") as server:
         page = get(f"{server.address}/runs/{RUN}")
-        request = urllib.request.Request(f"{server.address}/runs/{RUN}/delete", method="POST", data=b"")
+        request = urllib.request.Request(
+            f"{server.address}/runs/{RUN}/delete", method="POST", data=b""
+        )
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request)
         assert "only reads" in refused.value.read().decode()

@@ -1,4 +1,6 @@
-"""Rates, failed logins and logins of servers with two workers each: counted once, whichever worker is asked."""
+"""Rates, failed logins and logins of servers with two workers each: counted once, whichever worker
+is asked.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def log_in(server: Server, secret: str) -> tuple[int, dict[str, str]]:
 
 
 def list_workers(server: Server) -> list[int]:
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    children = (
+        Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    )
     is_same = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
     return [int(pid) for pid, command in is_same.items() if b"\0follow\0" not in command]
 
@@ -59,7 +63,9 @@ def kill_worker(server: Server) -> None:
     """Kill one worker, and wait for the one in its place."""
     killed, *_ = before = list_workers(server)
     os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: len(list_workers(server)) == len(before) and killed not in list_workers(server))
+    wait_for(
+        lambda: len(list_workers(server)) == len(before) and killed not in list_workers(server)
+    )
 
 
 def make_token(database: Path, scope: str) -> str:
@@ -85,7 +91,9 @@ def test_failed_logins_are_counted_over_all_workers_and_servers(database: Path) 
     secret = make_token(database, "read")
     with serving(database, *CLOSED) as first, serving(database, *CLOSED) as second:
         with ThreadPoolExecutor(8) as pool:
-            statuses = list(pool.map(lambda n: log_in((first, second)[n % 2], "cb_x")[0], range(40)))
+            statuses = list(
+                pool.map(lambda n: log_in((first, second)[n % 2], "cb_x")[0], range(40))
+            )
         assert Counter(statuses) == {401: 10, 429: 30}
         kill_worker(first)
         assert [log_in(server, secret)[0] for server in (first, second)] == [429, 429]
@@ -113,7 +121,10 @@ def test_people_log_in_where_nothing_is_written(database: Path) -> None:
         assert ask(f"{server.address}/logout", "POST", b"", browser)[0] == 303
         assert ask(page, headers=browser)[0] == 401
         with ThreadPoolExecutor(8) as pool:
-            assert Counter(pool.map(lambda _: log_in(server, "cb_x")[0], range(20))) == {401: 10, 429: 10}
+            assert Counter(pool.map(lambda _: log_in(server, "cb_x")[0], range(20))) == {
+                401: 10,
+                429: 10,
+            }
     assert database.read_bytes() == before
 
 
@@ -121,8 +132,13 @@ def test_a_login_where_nothing_is_written_ends_with_its_token(database: Path) ->
     secret = make_token(database, "read")
     with serving(database, *CLOSED, "--read-only") as server:
         _, browser = log_in(server, secret)
-        forged = {**browser, "Cookie": f"{browser['Cookie'][:-1]}{'A' if browser['Cookie'][-1] != 'A' else 'B'}"}
-        statuses = [ask(f"{server.address}/runs", headers=headers)[0] for headers in (browser, forged)]
+        forged = {
+            **browser,
+            "Cookie": f"{browser['Cookie'][:-1]}{'A' if browser['Cookie'][-1] != 'A' else 'B'}",
+        }
+        statuses = [
+            ask(f"{server.address}/runs", headers=headers)[0] for headers in (browser, forged)
+        ]
         with closing(open_writer(database)) as writer:
             revoke_token(writer, "read")
         assert [*statuses, ask(f"{server.address}/runs", headers=browser)[0]] == [200, 401, 401]

@@ -1,4 +1,6 @@
-"""A table that processes share: no update is lost, a killed process blocks nobody, the oldest record gives way."""
+"""A table that processes share: no update is lost, a killed process blocks nobody, the oldest
+record gives way.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_a_process_that_is_killed_while_it_writes_blocks_nobody() -> None:
 
 
 def test_a_process_has_one_table_at_a_time() -> None:
-    """Else the kernel takes what two processes do with two tables for a deadlock, and refuses a lock."""
+    """Else the kernel takes what two processes do with two tables for a deadlock, and refuses a
+    lock.
+    """
     first, second = (SharedTable("test", value_bytes=0) for _ in range(2))
     order: list[str] = []
 

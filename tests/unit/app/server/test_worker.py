@@ -26,7 +26,9 @@ NO_WAIT_S = min(worker.HEADER_S, worker.SILENCE_S) / 2
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("stalled") / "team.db", "--threads", "4", "--follow", "no") as server:
+    with serving(
+        tmp_path_factory.mktemp("stalled") / "team.db", "--threads", "4", "--follow", "no"
+    ) as server:
         yield server
 
 
@@ -39,8 +41,13 @@ def test_clients_that_stall_do_not_delay_others(server: Server, kind: str) -> No
     assert "Traceback" not in server.output
 
 
-def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
-    with serving_small("compileboard.app.worker.Worker", most_files=260) as port, ExitStack() as clients:
+def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with (
+        serving_small("compileboard.app.worker.Worker", most_files=260) as port,
+        ExitStack() as clients,
+    ):
         stall(port, "silent", 300, clients)
         assert max(ask(port, NO_WAIT_S) for _ in range(3)) < NO_WAIT_S
         stall(port, "idle", 100, clients)
@@ -55,7 +62,12 @@ def test_a_worker_that_has_no_file_left_goes_on(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(worker, "NO_ROOM_S", 0)
     made = worker.Worker.__new__(worker.Worker)
-    made.nr_conns, made.worker_connections, made.pending_conns, made.keepalived_conns = 0, 9, deque(), deque()
+    made.nr_conns, made.worker_connections, made.pending_conns, made.keepalived_conns = (
+        0,
+        9,
+        deque(),
+        deque(),
+    )
     made.accept(Listener())  # type: ignore[arg-type]
 
 
@@ -71,7 +83,10 @@ def test_connections_fit_below_the_limit_on_open_files(monkeypatch: pytest.Monke
 
 def test_a_body_by_small_pieces_is_taken(server: Server) -> None:
     port = int(server.address.rpartition(":")[2])
-    head = "POST /runs/none/annotate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    head = (
+        "POST /runs/none/annotate HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/x-www-form-urlencoded\r\n"
+    )
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(f"{head}Content-Length: 12\r\n\r\n".encode())
         for letter in b"title=a+name":
@@ -91,7 +106,9 @@ def test_a_client_that_is_waited_for_holds_no_permit() -> None:
     with ours, theirs:
         ours.begin_work()
         assert not permits.acquire(blocking=False)
-        other = threading.Timer(0.1, lambda: (permits.acquire(), theirs.sendall(b"x"), permits.release()))
+        other = threading.Timer(
+            0.1, lambda: (permits.acquire(), theirs.sendall(b"x"), permits.release())
+        )
         other.start()
         assert ours.recv(10) == b"x"
         other.join()
@@ -106,7 +123,9 @@ def test_a_wait_that_is_bounded_by_a_timeout_holds_no_permit() -> None:
         ours.begin_work()
         ours.settimeout(0.3)
         free: list[bool] = []
-        other = threading.Timer(0.1, lambda: free.append(permits.acquire(timeout=0.1) and not permits.release()))
+        other = threading.Timer(
+            0.1, lambda: free.append(permits.acquire(timeout=0.1) and not permits.release())
+        )
         other.start()
         with pytest.raises(TimeoutError):
             ours.recv(10)
@@ -115,7 +134,9 @@ def test_a_wait_that_is_bounded_by_a_timeout_holds_no_permit() -> None:
 
 
 @pytest.mark.parametrize("direction", ["send", "take"])
-def test_a_client_slower_than_the_least_rate_is_left(monkeypatch: pytest.MonkeyPatch, direction: str) -> None:
+def test_a_client_slower_than_the_least_rate_is_left(
+    monkeypatch: pytest.MonkeyPatch, direction: str
+) -> None:
     monkeypatch.setattr(worker, "GRACE_S", 0.2)
     monkeypatch.setattr(worker, "SILENCE_S", 0.2)
     ours, theirs, permits = make_pair()

@@ -44,7 +44,9 @@ def _record(store: sqlite3.Connection) -> None:
 @pytest.fixture
 def export(store: sqlite3.Connection, database: Path, tmp_path: Path) -> Export:
     _record(store)
-    return lambda *more: main(["export", "--site", str(tmp_path / "site"), "--db", str(database), *more])
+    return lambda *more: main(
+        ["export", "--site", str(tmp_path / "site"), "--db", str(database), *more]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,10 @@ def hostile_site(empty_database: bytes, tmp_path_factory: pytest.TempPathFactory
     (folder / "compileboard.db").write_bytes(empty_database)
     with closing(open_writer(folder / "compileboard.db")) as store:
         _record(store)
-    assert main(["export", "--site", str(folder / "site"), "--db", str(folder / "compileboard.db")]) == 0
+    assert (
+        main(["export", "--site", str(folder / "site"), "--db", str(folder / "compileboard.db")])
+        == 0
+    )
     return folder / "site"
 
 
@@ -71,7 +76,9 @@ def _assert_links_lead_to_files(folder: Path) -> int:
             if link.startswith(("https://", "#")):
                 continue
             assert not link.startswith("/"), f"{name}: {link}"
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(urlsplit(link).path)))
+            target = posixpath.normpath(
+                posixpath.join(posixpath.dirname(name), unquote(urlsplit(link).path))
+            )
             assert (folder / target).is_file(), f"{name}: {link}"
             count += 1
     return count
@@ -99,7 +106,9 @@ def test_copy_has_its_index_its_data_and_its_licences(site: Path) -> None:
 
 
 def test_only_the_newest_runs_have_pages(site: Path) -> None:
-    runs = {path.name for path in (site / "runs").iterdir() if path.is_dir() and len(path.name) == 26}
+    runs = {
+        path.name for path in (site / "runs").iterdir() if path.is_dir() and len(path.name) == 26
+    }
     assert len(runs) == 2
     assert "Not in this site" in (site / "runs" / "index.html").read_text()
 
@@ -116,13 +125,19 @@ def test_hostile_text_stays_text(hostile_site: Path) -> None:
     assert _assert_links_lead_to_files(hostile_site) > 100
     text = (hostile_site / "runs" / HOSTILE / "index.html").read_text()
     assert BAD[:30] in html.unescape(text)
-    assert not any("<img" in page or "alert(1)</script" in page for page in _pages(hostile_site).values())
+    assert not any(
+        "<img" in page or "alert(1)</script" in page for page in _pages(hostile_site).values()
+    )
 
 
-def test_copy_without_source_has_no_line_of_it(hostile_site: Path, export: Export, tmp_path: Path) -> None:
+def test_copy_without_source_has_no_line_of_it(
+    hostile_site: Path, export: Export, tmp_path: Path
+) -> None:
     line = f"print('{MARKUP}')"
     files = [path for path in hostile_site.rglob("*") if path.suffix in (".html", ".json")]
-    assert any(line in html.unescape(file.read_text()) for file in files), "the recorded run has this line"
+    assert any(line in html.unescape(file.read_text()) for file in files), (
+        "the recorded run has this line"
+    )
     assert export("--no-source") == 0
     files = [path for path in (tmp_path / "site").rglob("*") if path.suffix in (".html", ".json")]
     assert [str(file) for file in files if line in html.unescape(file.read_text())] == []
@@ -141,7 +156,10 @@ def test_limit_of_pages_keeps_the_important_and_says_what_is_beyond(
 
 
 def test_page_that_fails_is_left_out_and_said(
-    export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    export: Export,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
         return (500, b"") if address.endswith("tab=breaks") else real(client, address)
@@ -149,7 +167,10 @@ def test_page_that_fails_is_left_out_and_said(
     real = crawl.fetch
     monkeypatch.setattr(crawl, "fetch", fetch)
     assert export() == 1
-    assert f"failed: /runs/{RUN}?tab=breaks answered 500; links to it are text" in capsys.readouterr().err
+    assert (
+        f"failed: /runs/{RUN}?tab=breaks answered 500; links to it are text"
+        in capsys.readouterr().err
+    )
     _assert_links_lead_to_files(tmp_path / "site")
 
 
@@ -173,7 +194,9 @@ def test_runs_and_pages_are_for_a_site(database: Path, capsys: pytest.CaptureFix
     assert "--runs and --pages are for --site" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("folder", "sentence"), [("board.db", "is a file"), ("/proc/site", "cannot write")])
+@pytest.mark.parametrize(
+    ("folder", "sentence"), [("board.db", "is a file"), ("/proc/site", "cannot write")]
+)
 def test_folder_that_cannot_be_written_is_said(
     export: Export, database: Path, capsys: pytest.CaptureFixture[str], folder: str, sentence: str
 ) -> None:
@@ -181,7 +204,9 @@ def test_folder_that_cannot_be_written_is_said(
     assert sentence in capsys.readouterr().err
 
 
-def test_database_that_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_database_that_is_missing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["export", "--site", str(tmp_path / "site"), "--db", str(tmp_path / "no.db")]) == 2
     assert "no.db" in capsys.readouterr().err
     assert not (tmp_path / "site").exists()

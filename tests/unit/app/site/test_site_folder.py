@@ -21,7 +21,9 @@ def _write(target: Path, *names: str) -> None:
 
 
 def _list(target: Path) -> set[str]:
-    return {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()} - {MARKER}
+    return {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()} - {
+        MARKER
+    }
 
 
 def test_second_copy_takes_away_what_only_the_first_had(tmp_path: Path) -> None:
@@ -76,7 +78,9 @@ def test_file_in_the_way_is_refused_before_anything_changes(tmp_path: Path) -> N
     assert (tmp_path / "about.html").read_text() == "mine"
 
 
-@pytest.mark.parametrize("files", [["../outside"], ["/etc/passwd"], "index.html", [1], ["a\\..\\b"]])
+@pytest.mark.parametrize(
+    "files", [["../outside"], ["/etc/passwd"], "index.html", [1], ["a\\..\\b"]]
+)
 def test_marker_of_somebody_else_removes_nothing(tmp_path: Path, files: object) -> None:
     target = tmp_path / "site"
     target.mkdir()
@@ -116,7 +120,9 @@ def test_copy_that_stops_half_way_says_so_and_the_next_mends_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(folder.os, "replace", replace)
-        with pytest.raises(FolderError, match="No space left on device; 1 of 2 files of the new copy are in place"):
+        with pytest.raises(
+            FolderError, match="No space left on device; 1 of 2 files of the new copy are in place"
+        ):
             _write(tmp_path, "index.html", "a/index.html")
     _write(tmp_path, "index.html")
     assert _list(tmp_path) == {"index.html"}

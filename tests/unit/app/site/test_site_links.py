@@ -1,4 +1,6 @@
-"""Addresses as file names: every one its own, safe everywhere, and links between files that lead where they say."""
+"""Addresses as file names: every one its own, safe everywhere, and links between files that lead
+where they say.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ def addresses(draw: st.DrawFn) -> str:
 
 
 @given(st.lists(addresses(), max_size=12))
-@example(["/models/ResNet", "/models/resnet", "/models/RESNET", "/models/resnet?a=1", "/models/resnet/a-1"])
+@example(
+    [
+        "/models/ResNet",
+        "/models/resnet",
+        "/models/RESNET",
+        "/models/resnet?a=1",
+        "/models/resnet/a-1",
+    ]
+)
 @example(["/models/index.html", "/models", "/models/a/index.html", "/models/a"])
 def test_no_two_addresses_share_a_file_or_stand_in_each_others_way(addresses: list[str]) -> None:
     names = {address: name_file(address).lower() for address in addresses}
@@ -72,5 +82,7 @@ def test_plain_addresses_keep_their_names(address: str, file: str | None) -> Non
 
 
 def test_the_same_question_in_another_order_is_the_same_address() -> None:
-    assert normalize("/trends?suite=a+b&metric=x#chart") == normalize("/trends?metric=x&suite=a%20b")
+    assert normalize("/trends?suite=a+b&metric=x#chart") == normalize(
+        "/trends?metric=x&suite=a%20b"
+    )
     assert normalize("/models/a%41") == normalize("/models/aA")

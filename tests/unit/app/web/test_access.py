@@ -1,4 +1,6 @@
-"""Tokens, logins and scopes: what is forged, expired, revoked or of the wrong scope gets nothing."""
+"""Tokens, logins and scopes: what is forged, expired, revoked or of the wrong scope gets
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,12 @@ def run(store: sqlite3.Connection) -> None:
 @pytest.fixture
 def serve(database: Path, shared_app: Flask) -> Serve:
     def serve(**given: str | int) -> FlaskClient:
-        values: dict[str, Any] = {"reading": "tokens", "host": "0.0.0.0", "allow_host": "localhost", **given}
+        values: dict[str, Any] = {
+            "reading": "tokens",
+            "host": "0.0.0.0",
+            "allow_host": "localhost",
+            **given,
+        }
         settings = Settings(db=str(database), **values)
         app = create_app(settings) if settings.trusted_proxies else shared_app
         app.config["COMPILEBOARD"] = settings
@@ -80,9 +87,15 @@ def test_a_secret_is_stored_nowhere(store: sqlite3.Connection) -> None:
     assert hash_secret(secret).hex() in dump.lower()
 
 
-@pytest.mark.parametrize(("scope", "may_add_to_all"), [("ingest", False), ("write", True), ("admin", True)])
+@pytest.mark.parametrize(
+    ("scope", "may_add_to_all"), [("ingest", False), ("write", True), ("admin", True)]
+)
 def test_an_upload_of_who_may_not_write_is_limited_to_what_it_sent(
-    serve: Serve, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, scope: str, may_add_to_all: bool
+    serve: Serve,
+    store: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    scope: str,
+    may_add_to_all: bool,
 ) -> None:
     senders: list[RunSender] = []
 
@@ -112,7 +125,13 @@ def test_a_scope_lets_do_what_it_says(
 def _forge(secret: str) -> list[str]:
     token_id, _, rest = secret[3:].partition("_")
     other = "0" if rest[-1] != "0" else "1"
-    wrong = [f"cb_{token_id}_{rest[:-1]}{other}", f"cb_{'0' * 10}_{rest}", secret[:-1], f"{secret}0", secret.upper()]
+    wrong = [
+        f"cb_{token_id}_{rest[:-1]}{other}",
+        f"cb_{'0' * 10}_{rest}",
+        secret[:-1],
+        f"{secret}0",
+        secret.upper(),
+    ]
     return [
         *wrong,
         f"cb_{token_id}_",
@@ -137,7 +156,9 @@ def test_what_is_not_quite_a_token_gets_nothing(serve: Serve, store: sqlite3.Con
         assert client.get("/api/v1/runs", headers=_bearer(secret)).status_code == 200
 
 
-def test_an_expired_and_a_revoked_token_are_refused_at_once(serve: Serve, store: sqlite3.Connection) -> None:
+def test_an_expired_and_a_revoked_token_are_refused_at_once(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, now_us = serve(), time.time_ns() // 1000
     old = _make(store, "admin", "old", expires_us=now_us - 1)
     assert "expired" in client.get("/api/v1/runs", headers=_bearer(old)).json["error"]
@@ -148,8 +169,12 @@ def test_an_expired_and_a_revoked_token_are_refused_at_once(serve: Serve, store:
     assert (answer.status_code, "revoked" in answer.json["error"]) == (401, True)
 
 
-@pytest.mark.parametrize("address", ["/runs?token={0}", "/api/v1/runs?access_token={0}", "/login?next=/{0}", "/{0}"])
-def test_a_token_in_an_address_is_refused(serve: Serve, store: sqlite3.Connection, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["/runs?token={0}", "/api/v1/runs?access_token={0}", "/login?next=/{0}", "/{0}"]
+)
+def test_a_token_in_an_address_is_refused(
+    serve: Serve, store: sqlite3.Connection, address: str
+) -> None:
     answer = serve().get(address.format(_make(store, "admin")))
     assert (answer.status_code, "R1" in answer.text) == (400, False)
 
@@ -157,8 +182,18 @@ def test_a_token_in_an_address_is_refused(serve: Serve, store: sqlite3.Connectio
 def test_without_a_token_closed_reading_shows_the_login_alone(serve: Serve) -> None:
     client = serve()
     answer = client.get("/runs?suite=a&q=b", headers={"Accept": "text/html,*/*"})
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/login?next=%2Fruns%3Fsuite%3Da%26q%3Db")
-    for address in ("/runs", "/api/v1/runs", "/none", "/incidents.atom", "/api/v1/openapi.json", "/activity"):
+    assert (answer.status_code, answer.headers["Location"]) == (
+        303,
+        "/login?next=%2Fruns%3Fsuite%3Da%26q%3Db",
+    )
+    for address in (
+        "/runs",
+        "/api/v1/runs",
+        "/none",
+        "/incidents.atom",
+        "/api/v1/openapi.json",
+        "/activity",
+    ):
         assert client.get(address).status_code == 401
     assert client.options("/runs").status_code == 401
     for address in ("/healthz", "/login", "/static/css/app.css"):
@@ -166,12 +201,16 @@ def test_without_a_token_closed_reading_shows_the_login_alone(serve: Serve) -> N
             assert answer.status_code == 200
 
 
-def test_a_login_is_a_cookie_that_no_script_and_no_other_site_has(serve: Serve, store: sqlite3.Connection) -> None:
+def test_a_login_is_a_cookie_that_no_script_and_no_other_site_has(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, secret = serve(), _make(store, "read")
     cookie = _log_in(client, secret, next="/runs?suite=a")
     value = cookie.partition("=")[2].partition(";")[0]
     parts = "Max-Age=604800; Secure; HttpOnly; Path=/; SameSite=Lax"
-    assert re.fullmatch(rf"__Host-compileboard=\S{{43}}; {parts}", re.sub(r"Expires=[^;]*; ", "", cookie)), cookie
+    assert re.fullmatch(
+        rf"__Host-compileboard=\S{{43}}; {parts}", re.sub(r"Expires=[^;]*; ", "", cookie)
+    ), cookie
     assert value not in secret and value not in "\n".join(store.iterdump())
     page = client.get("/runs", base_url="https://localhost").text
     assert "R1" in page and "Log out" in page and "ann" in page
@@ -186,13 +225,23 @@ def test_on_this_machine_the_cookie_is_of_its_port(serve: Serve, store: sqlite3.
 
 def test_a_login_leads_to_a_path_of_this_site(serve: Serve, store: sqlite3.Connection) -> None:
     client, secret = serve(), _make(store, "read")
-    ways = ("//evil.example", "https://evil.example", "/\\evil.example", "/\tevil", "/logout", "/login?next=/x", "")
+    ways = (
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "/\tevil",
+        "/logout",
+        "/login?next=/x",
+        "",
+    )
     for way in ("/runs", *ways):
         answer = client.post("/login", data={"token": secret, "next": way}, headers=SAME)
         assert answer.headers["Location"] == ("/runs" if way == "/runs" else "/")
 
 
-def test_a_login_ends_with_logout_token_time_and_idleness(serve: Serve, store: sqlite3.Connection) -> None:
+def test_a_login_ends_with_logout_token_time_and_idleness(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client = serve(host="127.0.0.1", allow_host="")
     for number, end in enumerate(("logout", "revoke", "expire", "idle", "old")):
         secret = _make(store, "read", f"ann {number}")
@@ -212,7 +261,9 @@ def test_a_login_ends_with_logout_token_time_and_idleness(serve: Serve, store: s
         assert client.get("/runs").status_code == 401, end
 
 
-def test_a_login_never_goes_on_with_the_cookie_that_was_there(serve: Serve, store: sqlite3.Connection) -> None:
+def test_a_login_never_goes_on_with_the_cookie_that_was_there(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, secret = serve(host="127.0.0.1", allow_host=""), _make(store, "read")
     client.set_cookie("compileboard-80", "planted")
     first = _log_in(client, secret)
@@ -246,17 +297,27 @@ def test_another_site_changes_nothing_with_a_cookie(
     assert (rebound.status_code, "R1" in rebound.text) == (403, False)
 
 
-def test_logins_from_another_site_or_without_https_are_refused(serve: Serve, store: sqlite3.Connection) -> None:
+def test_logins_from_another_site_or_without_https_are_refused(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     secret, client = _make(store, "read"), serve(allow_host="localhost,box.lan", trusted_proxies=1)
     cross = client.post("/login", data={"token": secret}, headers={"Origin": "http://evil.example"})
     assert (cross.status_code, "Set-Cookie" in cross.headers) == (403, False)
     plain = client.post("/login", data={"token": secret}, headers={"Host": "box.lan"})
-    assert (plain.status_code, "https" in plain.text, "Set-Cookie" in plain.headers) == (403, True, False)
-    behind = client.post("/login", data={"token": secret}, headers={"Host": "box.lan", "X-Forwarded-Proto": "https"})
+    assert (plain.status_code, "https" in plain.text, "Set-Cookie" in plain.headers) == (
+        403,
+        True,
+        False,
+    )
+    behind = client.post(
+        "/login", data={"token": secret}, headers={"Host": "box.lan", "X-Forwarded-Proto": "https"}
+    )
     assert (behind.status_code, "; Secure;" in behind.headers["Set-Cookie"]) == (303, True)
 
 
-def test_failed_logins_are_few_for_an_address_and_for_all(serve: Serve, store: sqlite3.Connection) -> None:
+def test_failed_logins_are_few_for_an_address_and_for_all(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, secret = serve(), _make(store, "read")
     wrong = {"data": {"token": "cb_x"}, "environ_base": {"REMOTE_ADDR": "192.0.2.9"}}
     assert [client.post("/login", **wrong).status_code for _ in range(12)] == [401] * 10 + [429] * 2
@@ -268,7 +329,9 @@ def test_failed_logins_are_few_for_an_address_and_for_all(serve: Serve, store: s
     assert client.post("/login", data={"token": secret}).status_code == 429
 
 
-def test_wrong_bearer_tokens_are_few_for_an_address(serve: Serve, store: sqlite3.Connection) -> None:
+def test_wrong_bearer_tokens_are_few_for_an_address(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, secret = serve(allow_host="localhost", trusted_proxies=1), _make(store, "read")
     ended = _make(store, "read", name="old")
     revoke_token(store, "old")
@@ -279,21 +342,30 @@ def test_wrong_bearer_tokens_are_few_for_an_address(serve: Serve, store: sqlite3
 
     for token in (ended, f"cb_{'0' * 10}_{'e' * 48}"):  # a box with an old token asks on and on
         assert [ask(token, "192.0.2.9") for _ in range(30)] == [401] * 30
-    assert [ask(f"cb_{number:010}_{'f' * 48}", "192.0.2.9") for number in range(12)] == [401] * 9 + [429] * 3
+    assert [ask(f"cb_{number:010}_{'f' * 48}", "192.0.2.9") for number in range(12)] == [
+        401
+    ] * 9 + [429] * 3
     answer = client.get("/runs", headers=_bearer(secret) | {"X-Forwarded-For": "192.0.2.9"})
     assert answer.status_code == 429 and int(answer.headers["Retry-After"]) in range(1, 302)
     assert (ask(secret, "192.0.2.10"), client.get("/login").status_code) == (200, 200)
 
 
-def test_the_first_token_makes_its_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_token_makes_its_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     database = tmp_path / "new.db"
     for name in ("ann", "box-1"):
         assert main(["token", "create", name, "--scope", "read", "--db", str(database)]) == 0
         output = capsys.readouterr()
         assert SECRET.fullmatch(output.out.strip())
         assert ("made an empty database" in output.err) == (name == "ann")
-    assert main(["token", "create", "x", "--scope", "root", "--db", str(tmp_path / "other.db")]) == 2
-    assert main(["token", "create", "x", "--scope", "read", "--db", str(tmp_path / "absent" / "x.db")]) == 2
+    assert (
+        main(["token", "create", "x", "--scope", "root", "--db", str(tmp_path / "other.db")]) == 2
+    )
+    assert (
+        main(["token", "create", "x", "--scope", "read", "--db", str(tmp_path / "absent" / "x.db")])
+        == 2
+    )
     assert not (tmp_path / "other.db").exists() and not (tmp_path / "absent").exists()
 
 
@@ -309,7 +381,9 @@ def test_failed_logins_of_before_and_of_a_clock_that_was_ahead_block_nobody(
 
 
 @pytest.mark.parametrize("read_only", ["no", "yes"])
-def test_attempts_at_the_same_time_get_no_more_than_others(database: Path, serve: Serve, read_only: str) -> None:
+def test_attempts_at_the_same_time_get_no_more_than_others(
+    database: Path, serve: Serve, read_only: str
+) -> None:
     app = serve(read_only=read_only).application
     app.config["LOGIN_MEMORY"] = LoginMemory()
     start = threading.Barrier(24)
@@ -381,7 +455,11 @@ def test_commands_make_list_and_revoke(
     assert main(["token", "list", *db]) == 0
     out, err = capsys.readouterr()
     assert re.search(rf"{secret[3:13]} live ingest box 1 \(until \S+ .*, never used\)", out)
-    assert "has a token already" in err and "'root' is unknown" in err and "expected a number of days" in err
+    assert (
+        "has a token already" in err
+        and "'root' is unknown" in err
+        and "expected a number of days" in err
+    )
     assert main(["token", "revoke", "box 1", *db]) == 0
     assert main(["token", "revoke", "box 1", *db]) == 2
     actions = [row[0] for row in store.execute("select action from audit order by id")]
@@ -392,7 +470,10 @@ def test_a_comment_is_signed_by_the_login(serve: Serve, store: sqlite3.Connectio
     keep(store, make_change())
     client, address = serve(reading="open"), f"/api/v1/incidents/{'f' * 16}/comment"
     headers = _bearer(_make(store, "write", "Ann"))
-    assert client.post(address, json={"text": "hm", "author": "Bob"}, headers=headers).status_code == 400
+    assert (
+        client.post(address, json={"text": "hm", "author": "Bob"}, headers=headers).status_code
+        == 400
+    )
     comments = client.post(address, json={"text": "hm"}, headers=headers).json["data"]["comments"]
     assert [(comment["author"], comment["text"]) for comment in comments] == [("Ann", "hm")]
     page = client.get(f"/incidents/{'f' * 16}", headers=headers).text
@@ -401,8 +482,14 @@ def test_a_comment_is_signed_by_the_login(serve: Serve, store: sqlite3.Connectio
     assert 'name="action"' not in reader and "Log in" in reader
 
 
-def test_tokens_are_seen_and_revoked_by_an_admin_alone(serve: Serve, store: sqlite3.Connection) -> None:
-    client, admin, writer = serve(), _bearer(_make(store, "admin", "root")), _bearer(_make(store, "write", "w"))
+def test_tokens_are_seen_and_revoked_by_an_admin_alone(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
+    client, admin, writer = (
+        serve(),
+        _bearer(_make(store, "admin", "root")),
+        _bearer(_make(store, "write", "w")),
+    )
     token_id = writer["Authorization"][10:20]
     assert 'id="tokens"' in client.get("/activity", headers=admin).text
     assert 'id="tokens"' not in client.get("/activity", headers=writer).text
@@ -410,29 +497,44 @@ def test_tokens_are_seen_and_revoked_by_an_admin_alone(serve: Serve, store: sqli
     assert client.post(f"/tokens/{token_id}/revoke", headers=writer).status_code == 403
     assert client.post(f"/tokens/{token_id}/revoke", headers=admin).status_code == 303
     assert client.get("/api/v1/runs", headers=writer).status_code == 401
-    states = {row["name"]: row["state"] for row in client.get("/api/v1/tokens", headers=admin).json["data"]}
+    states = {
+        row["name"]: row["state"]
+        for row in client.get("/api/v1/tokens", headers=admin).json["data"]
+    }
     assert states == {"root": "live", "w": "revoked"}
     assert client.post(f"/api/v1/tokens/{token_id}/revoke", headers=admin).status_code == 404
 
 
-def test_activity_is_narrowed_to_a_person_an_action_and_a_run(serve: Serve, store: sqlite3.Connection) -> None:
+def test_activity_is_narrowed_to_a_person_an_action_and_a_run(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client, headers = serve(reading="open"), _bearer(_make(store, "write", "Ann"))
     client.post(PIN, data={"pinned": "1"}, headers=headers)
     client.post("/runs/R1/delete", headers=headers)
     record_action(store, "run.restore", "R2", ActionOrigin("command", "bob@box"))
-    for query, count in (("actor=Ann", 2), ("actor=Ann&action=run.delete", 1), ("subject=R2", 1), ("actor=none", 0)):
+    for query, count in (
+        ("actor=Ann", 2),
+        ("actor=Ann&action=run.delete", 1),
+        ("subject=R2", 1),
+        ("actor=none", 0),
+    ):
         assert len(client.get(f"/api/v1/audit?{query}").json["data"]) == count
         assert client.get(f"/activity?{query}").text.count('data-label="By"><a') == count
     assert 'data-label="By">Ann</td>' in client.get("/activity").text  # who deleted it
 
 
-def test_no_address_is_open_by_mistake(serve: Serve, store: sqlite3.Connection, shared_app: Flask) -> None:
+def test_no_address_is_open_by_mistake(
+    serve: Serve, store: sqlite3.Connection, shared_app: Flask
+) -> None:
     client, box = serve(), _bearer(_make(store, "ingest", "box"))
     open_rules, ingest_rules = set(), set()
     for rule in shared_app.url_map.iter_rules():
         for method in sorted(rule.methods or ()):
             address = re.sub(r"<[^>]*>", "1", rule.rule)
-            anyone, sender = client.open(address, method=method), client.open(address, method=method, headers=box)
+            anyone, sender = (
+                client.open(address, method=method),
+                client.open(address, method=method, headers=box),
+            )
             if anyone.status_code != 401:
                 open_rules.add(rule.rule)
             elif sender.status_code != 403 and rule.rule != "/login":
@@ -471,9 +573,14 @@ def test_a_proxy_that_anybody_could_play_is_refused(
         create_app(Settings(**given))
 
 
-def test_beside_a_proxy_on_this_machine_its_programs_name_people(serve: Serve, store: sqlite3.Connection) -> None:
+def test_beside_a_proxy_on_this_machine_its_programs_name_people(
+    serve: Serve, store: sqlite3.Connection
+) -> None:
     client = serve(
-        host="127.0.0.1", trusted_proxies=1, identity_header="X-Forwarded-User", identity_scopes="*=none,ann=read"
+        host="127.0.0.1",
+        trusted_proxies=1,
+        identity_header="X-Forwarded-User",
+        identity_scopes="*=none,ann=read",
     )
     named = {"X-Forwarded-User": "ann", "X-Forwarded-For": "192.0.2.7"}
     assert client.get("/runs", headers=named).status_code == 200

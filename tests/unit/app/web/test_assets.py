@@ -25,12 +25,22 @@ def test_a_static_file_is_sent_compressed(client: FlaskClient) -> None:
     assert (packed.headers["Content-Encoding"], gzip.decompress(packed.data)) == ("gzip", content)
     assert packed.content_length == len(packed.data) < 400_000
     assert plain.headers["Vary"] == packed.headers["Vary"] == "Accept-Encoding"
-    assert plain.headers["ETag"] != packed.headers["ETag"] and "immutable" in packed.headers["Cache-Control"]
+    assert (
+        plain.headers["ETag"] != packed.headers["ETag"]
+        and "immutable" in packed.headers["Cache-Control"]
+    )
     for answer, headers in ((plain, {}), (packed, TAKEN)):
         again = ask(**headers, **{"If-None-Match": answer.headers["ETag"]})
-        assert (again.status_code, again.data, again.headers["Vary"]) == (304, b"", "Accept-Encoding")
+        assert (again.status_code, again.data, again.headers["Vary"]) == (
+            304,
+            b"",
+            "Accept-Encoding",
+        )
     head = ask("HEAD", **TAKEN)
-    assert (head.headers["Content-Encoding"], head.content_length) == ("gzip", packed.content_length)
+    assert (head.headers["Content-Encoding"], head.content_length) == (
+        "gzip",
+        packed.content_length,
+    )
     part = ask(**TAKEN, Range="bytes=0-9")
     assert (part.status_code, part.data) == (206, content[:10])
     assert ask(**{"Accept-Encoding": "gzip;q=0"}).data == content

@@ -1,4 +1,6 @@
-"""Pages, answers and commands across runs are the same over one file as over a folder beside ClickHouse."""
+"""Pages, answers and commands across runs are the same over one file as over a folder beside
+ClickHouse.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,20 @@ NOT_ACROSS = re.compile(
     r"/(static|login|imports|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|openapi.json)?$"
 )
 MORE = (
-    *("runs?limit=20", "runs?q=bert&sort=compiles", "overview", "overview?suite=captures", "matrix"),
-    *("graph_breaks?limit=20", "graph_breaks/trends", "recompiles?limit=20", "recompiles/trends", "models/mlp"),
+    *(
+        "runs?limit=20",
+        "runs?q=bert&sort=compiles",
+        "overview",
+        "overview?suite=captures",
+        "matrix",
+    ),
+    *(
+        "graph_breaks?limit=20",
+        "graph_breaks/trends",
+        "recompiles?limit=20",
+        "recompiles/trends",
+        "models/mlp",
+    ),
     *("audit", "deleted_runs", "streams", "tokens", "baselines/none"),
 )
 PAGES = (
@@ -53,10 +67,14 @@ PAGES = (
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory, chdb_folder: Path, broad: Path) -> Iterator[BothStores]:
+def both(
+    tmp_path_factory: pytest.TempPathFactory, chdb_folder: Path, broad: Path
+) -> Iterator[BothStores]:
     folder = tmp_path_factory.mktemp("both")
     make_single_file(folder / "single.db", broad)
-    in_process = ClickHouseAddress(None, None, "default", str(open_database(chdb_folder).database), str(chdb_folder))
+    in_process = ClickHouseAddress(
+        None, None, "default", str(open_database(chdb_folder).database), str(chdb_folder)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(address, "place_in_process", lambda _folder: in_process)
         patch.setattr("compileboard.app.db.read_clock", partial(RecorderClock, NOW_US))
@@ -76,7 +94,10 @@ def reader(both: BothStores) -> Iterator[sqlite3.Connection]:
 
 def list_addresses(reader: sqlite3.Connection) -> list[str]:
     """List addresses of every kind across runs, of the sorts of a list one."""
-    kinds: list[Callable[[sqlite3.Connection], list[str]]] = [*list_pages.values(), *list_benched.values()]
+    kinds: list[Callable[[sqlite3.Connection], list[str]]] = [
+        *list_pages.values(),
+        *list_benched.values(),
+    ]
     listed = [page for kind in kinds for page in kind(reader)]
     reasons = [page for page in listed if re.match(r"/(graph_breaks|recompiles)/", page)]
     api = [f"/api/v1{page}{more}" for page in reasons for more in ("", "/runs")]
@@ -108,7 +129,9 @@ def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str
     for kind in KINDS:
         cursor, hits = "", []
         while cursor is not None:
-            answer = client.get(f"/api/v1/search?q={words}&kind={kind}&limit=100{cursor}").json["data"]
+            answer = client.get(f"/api/v1/search?q={words}&kind={kind}&limit=100{cursor}").json[
+                "data"
+            ]
             assert (answer["unsearched_run_count"], answer["pending_run_count"]) == (0, 0)
             groups = {group["kind"]: group for group in answer["groups"]}
             hits += [repr(hit) for hit in groups.get(kind, {"hits": []})["hits"]]
@@ -140,7 +163,9 @@ def test_detection_gives_the_same_incidents(both: BothStores) -> None:
     for db in (str(both.single), both.address):
         update_incidents(db, everything=True, now_us=NOW_US)
         assert update_incidents(db).run_count == 0, "nothing is new then"
-        with closing(open_reader(both.single if db == str(both.single) else both.folder / "board.db")) as board:
+        with closing(
+            open_reader(both.single if db == str(both.single) else both.folder / "board.db")
+        ) as board:
             stored.append((load_incidents(board), load_changes(board)))
     assert stored[0] == stored[1] and len(stored[0][0]) > 3
 
@@ -157,7 +182,9 @@ def test_detection_gives_the_same_incidents(both: BothStores) -> None:
         "incidents update",
     ],
 )
-def test_a_command_says_the_same(both: BothStores, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_says_the_same(
+    both: BothStores, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = []
     for db in (str(both.single), both.address):
         code = main([*words.split(), "--db", db])
@@ -170,7 +197,9 @@ def test_a_notebook_reads_the_same(both: BothStores) -> None:
     with Board(str(both.single)) as single, Board(both.address) as folder:
         for name in ("runs", "models", "graph_breaks", "recompiles"):
             assert getattr(single, name)().equals(getattr(folder, name)()), name
-        expected, answer = (board.compiles(limit=200, run=both.sealed[0]) for board in (single, folder))
+        expected, answer = (
+            board.compiles(limit=200, run=both.sealed[0]) for board in (single, folder)
+        )
         assert answer.equals(expected)
 
 

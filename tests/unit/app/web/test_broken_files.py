@@ -1,4 +1,6 @@
-"""Files and disks that are broken in ways that happen: plain words, never SQLite's own, never a traceback."""
+"""Files and disks that are broken in ways that happen: plain words, never SQLite's own, never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,24 @@ from compileboard.collectors.store.errors import StoreError, StoreMissing, Store
 from tests.tools.observed import ROOT
 from tests.unit.app.recorded import RUN, record_run
 
-PAGES = ("/", "/runs", f"/runs/{RUN}", "/graph_breaks", "/recompiles", "/activity", "/healthz", "/api/v1/runs")
-SQLITES_WORDS = ("malformed", "disk I/O error", "unable to open", "readonly database", "Error binding", "UTF-8")
+PAGES = (
+    "/",
+    "/runs",
+    f"/runs/{RUN}",
+    "/graph_breaks",
+    "/recompiles",
+    "/activity",
+    "/healthz",
+    "/api/v1/runs",
+)
+SQLITES_WORDS = (
+    "malformed",
+    "disk I/O error",
+    "unable to open",
+    "readonly database",
+    "Error binding",
+    "UTF-8",
+)
 
 
 @pytest.fixture
@@ -38,7 +56,9 @@ def test_a_damaged_file_is_said_in_plain_words(
     database: Path, store_bytes: bytes, kind: str, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     chance, damaged = random.Random(seed), bytearray(store_bytes)
-    low, high = {"header": (16, 100), "schema": (100, 4096), "freelist": (32, 40)}.get(kind, (4096, len(damaged)))
+    low, high = {"header": (16, 100), "schema": (100, 4096), "freelist": (32, 40)}.get(
+        kind, (4096, len(damaged))
+    )
     for _ in range(3 if kind in ("header", "freelist") else 20 if kind == "schema" else 1500):
         damaged[chance.randrange(low, high)] ^= chance.randrange(1, 256)
     if kind == "cut":
@@ -49,10 +69,14 @@ def test_a_damaged_file_is_said_in_plain_words(
         beside.unlink()
     database.write_bytes(damaged)
     client = create_app(Settings(db=str(database))).test_client()
-    answers = [client.get(page) for page in PAGES] + [client.post(f"/runs/{RUN}/annotate", data={"title": "x"})]
+    answers = [client.get(page) for page in PAGES] + [
+        client.post(f"/runs/{RUN}/annotate", data={"title": "x"})
+    ]
     for answer in answers:
         assert answer.status_code in (200, 303, 404, 500, 503)
-        assert not [words for words in SQLITES_WORDS if answer.status_code >= 500 and words in answer.text]
+        assert not [
+            words for words in SQLITES_WORDS if answer.status_code >= 500 and words in answer.text
+        ]
     assert not [
         record
         for record in caplog.records
@@ -77,7 +101,8 @@ def test_a_file_that_vanished_is_not_made_anew(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# A mount of its own, as a person has it: neither permissions nor patches stop root, or look like a full disk.
+# A mount of its own, as a person has it: neither permissions nor patches stop root, or look like a
+# full disk.
 MOUNTED = """
 import sys
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -93,7 +118,9 @@ for open_store in (open_reader, open_writer):
 
 
 def run_mounted(tmp_path: Path, mount: str) -> list[str]:
-    """Open a database on a file system of its own, first to read and then to write; return what came of it."""
+    """Open a database on a file system of its own, first to read and then to write; return what
+    came of it.
+    """
     script = f'set -e; {mount}; cd {ROOT}; {sys.executable} -c "$CODE" {tmp_path}/disk/team.db'
     done = subprocess.run(
         ["unshare", "-rm", "bash", "-c", script],
@@ -110,11 +137,15 @@ def run_mounted(tmp_path: Path, mount: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_read_only_disk_can_be_read_and_says_why_it_cannot_be_written(tmp_path: Path, database: Path) -> None:
+def test_a_read_only_disk_can_be_read_and_says_why_it_cannot_be_written(
+    tmp_path: Path, database: Path
+) -> None:
     (tmp_path / "disk").mkdir()
     shutil.copy(database, tmp_path / "disk" / "team.db")
     disk = tmp_path / "disk"
-    reading, writing = run_mounted(tmp_path, f"mount --bind {disk} {disk}; mount -o remount,bind,ro {disk}")
+    reading, writing = run_mounted(
+        tmp_path, f"mount --bind {disk} {disk}; mount -o remount,bind,ro {disk}"
+    )
     assert reading == "well"
     assert "cannot be written: the file, its folder or the disk is read-only" in writing
 
@@ -124,7 +155,8 @@ def test_a_full_disk_can_be_read_and_is_called_full(tmp_path: Path, database: Pa
     disk, size = tmp_path / "disk", -(-database.stat().st_size // 4096) * 4096 + 8192
     fill = f"dd if=/dev/zero of={disk}/fill bs=4k 2>/dev/null || true"
     reading, writing = run_mounted(
-        tmp_path, f"mount -t tmpfs -o size={size} tmpfs {disk}; cp {database} {disk}/team.db; {fill}"
+        tmp_path,
+        f"mount -t tmpfs -o size={size} tmpfs {disk}; cp {database} {disk}/team.db; {fill}",
     )
     assert reading == "well"
     assert "is full. Free some space" in writing

@@ -1,4 +1,6 @@
-"""A database that cannot be used is one clear message with the right status, as a page and as JSON; nothing is lost."""
+"""A database that cannot be used is one clear message with the right status, as a page and as JSON;
+nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ SPOILT = {
     "newer": (503, "Upgrade CompileBoard"),
     "damaged": (500, "is damaged"),
 }
-PAGES = ("/", "/runs", "/runs/R1", "/runs/R1/delete", "/graph_breaks", "/recompiles", "/graph_breaks/1")
+PAGES = (
+    "/",
+    "/runs",
+    "/runs/R1",
+    "/runs/R1/delete",
+    "/graph_breaks",
+    "/recompiles",
+    "/graph_breaks/1",
+)
 
 
 def _spoil(database: Path, how: str) -> None:
@@ -41,7 +51,9 @@ def _spoil(database: Path, how: str) -> None:
     elif how != "missing":
         with closing(sqlite3.connect(database)) as connection:
             connection.execute(
-                "create table theirs (x)" if how == "theirs" else f"pragma user_version = {_version(how)}"
+                "create table theirs (x)"
+                if how == "theirs"
+                else f"pragma user_version = {_version(how)}"
             )
             connection.commit()
 
@@ -66,7 +78,9 @@ def _assert_clear(client: FlaskClient, page: str, status: int, sentence: str) ->
 
 
 @pytest.mark.parametrize("how", SPOILT)
-def test_a_database_that_cannot_be_used_is_one_message(client: FlaskClient, database: Path, how: str) -> None:
+def test_a_database_that_cannot_be_used_is_one_message(
+    client: FlaskClient, database: Path, how: str
+) -> None:
     _spoil(database, how)
     before = None if database.is_dir() or not database.exists() else database.read_bytes()
     for page in (*PAGES, "/healthz"):
@@ -82,7 +96,12 @@ def test_the_page_comes_back_with_the_database(client: FlaskClient, database: Pa
     assert client.get("/healthz").status_code == 503
     database.write_bytes(content)
     schema = connect.DATABASE_VERSION
-    assert client.get("/healthz").json == {"ok": True, "version": "0.1.0", "schema": schema, "runs": 0}
+    assert client.get("/healthz").json == {
+        "ok": True,
+        "version": "0.1.0",
+        "schema": schema,
+        "runs": 0,
+    }
 
 
 @contextmanager
@@ -150,7 +169,9 @@ def test_a_read_only_database_is_read_and_not_changed(
         ("/api/v1/none", 404, "There is no page at /api/v1/none."),
     ],
 )
-def test_what_is_not_there_is_one_sentence(client: FlaskClient, address: str, status: int, sentence: str) -> None:
+def test_what_is_not_there_is_one_sentence(
+    client: FlaskClient, address: str, status: int, sentence: str
+) -> None:
     _assert_clear(client, address, status, sentence)
 
 

@@ -13,9 +13,27 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.engines.published import on_both_engines
-from tests.unit.app.hostile import BAD, BREAK_ID, CAUSE_ID, FORMULA, REPRO_ID, RUN, record_hostile_run
+from tests.unit.app.hostile import (
+    BAD,
+    BREAK_ID,
+    CAUSE_ID,
+    FORMULA,
+    REPRO_ID,
+    RUN,
+    record_hostile_run,
+)
 
-TABS = ("", "compiles", "breaks", "breaks&view=each", "recompiles", "failures", "caches", "environment", "processes")
+TABS = (
+    "",
+    "compiles",
+    "breaks",
+    "breaks&view=each",
+    "recompiles",
+    "failures",
+    "caches",
+    "environment",
+    "processes",
+)
 PAGES = (
     "/",
     "/runs",
@@ -39,7 +57,16 @@ PAGES = (
     "/runs?q=%3Cimg%20src=x%20onerror=alert(1)%3E%7B%7B7*7%7D%7D",
     "/runs?sort=%3Cscript%3Ealert(1)%3C/script%3E",
 )
-LISTS = ("", "/compiles", "/compilations", "/graph_breaks", "/recompiles", "/failures", "/processes", "/repros")
+LISTS = (
+    "",
+    "/compiles",
+    "/compilations",
+    "/graph_breaks",
+    "/recompiles",
+    "/failures",
+    "/processes",
+    "/repros",
+)
 
 
 class _Seen(HTMLParser):
@@ -65,17 +92,30 @@ def test_a_page_shows_hostile_text_as_text(client: FlaskClient, address: str) ->
     page = client.get(address).text
     seen = _Seen(page)
     assert [tag for tag, _ in seen.tags if tag in ("img", "iframe", "object")] == []
-    assert [name for _, attributes in seen.tags for name in attributes if name.startswith("on")] == []
-    links = [attributes[name] or "" for _, attributes in seen.tags for name in ("href", "src") if name in attributes]
+    assert [
+        name for _, attributes in seen.tags for name in attributes if name.startswith("on")
+    ] == []
+    links = [
+        attributes[name] or ""
+        for _, attributes in seen.tags
+        for name in ("href", "src")
+        if name in attributes
+    ]
     assert [link for link in links if re.match(r"\s*(javascript|https?://evil)", link)] == []
     assert "<script>alert" not in page
     assert "script&gt;49" not in page, "a template ran what it was given"
 
 
-@pytest.mark.parametrize("address", [address for address in PAGES if RUN in address and "delete" not in address])
+@pytest.mark.parametrize(
+    "address", [address for address in PAGES if RUN in address and "delete" not in address]
+)
 def test_a_page_has_no_script_but_its_own(client: FlaskClient, address: str) -> None:
     scripts = re.findall(r"<script([^>]*)>(.*?)</script>", client.get(address).text, re.S)
-    inline = [text for attributes, text in scripts if "src=" not in attributes and "application/json" not in attributes]
+    inline = [
+        text
+        for attributes, text in scripts
+        if "src=" not in attributes and "application/json" not in attributes
+    ]
     assert not [text for text in inline if "alert(1)" in text]
     for attributes, text in scripts:
         if "application/json" in attributes:
@@ -90,9 +130,13 @@ def test_the_api_gives_hostile_text_back_whole(client: FlaskClient, part: str) -
     assert BAD in _texts(answer.get_json())
 
 
-@pytest.mark.parametrize("address", ["/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/recompiles", "/api/v1/repros"])
+@pytest.mark.parametrize(
+    "address", ["/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/recompiles", "/api/v1/repros"]
+)
 @on_both_engines
-def test_the_api_across_runs_gives_hostile_text_back_whole(client: FlaskClient, address: str) -> None:
+def test_the_api_across_runs_gives_hostile_text_back_whole(
+    client: FlaskClient, address: str
+) -> None:
     assert BAD in _texts(client.get(address).get_json())
 
 
@@ -106,7 +150,15 @@ def _texts(value: object) -> list[str]:
 
 def test_the_json_report_gives_hostile_text_back_whole(client: FlaskClient) -> None:
     report = json.loads(client.get(f"/runs/{RUN}/report.json").data)
-    for part in ("run", "compiles", "compilations", "graph_breaks", "recompiles", "failures", "processes"):
+    for part in (
+        "run",
+        "compiles",
+        "compilations",
+        "graph_breaks",
+        "recompiles",
+        "failures",
+        "processes",
+    ):
         assert BAD in _texts(report[part]), part
 
 

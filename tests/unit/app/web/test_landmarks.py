@@ -22,6 +22,12 @@ def test_no_two_sections_of_a_page_have_one_name(
     for address in list_explored[kind](explored_reader):
         text = explored_client.get(address).text
         headings = re.findall(r'<section[^>]* aria-labelledby="([^"]*)"', text)
-        titles = [match[2] for key in headings if (match := re.search(HEADING.format(key), text, re.DOTALL))]
-        names = Counter(LABEL.findall(text) + [re.sub(r"<[^>]*>", "", title).strip() for title in titles])
+        titles = [
+            match[2]
+            for key in headings
+            if (match := re.search(HEADING.format(key), text, re.DOTALL))
+        ]
+        names = Counter(
+            LABEL.findall(text) + [re.sub(r"<[^>]*>", "", title).strip() for title in titles]
+        )
         assert [name for name, count in names.items() if count > 1] == [], address

@@ -65,13 +65,17 @@ def test_promtool_accepts_them(client: FlaskClient, store: sqlite3.Connection) -
     record_run(store)
     bench_suite(store)
     text = client.get("/metrics").text
-    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.floats(allow_nan=False))
 def test_any_text_of_a_label_and_any_number_arrive_as_they_are(text: str, value: float) -> None:
-    if "\r" in text or (len(f"x{text}x".splitlines()) > 1 and text.count("\n") + 1 < len(f"x{text}x".splitlines())):
+    if "\r" in text or (
+        len(f"x{text}x".splitlines()) > 1 and text.count("\n") + 1 < len(f"x{text}x".splitlines())
+    ):
         return  # the parser's own lines end at what Prometheus' do not
     family = MetricFamily("x", "gauge", "Help.", [Sample(value, {"name": text})])
     assert read_samples(format_metrics([family])) == {"compileboard_x": {(("name", text),): value}}
@@ -117,7 +121,9 @@ def test_a_server_is_ready_while_incidents_are_updated(client: FlaskClient, data
         }
 
 
-@pytest.mark.parametrize(("version", "reason"), [(0, "older than this server"), (999, "newer than this server")])
+@pytest.mark.parametrize(
+    ("version", "reason"), [(0, "older than this server"), (999, "newer than this server")]
+)
 def test_another_version_is_not_ready(
     client: FlaskClient, store: sqlite3.Connection, version: int, reason: str
 ) -> None:
@@ -143,7 +149,9 @@ def test_a_missing_database_a_lock_and_a_full_disk_are_not_ready(
     assert str(database) not in client.get("/readyz").text
 
 
-def log_lines(app: Flask, database: Path, capfd: pytest.CaptureFixture[str], log_format: str, path: str) -> str:
+def log_lines(
+    app: Flask, database: Path, capfd: pytest.CaptureFixture[str], log_format: str, path: str
+) -> str:
     settings = Settings(db=str(database), log_format=log_format, trusted_proxies=1)
     app.config["COMPILEBOARD"] = settings
     headers = {"X-Request-Id": "abc-1", "Authorization": "Bearer cb_0123456789_secretsecret"}
@@ -167,7 +175,11 @@ def test_a_line_tells_a_request_and_no_secret(
 
 def test_a_token_stays_out_of_ids_and_messages(capfd: pytest.CaptureFixture[str]) -> None:
     write_line(
-        "json", {"request_id": "cb_0123456789_secret", "message": "Invalid request line: 'GET /?t=cb_01_secret'"}
+        "json",
+        {
+            "request_id": "cb_0123456789_secret",
+            "message": "Invalid request line: 'GET /?t=cb_01_secret'",
+        },
     )
     line = capfd.readouterr().err
     assert "secret" not in line

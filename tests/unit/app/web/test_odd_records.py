@@ -1,4 +1,6 @@
-"""One odd value in what is pushed, or in a bundle, costs no other record and no page: tests/tools/odd_records.py."""
+"""One odd value in what is pushed, or in a bundle, costs no other record and no page:
+tests/tools/odd_records.py.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def check(cost: Cost) -> None:
     assert (cost.error_count, cost.cut_count, cost.lost_count) == (0, 0, 0), cost.examples
 
 
-@pytest.mark.parametrize("kind", ["graph_broke", "runtime_failed", "artifact_seen", "page_faults_counted"])
+@pytest.mark.parametrize(
+    "kind", ["graph_broke", "runtime_failed", "artifact_seen", "page_faults_counted"]
+)
 def test_odd_values_of_a_pushed_event_cost_no_page(board: OddBoard, kind: str) -> None:
     check(measure_push(board, kind, ["true"]))
 

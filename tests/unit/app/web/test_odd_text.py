@@ -1,4 +1,6 @@
-"""Half a surrogate pair, which JSON can hold and UTF-8 cannot, reaches every page, file and answer replaced."""
+"""Half a surrogate pair, which JSON can hold and UTF-8 cannot, reaches every page, file and answer
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,48 @@ JSON_COLUMNS = {
 }
 REPORTS = [f"/runs/{RUN}/report.{kind}" for kind in ("html", "json", "md")]
 TABLES = ("compilations", "graph_breaks", "recompiles")
-REPORTS += [f"/runs/{RUN}/report.{kind}?table={table}" for kind in ("csv", "parquet") for table in TABLES]
+REPORTS += [
+    f"/runs/{RUN}/report.{kind}?table={table}" for kind in ("csv", "parquet") for table in TABLES
+]
 DETAILS = [f"/api/v1/runs/{RUN}{part}" for part in LISTS]
 
 
 @pytest.fixture(autouse=True)
 def artifact(store: sqlite3.Connection) -> str:
-    """Put half a pair into every JSON text of the hostile run, and beside it an artifact of JSON."""
+    """Put half a pair into every JSON text of the hostile run, and beside it an artifact of
+    JSON.
+    """
     record_hostile_run(store)
     for table, columns in JSON_COLUMNS.items():
         for column in columns:
-            store.execute(f"update {table} set {column} = replace({column}, 'alert(1)', :half)", {"half": HALF})
+            store.execute(
+                f"update {table} set {column} = replace({column}, 'alert(1)', :half)",
+                {"half": HALF},
+            )
     for row in store.execute("select rowid, body from events").fetchall():
         body = unpack(row["body"]).replace("alert(1)", HALF)
         assert (json.loads(body) and HALF in body) or "alert" not in body
         store.execute("update events set body = ? where rowid = ?", (pack(body), row["rowid"]))
-    text = json.dumps({"key": "k\ud800", "components": ["[x] inner: 1\ud800"], "ops": "\ud800"}).encode()
-    payload = insert(store, "payloads", digest=b"0" * 16, size_bytes=len(text), body=pack_large(text))
-    given = {"process_id": "c" * 32, "encoding": "json", "state": "kept", "time_us": 1, "payload_id": payload}
-    for sequence, name in enumerate(("odd", "fx_graph_cache_miss", "inductor_runtime_and_tensor_meta")):
+    text = json.dumps(
+        {"key": "k\ud800", "components": ["[x] inner: 1\ud800"], "ops": "\ud800"}
+    ).encode()
+    payload = insert(
+        store, "payloads", digest=b"0" * 16, size_bytes=len(text), body=pack_large(text)
+    )
+    given = {
+        "process_id": "c" * 32,
+        "encoding": "json",
+        "state": "kept",
+        "time_us": 1,
+        "payload_id": payload,
+    }
+    for sequence, name in enumerate(
+        ("odd", "fx_graph_cache_miss", "inductor_runtime_and_tensor_meta")
+    ):
         metadata = '{"sizes": {"x\\ud800": ["\\ud800"]}, "big": 1e999}'
-        number = insert(store, "artifacts", run_id=RUN, name=name, metadata=metadata, sequence=sequence, **given)
+        number = insert(
+            store, "artifacts", run_id=RUN, name=name, metadata=metadata, sequence=sequence, **given
+        )
     store.commit()
     return f"/runs/{RUN}/artifacts/{number}"
 
@@ -62,7 +85,11 @@ def test_an_answer_is_whole_and_utf8(client: FlaskClient, address: str) -> None:
 
 def test_an_artifact_is_shown_raw_and_compared(client: FlaskClient, artifact: str) -> None:
     number = int(artifact.rsplit("/", 1)[1])
-    for address in (artifact, f"{artifact}/raw", f"/runs/{RUN}/artifacts/diff?a={number}&b={number - 1}"):
+    for address in (
+        artifact,
+        f"{artifact}/raw",
+        f"/runs/{RUN}/artifacts/diff?a={number}&b={number - 1}",
+    ):
         assert client.get(address).status_code == 200, address
     answer = client.get(f"/api/v1/runs/{RUN}/artifacts/{number}")
     assert answer.status_code == 200 and answer.get_json()
@@ -75,7 +102,9 @@ def test_a_stored_text_is_read_as_utf8() -> None:
         assert unpack(blob) == "a?b"
 
 
-def test_a_static_copy_goes_past_it(store: sqlite3.Connection, database: Path, tmp_path: Path, artifact: str) -> None:
+def test_a_static_copy_goes_past_it(
+    store: sqlite3.Connection, database: Path, tmp_path: Path, artifact: str
+) -> None:
     checkpoint(store)
     assert main(["export", "--site", str(tmp_path / "site"), "--db", str(database)]) == 0
     assert len([page.read_text() for page in (tmp_path / "site").rglob("*.html")]) > 5

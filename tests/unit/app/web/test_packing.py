@@ -21,11 +21,16 @@ def test_pack_around_loses_nothing(before: bytes, fixed: bytes, after: bytes) ->
         assert gzip.decompress(pack_around(body, fixed)) == body
 
 
-def test_a_report_comes_packed_and_plain_the_same(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_report_comes_packed_and_plain_the_same(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     record_run(store)
     address = f"/runs/{RUN}/report.html"
     packed = client.get(address, headers={"Accept-Encoding": "gzip"})
-    assert (packed.headers["Content-Encoding"], packed.headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert (packed.headers["Content-Encoding"], packed.headers["Vary"]) == (
+        "gzip",
+        "Accept-Encoding",
+    )
     page = gzip.decompress(packed.data)
     assert b"</html>" in page and len(packed.data) < len(page) / 2
     assert page[:200] == client.get(address).data[:200]

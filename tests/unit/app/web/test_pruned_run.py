@@ -39,7 +39,14 @@ def test_its_pages_tell_when_it_was_pruned(pruned: None, client: FlaskClient, ta
     answer = client.get(f"/runs/{RUN}{tab}")
     assert answer.status_code == 200
     assert "Detail pruned on" in answer.text
-    wrong = ("Nothing to fix", "No graph breaks", "No compiles", "No recompiles", "No failures.", "No timeline")
+    wrong = (
+        "Nothing to fix",
+        "No graph breaks",
+        "No compiles",
+        "No recompiles",
+        "No failures.",
+        "No timeline",
+    )
     assert [words for words in wrong if words in answer.text] == []
 
 

@@ -1,4 +1,6 @@
-"""What keeps other sites and other people's text out: headers, CSRF, the Host check, static files."""
+"""What keeps other sites and other people's text out: headers, CSRF, the Host check, static
+files.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def _client(database: Path, **settings: str) -> FlaskClient:
         (PIN, 405),
     ],
 )
-def test_every_answer_has_the_security_headers(client: FlaskClient, address: str, status: int) -> None:
+def test_every_answer_has_the_security_headers(
+    client: FlaskClient, address: str, status: int
+) -> None:
     with client.get(address) as answer:
         assert answer.status_code == status
         assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
@@ -81,12 +85,21 @@ def test_the_policy_allows_no_inline_script_and_nothing_from_elsewhere() -> None
 )
 @pytest.mark.parametrize("action", ["annotate", "delete"])
 def test_a_change_is_taken_from_our_own_pages_alone(
-    client: FlaskClient, store: sqlite3.Connection, headers: dict[str, str], status: int, action: str
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    headers: dict[str, str],
+    status: int,
+    action: str,
 ) -> None:
-    assert client.post(f"/runs/R1/{action}", data={"title": "new"}, headers=headers).status_code == status
+    assert (
+        client.post(f"/runs/R1/{action}", data={"title": "new"}, headers=headers).status_code
+        == status
+    )
     left = store.execute("select count(*) from runs").fetchone()[0]
     titles = store.execute("select count(*) from run_annotations").fetchone()[0]
-    assert (left, titles) == ((1, 0) if status == 403 else (1, 1) if action == "annotate" else (0, 0))
+    assert (left, titles) == (
+        (1, 0) if status == 403 else (1, 1) if action == "annotate" else (0, 0)
+    )
 
 
 @pytest.mark.parametrize("method", ["put", "patch", "delete"])
@@ -112,7 +125,9 @@ def test_other_methods_change_nothing(client: FlaskClient, method: str) -> None:
         ("a b", 403),
     ],
 )
-def test_a_loopback_server_answers_to_this_machines_names_alone(client: FlaskClient, host: str, status: int) -> None:
+def test_a_loopback_server_answers_to_this_machines_names_alone(
+    client: FlaskClient, host: str, status: int
+) -> None:
     answer = client.get("/runs", headers={"Host": host})
     assert answer.status_code in {status, 400} if status == 403 else answer.status_code == status
     assert "R1" not in answer.text or status == 200
@@ -129,9 +144,11 @@ def test_an_open_address_answers_to_the_given_names_alone(database: Path) -> Non
     named = _client(database, host="0.0.0.0", allow_host="box.lan")
     assert named.get("/runs", headers={"Host": "box.lan"}).status_code == 200
     assert named.get("/runs", headers={"Host": "any.example"}).status_code == 403
-    assert [is_loopback(host) for host in ("::1", "[::1]", "127.8.8.8", "0.0.0.0", "box")] == [True, True, True] + [
-        False
-    ] * 2
+    assert [is_loopback(host) for host in ("::1", "[::1]", "127.8.8.8", "0.0.0.0", "box")] == [
+        True,
+        True,
+        True,
+    ] + [False] * 2
 
 
 CHANGES = (
@@ -149,7 +166,9 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("address", CHANGES)
-def test_beyond_this_machine_a_change_needs_a_token(database: Path, store: sqlite3.Connection, address: str) -> None:
+def test_beyond_this_machine_a_change_needs_a_token(
+    database: Path, store: sqlite3.Connection, address: str
+) -> None:
     client = _client(database, host="0.0.0.0", allow_host="localhost")
     closed = client.post(address, data={"title": "new"})
     assert (closed.status_code, "needs a token" in closed.text) == (401, True)
@@ -188,7 +207,9 @@ def test_static_serves_nothing_outside_its_folder(client: FlaskClient, path: str
         assert "root:" not in answer.text
 
 
-@pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "", "/a\nb"])
+@pytest.mark.parametrize(
+    "back", ["//evil.example", "https://evil.example", "/\\evil.example", "", "/a\nb"]
+)
 def test_a_form_leads_nowhere_else(client: FlaskClient, back: str) -> None:
     answer = client.post(PIN, data={"pinned": "1", "back": back})
     assert answer.headers["Location"] == "/runs/R1"

@@ -35,7 +35,9 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("path", TEMPLATES, ids=_name)
 def test_template_keeps_the_house_rules(path: Path) -> None:
     text = path.read_text()
-    if "reports" not in path.parts:  # a report is one file that opens offline: it carries its style and script
+    if (
+        "reports" not in path.parts
+    ):  # a report is one file that opens offline: it carries its style and script
         offences = [why for pattern, why in FORBIDDEN.items() if re.search(pattern, text)]
         assert offences == []
 
@@ -57,7 +59,9 @@ def test_the_app_stops_at_an_undefined_name(shared_app: Flask) -> None:
 
 
 @pytest.mark.parametrize("kind", list_pages)
-def test_every_page_renders(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, kind: str) -> None:
+def test_every_page_renders(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, kind: str
+) -> None:
     for page in list_pages[kind](recorded_reader):
         answer = recorded_client.get(page)
         assert answer.status_code == 200, page

@@ -1,4 +1,6 @@
-"""The launcher of a task's ranks: who failed first, a taken port, and that no rank outlives it. Without torch."""
+"""The launcher of a task's ranks: who failed first, a taken port, and that no rank outlives it.
+Without torch.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.distributed.launcher import describe_stages, launch, listen, rank_environment
+from compileboard.collectors.bench.distributed.launcher import (
+    describe_stages,
+    launch,
+    listen,
+    rank_environment,
+)
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
@@ -24,12 +31,18 @@ def leave(**result):
 
 
 def run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, size: int = 2, port: int | None = None
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    size: int = 2,
+    port: int | None = None,
 ) -> ExperimentOutcome:
     """Run a program as each rank of a task."""
     monkeypatch.setattr("compileboard.start.SHARED", RANK + program)
     monkeypatch.setattr("compileboard.collectors.bench.distributed.launcher.PATIENCE_S", 1.0)
-    settings = BenchSettings(mode="training", ddp=True, world_size=size, distributed_master_port=port)
+    settings = BenchSettings(
+        mode="training", ddp=True, world_size=size, distributed_master_port=port
+    )
     task = Task("performance", ModelRef("local", "Net", "nowhere:build"), settings)
     return launch(task, folder, Stages(folder))
 
@@ -59,7 +72,9 @@ leave(values={"dynamo_peak_mem": 1.0 + rank, "eager_peak_mem": 4.0, "abs_latency
     }
 
 
-def test_a_killed_rank_ends_the_others_and_is_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_rank_ends_the_others_and_is_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = """
 (here / "stage").write_text("compile")
 if rank == 1:
@@ -68,7 +83,11 @@ if rank == 1:
 time.sleep(60)
 """
     outcome = run(tmp_path, monkeypatch, program, size=3)
-    assert (outcome.status, outcome.reason, outcome.facts["distributed"]["failed_rank"]) == ("failed", "fail_to_run", 1)
+    assert (outcome.status, outcome.reason, outcome.facts["distributed"]["failed_rank"]) == (
+        "failed",
+        "fail_to_run",
+        1,
+    )
     assert str(outcome.message).startswith("rank 1: killed by SIGKILL")
     assert outcome.traceback == "last words\n"
     pids = [int((tmp_path / f"pid{rank}").read_text()) for rank in range(3)]
@@ -94,13 +113,19 @@ def test_a_taken_port_is_replaced_and_only_this_machine_is_listened_to(
         port = taken.getsockname()[1]
         assert taken.getsockname()[0] == "127.0.0.1"
         outcome = run(
-            tmp_path, monkeypatch, "leave(facts={'distributed': {'port': os.environ['MASTER_PORT']}})", 2, port
+            tmp_path,
+            monkeypatch,
+            "leave(facts={'distributed': {'port': os.environ['MASTER_PORT']}})",
+            2,
+            port,
         )
     assert outcome.facts["distributed"]["port_taken"] == port
     assert outcome.facts["distributed"]["port"] != str(port)
 
 
-def test_rank_0_inherits_the_listening_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_inherits_the_listening_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = """
 import socket
 name = socket.socket(fileno=int(sys.argv[-2])).getsockname() if sys.argv[-2] else None
@@ -113,8 +138,15 @@ leave(facts={"distributed": {"names": [name, os.environ["MASTER_PORT"]]} if rank
 def test_a_rank_has_caches_of_its_own_and_what_the_caller_has_set() -> None:
     given = {"TORCHINDUCTOR_CACHE_DIR": "/c", "NCCL_NVLS_ENABLE": "1", "RANK": "7"}
     variables = rank_environment(given, 1, 4, 29500, is_cpu=True)
-    assert (variables["RANK"], variables["WORLD_SIZE"], variables["MASTER_PORT"]) == ("1", "4", "29500")
-    assert (variables["TORCHINDUCTOR_CACHE_DIR"], variables["NCCL_NVLS_ENABLE"]) == ("/c/rank1", "1")
+    assert (variables["RANK"], variables["WORLD_SIZE"], variables["MASTER_PORT"]) == (
+        "1",
+        "4",
+        "29500",
+    )
+    assert (variables["TORCHINDUCTOR_CACHE_DIR"], variables["NCCL_NVLS_ENABLE"]) == (
+        "/c/rank1",
+        "1",
+    )
     assert "OMP_NUM_THREADS" not in rank_environment({}, 0, 2, 1, is_cpu=False)
 
 

@@ -24,7 +24,8 @@ def run(
 ) -> isolation.TaskOutcome:
     """Run a program in the child's place; it gets the task's folder as its last argument."""
     monkeypatch.setattr(
-        "compileboard.start.SHARED", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}"
+        "compileboard.start.SHARED",
+        f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}",
     )
     task = Task("performance", REF, BenchSettings(timeout_s=timeout_s))
     return isolation.run_task(task, tmp_path / "task", {}, cwd=None, beat=lambda: None)
@@ -32,19 +33,28 @@ def run(
 
 @pytest.mark.parametrize(
     ("stage", "reason"),
-    [("load", "model_fail_to_load"), ("eager", "eager_1st_run_fail"), ("compile", "fail_to_run"), ("", "infra_error")],
+    [
+        ("load", "model_fail_to_load"),
+        ("eager", "eager_1st_run_fail"),
+        ("compile", "fail_to_run"),
+        ("", "infra_error"),
+    ],
 )
 def test_a_crash_is_named_after_the_stage_it_came_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, reason: str
 ) -> None:
     note = f"(here / 'stage').write_text({stage!r}); " if stage else ""
-    done = run(tmp_path, monkeypatch, f"{note}print('last words', flush=True); os.kill(os.getpid(), 11)")
+    done = run(
+        tmp_path, monkeypatch, f"{note}print('last words', flush=True); os.kill(os.getpid(), 11)"
+    )
     assert (done.outcome.status, done.outcome.reason) == ("failed", reason)
     assert "killed by SIGSEGV" in str(done.outcome.message)
     assert done.outcome.traceback == "last words\n"
 
 
-def test_a_hang_is_a_timeout_and_everything_it_started_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hang_is_a_timeout_and_everything_it_started_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = """
 import subprocess
 child = subprocess.Popen(['sleep', '60'])
@@ -59,23 +69,39 @@ time.sleep(60)
     wait_for(lambda: not running(pid))  # a killed process is gone when the machine has time for it
 
 
-def test_a_result_counts_whatever_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_counts_whatever_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = '{"status": "measured", "values": {"speedup": 2.0}}'
-    done = run(tmp_path, monkeypatch, f"(here / 'result.json').write_text('''{text}'''); sys.exit(7)")
+    done = run(
+        tmp_path, monkeypatch, f"(here / 'result.json').write_text('''{text}'''); sys.exit(7)"
+    )
     assert done.outcome.values == {"speedup": 2.0}
 
 
-def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt() -> None:
         if (tmp_path / "task" / "pid").exists():
             raise KeyboardInterrupt
 
-    program = "(here / 'part').write_text(str(os.getpid())); (here / 'part').rename(here / 'pid'); time.sleep(60)"
+    program = (
+        "(here / 'part').write_text(str(os.getpid())); (here / 'part').rename(here / 'pid'); "
+        "time.sleep(60)"
+    )
     monkeypatch.setattr(
-        "compileboard.start.SHARED", f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}"
+        "compileboard.start.SHARED",
+        f"import os, pathlib, sys, time; here = pathlib.Path(sys.argv[-1])\n{program}",
     )
     with pytest.raises(KeyboardInterrupt):
-        isolation.run_task(Task("performance", REF, BenchSettings()), tmp_path / "task", {}, cwd=None, beat=interrupt)
+        isolation.run_task(
+            Task("performance", REF, BenchSettings()),
+            tmp_path / "task",
+            {},
+            cwd=None,
+            beat=interrupt,
+        )
     assert not Path("/proc", (tmp_path / "task" / "pid").read_text()).exists()
 
 
@@ -96,10 +122,15 @@ def test_a_second_ctrl_c_ends_the_patience_and_the_child() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_child_ends_with_a_parent_that_is_killed() -> None:
-    end_with = "import os; from compileboard.collectors.runs.program import end_with; end_with(os.getppid())"
+    end_with = (
+        "import os; from compileboard.collectors.runs.program import end_with; "
+        "end_with(os.getppid())"
+    )
     child = f"{end_with}; print(os.getpid(), flush=True); import time; time.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True
+    ) as started:
         assert started.stdout is not None
         pid = started.stdout.readline().strip()
         assert Path("/proc", pid).exists()
@@ -110,6 +141,8 @@ def test_a_child_ends_with_a_parent_that_is_killed() -> None:
 def test_a_folder_that_cannot_be_made_is_the_tasks_own_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "0001"
-    done = isolation.run_task(Task("performance", REF, BenchSettings()), folder, {}, cwd=None, beat=lambda: None)
+    done = isolation.run_task(
+        Task("performance", REF, BenchSettings()), folder, {}, cwd=None, beat=lambda: None
+    )
     assert (done.outcome.status, done.outcome.reason) == ("failed", "infra_error")
     assert str(folder) in str(done.outcome.message)

@@ -9,9 +9,14 @@ from compileboard.collectors.bench.plan import preflight
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("inducter", "torch has no such backend; it has inductor"), ("mine", "it has eager, inductor, tvm")],
+    [
+        ("inducter", "torch has no such backend; it has inductor"),
+        ("mine", "it has eager, inductor, tvm"),
+    ],
 )
-def test_a_backend_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
+def test_a_backend_that_torch_lacks_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
     listed = ["eager", "inductor", "tvm", "relu_runtime_error_TESTING_ONLY"]
     monkeypatch.setattr(preflight, "list_backends", lambda: listed)
     with pytest.raises(ValueError, match=message):

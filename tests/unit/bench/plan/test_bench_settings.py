@@ -49,11 +49,20 @@ def test_settings_read_back_as_they_were_written() -> None:
         (BenchSettings(device="cuda"), "inductor_with_cudagraphs"),
         (BenchSettings(device="cuda", disable_cudagraphs=True), "inductor_no_cudagraphs"),
         (BenchSettings(device="cuda", compile_mode="max-autotune"), "inductor_max-autotune"),
-        (BenchSettings(backend="aot_eager", nopython=True, threads=2), "aot_eager_nopython_threads=2"),
+        (
+            BenchSettings(backend="aot_eager", nopython=True, threads=2),
+            "aot_eager_nopython_threads=2",
+        ),
         (BenchSettings(inductor_config=("z=1", "a=2")), "inductor_a=2_z=1"),
-        (BenchSettings(device="cuda", backend="inductor_of_mine"), "inductor_of_mine_with_cudagraphs"),
+        (
+            BenchSettings(device="cuda", backend="inductor_of_mine"),
+            "inductor_of_mine_with_cudagraphs",
+        ),
         (BenchSettings(dynamic_shapes=True, dynamic_batch_only=True), "inductor_dynamic_batch"),
-        (BenchSettings(batch_size=4, iterations_per_run=8), "inductor_batch=4_iterations_per_run=8"),
+        (
+            BenchSettings(batch_size=4, iterations_per_run=8),
+            "inductor_batch=4_iterations_per_run=8",
+        ),
         (
             BenchSettings(use_warm_peak_memory=True, per_process_memory_fraction=0.5),
             "inductor_warm_peak_memory_memory_fraction=0.5",
@@ -71,8 +80,14 @@ def test_settings_read_back_as_they_were_written() -> None:
             "inductor_skip_accuracy_check_TORCHINDUCTOR_X=1",
         ),
         (BenchSettings(repeat=5, timeout_s=1, compile_repeats=9), "inductor"),
-        (BenchSettings(ddp=True, world_size=2, distributed_master_port=6789), "inductor_ddp=ddp_optimizer"),
-        (BenchSettings(ddp=True, optimize_ddp_mode="no_optimization"), "inductor_ddp=no_optimization"),
+        (
+            BenchSettings(ddp=True, world_size=2, distributed_master_port=6789),
+            "inductor_ddp=ddp_optimizer",
+        ),
+        (
+            BenchSettings(ddp=True, optimize_ddp_mode="no_optimization"),
+            "inductor_ddp=no_optimization",
+        ),
         (BenchSettings(fsdp=True, world_size=4), "inductor_fsdp2"),
     ],
 )
@@ -86,7 +101,10 @@ def test_a_label_names_what_changes_the_measurement(settings: BenchSettings, lab
         ("bench/h200-performance", ""),
         ("bench/h200-accuracy", ""),
         ("bench/h200-user_models", ""),
-        ("history/h200", "_iterations_per_run=10"),  # not a default: a series of its own from now on
+        (
+            "history/h200",
+            "_iterations_per_run=10",
+        ),  # not a default: a series of its own from now on
     ],
 )
 def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) -> None:
@@ -99,14 +117,28 @@ def test_results_that_were_recorded_keep_their_series(name: str, new_part: str) 
 
 def test_every_setting_is_in_the_label_or_says_why_not() -> None:
     assert list(SETTINGS) == [field.name for field in fields(BenchSettings)]
-    assert all((declared.label is None) == bool(declared.unlabelled) for declared, _ in SETTINGS.values())
+    assert all(
+        (declared.label is None) == bool(declared.unlabelled) for declared, _ in SETTINGS.values()
+    )
 
 
 def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
-    environment = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TORCH_LOGS": "x", "HOME": "/home/me"}
-    places = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/x", "TORCH_COMPILE_DEBUG_DIR": "/tmp/y", "TORCHINDUCTOR_FREEZING": ""}
+    environment = {
+        "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+        "TORCH_COMPILE_DEBUG": "1",
+        "TORCH_LOGS": "x",
+        "HOME": "/home/me",
+    }
+    places = {
+        "TORCHINDUCTOR_CACHE_DIR": "/tmp/x",
+        "TORCH_COMPILE_DEBUG_DIR": "/tmp/y",
+        "TORCHINDUCTOR_FREEZING": "",
+    }
     url = {"TORCHINDUCTOR_REMOTE": "redis://user:word@host:1"}
-    assert list_torch_variables(environment | places) == ("TORCHINDUCTOR_MAX_AUTOTUNE=1", "TORCH_COMPILE_DEBUG=1")
+    assert list_torch_variables(environment | places) == (
+        "TORCHINDUCTOR_MAX_AUTOTUNE=1",
+        "TORCH_COMPILE_DEBUG=1",
+    )
     (digest,) = list_torch_variables(url)
     assert re.fullmatch(r"TORCHINDUCTOR_REMOTE=sha256:[0-9a-f]{8}", digest)
 
@@ -129,18 +161,25 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
     words = shlex.split(repeat_command(planned, settings, "compileboard bench"))
     assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
     again = settings_of(parse(*words[4:]), {"TORCH_COMPILE_X": "1"})
-    assert (again.label(), again.compile_repeats) == (replace(settings, environment=("TORCH_COMPILE_X=1",)).label(), 5)
+    assert (again.label(), again.compile_repeats) == (
+        replace(settings, environment=("TORCH_COMPILE_X=1",)).label(),
+        5,
+    )
 
 
 def test_one_flag_asks_for_both_exports_as_backends_of_their_own() -> None:
     assert list_experiments(parse("--export", "--shapes")) == ("export", "export_strict", "shapes")
     tuned = BenchSettings(device="cuda", compile_mode="max-autotune", disable_cudagraphs=True)
     assert settings_for("export_strict", tuned).label() == "export_strict"
-    assert settings_for("aot_inductor", tuned).label() == "aot_inductor_max-autotune", "inductor compiles the package"
+    assert settings_for("aot_inductor", tuned).label() == "aot_inductor_max-autotune", (
+        "inductor compiles the package"
+    )
 
 
 def test_the_command_line_fills_the_settings() -> None:
-    settings = settings_of(parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {})
+    settings = settings_of(
+        parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {}
+    )
     assert changed(settings) == {
         "mode": "training",
         "dtype": "amp",
@@ -155,7 +194,10 @@ def test_the_command_line_fills_the_settings() -> None:
     [
         (["--freezing", "--training"], "--freezing inlines"),
         (["--export", "--training"], "--export measures the forward pass alone"),
-        (["--export-aot-inductor", "--training"], "--export-aot-inductor measures the forward pass alone"),
+        (
+            ["--export-aot-inductor", "--training"],
+            "--export-aot-inductor measures the forward pass alone",
+        ),
         (["--mode", "x", "--backend", "eager"], "--mode is"),
         (["--amp-dtype", "float16"], "--amp-dtype is the dtype of --amp; the dtype is float32"),
         (["--quantization", "int8dynamic", "--training"], "goes with --inference"),
@@ -167,13 +209,17 @@ def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None
         settings_of(parse(*words), {})
 
 
-def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes_beside_it() -> None:
+def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes_beside_it() -> (
+    None
+):
     request = parse("--quantization", "int8dynamic", "--performance", "--accuracy")
     settings = settings_of(request, {})
     assert list_experiments(request) == ("quantization",)
     assert (settings.dtype, settings.label()) == ("bfloat16", "inductor_quantization=int8dynamic")
     words = shlex.split(
-        repeat_command(PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "quantization"), settings, "b")
+        repeat_command(
+            PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "quantization"), settings, "b"
+        )
     )
     assert words.count("--quantization") == 1 and settings_of(parse(*words[1:]), {}) == settings
     with pytest.raises(ValueError, match="does not go with --coverage"):
@@ -181,9 +227,12 @@ def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes
 
 
 @pytest.mark.parametrize(
-    "words", [["-n", "0"], ["--timeout", "nan"], ["--per-process-memory-fraction", "2"], ["-n", "x"]]
+    "words",
+    [["-n", "0"], ["--timeout", "nan"], ["--per-process-memory-fraction", "2"], ["-n", "x"]],
 )
-def test_a_number_out_of_range_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", *words]) == 2
     assert "expected" in capsys.readouterr().err
 
@@ -199,7 +248,9 @@ def test_a_number_out_of_range_is_refused(words: list[str], capsys: pytest.Captu
 )
 def test_a_plan_that_was_begun_keeps_its_digest(settings: BenchSettings, digest: str) -> None:
     begun = replace(settings, compile_repeats=3)  # the default then
-    assert plan_hash([ModelRef("builtin", "mlp", "m:f")], ["performance", "accuracy"], begun) == digest
+    assert (
+        plan_hash([ModelRef("builtin", "mlp", "m:f")], ["performance", "accuracy"], begun) == digest
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,12 +258,22 @@ def test_a_plan_that_was_begun_keeps_its_digest(settings: BenchSettings, digest:
     [
         (["--amp", "--amp-dtype", "float16"], "inductor_amp_dtype=float16"),
         (["--amp", "--amp-dtype", "bfloat16"], "inductor"),  # what --amp is on a CPU
-        (["--specialize-int", "--propagate-real-tensors"], "inductor_specialize_int_propagate_real_tensors"),
+        (
+            ["--specialize-int", "--propagate-real-tensors"],
+            "inductor_specialize_int_propagate_real_tensors",
+        ),
         (["--suppress-errors", "--collect-outputs"], "inductor_suppress_errors_collect_outputs"),
-        (["--enable-activation-checkpointing", "--compiled-autograd"], "inductor_compiled_autograd_checkpoint"),
+        (
+            ["--enable-activation-checkpointing", "--compiled-autograd"],
+            "inductor_compiled_autograd_checkpoint",
+        ),
         (["--deterministic"], "inductor_deterministic"),
         (
-            ["--disable-split-reductions", "--disable-persistent-reductions", "--disable-divisible-by-16"],
+            [
+                "--disable-split-reductions",
+                "--disable-persistent-reductions",
+                "--disable-divisible-by-16",
+            ],
             "inductor_split_reductions=0_triton.divisible_by_16=0_triton.persistent_reductions=0",
         ),
         (["--disable-split-reductions", "--backend", "eager"], "eager"),
@@ -227,9 +288,15 @@ def test_settings_of_torch_are_in_the_label(words: list[str], label: str) -> Non
 
 def test_cuda_graphs_are_off_whatever_the_mode_has() -> None:
     cuda = BenchSettings(device="cuda", disable_cudagraphs=True)
-    assert replace(cuda, compile_mode="max-autotune").label() == "inductor_max-autotune_no_cudagraphs"
-    assert replace(cuda, compile_mode="default").label() == "inductor_default"  # a mode without them
-    assert replace(cuda, compile_mode="max-autotune", device="cpu").label() == "inductor_max-autotune"
+    assert (
+        replace(cuda, compile_mode="max-autotune").label() == "inductor_max-autotune_no_cudagraphs"
+    )
+    assert (
+        replace(cuda, compile_mode="default").label() == "inductor_default"
+    )  # a mode without them
+    assert (
+        replace(cuda, compile_mode="max-autotune", device="cpu").label() == "inductor_max-autotune"
+    )
 
 
 def test_a_setting_is_of_the_experiments_that_heed_it() -> None:
@@ -252,15 +319,30 @@ def test_ranks_are_two_on_a_cpu_and_as_many_as_asked() -> None:
         (["--ddp", "--fsdp", "--training"], "expected one of them"),
         (["--world-size", "2"], "--world-size 2: one process is measured; add --ddp or --fsdp"),
         (["--fsdp", "--training", "--world-size", "1"], "expected at least 2 ranks$"),
-        (["--ddp", "--training", "--tolerance"], "--tolerance measures one process; --ddp goes with --performance and"),
-        (["--ddp", "--training", "--distributed-master-port", "70000"], "expected a port up to 65535"),
-        (["--ddp", "--training", "--device-index", "1"], "--device-index 1 is one GPU; --ddp needs one for each rank"),
-        (["--optimize-ddp-mode", "no_optimization"], "--optimize-ddp-mode no_optimization: add --ddp"),
+        (
+            ["--ddp", "--training", "--tolerance"],
+            "--tolerance measures one process; --ddp goes with --performance and",
+        ),
+        (
+            ["--ddp", "--training", "--distributed-master-port", "70000"],
+            "expected a port up to 65535",
+        ),
+        (
+            ["--ddp", "--training", "--device-index", "1"],
+            "--device-index 1 is one GPU; --ddp needs one for each rank",
+        ),
+        (
+            ["--optimize-ddp-mode", "no_optimization"],
+            "--optimize-ddp-mode no_optimization: add --ddp",
+        ),
         (
             ["--fsdp", "--training", "--compiled-autograd"],
             "--fsdp cannot go with --compiled-autograd: .* leave one out$",
         ),
-        (["--ddp", "--training", "--compiled-autograd"], "--ddp cannot go .* add --optimize-ddp-mode python_reducer$"),
+        (
+            ["--ddp", "--training", "--compiled-autograd"],
+            "--ddp cannot go .* add --optimize-ddp-mode python_reducer$",
+        ),
     ],
 )
 def test_ranks_that_cannot_be_had_are_refused_in_words(words: list[str], message: str) -> None:

@@ -1,4 +1,6 @@
-"""Lines drawn from upstream's flags: each flag is heeded, and in the label, or a line says that it is not."""
+"""Lines drawn from upstream's flags: each flag is heeded, and in the label, or a line says that it
+is not.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from compileboard.collectors.bench.plan.settings import SETTINGS
 from compileboard.collectors.cli.bench import bench, make_job
 from compileboard.collectors.cli.main import main
 
-FLAGS = json.loads((Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8"))
+FLAGS = json.loads(
+    (Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8")
+)
 EXAMPLES = """\
 --repeat 4 --iterations-per-run 4 --threads 4 --batch-size 4 --iterations 4 --filter unet --exclude unet
 --exclude-exact unet --save-model-outputs-to a --compare-model-outputs-with a --profiler-trace-name a --devices cpu
@@ -28,11 +32,16 @@ EXAMPLES = """\
 """
 VALUES = dict(re.findall(r"(\S+) (\S+)", EXAMPLES))
 GIVEN_ONCE = {"--accuracy", "--performance", "--tolerance", "--training", "--inference"}
-UNDRAWN = {"--diff-branch", "--disable-output"}  # a repository is needed; there is no label, and nothing to say
+UNDRAWN = {
+    "--diff-branch",
+    "--disable-output",
+}  # a repository is needed; there is no label, and nothing to say
 
 
 def draw_lines(count: int = 45, seed: int = 25) -> list[list[str]]:
-    """Draw lines as upstream takes them: a mode, training or inference, and up to four other flags."""
+    """Draw lines as upstream takes them: a mode, training or inference, and up to four other
+    flags.
+    """
     rng = random.Random(seed)
     flags = sorted({*FLAGS["flags"], *FLAGS["newer"], *FLAGS["older"]} - GIVEN_ONCE - UNDRAWN)
     drawn = []
@@ -47,14 +56,20 @@ def draw_lines(count: int = 45, seed: int = 25) -> list[list[str]]:
 
 def pair_lines() -> list[list[str]]:
     """Return each experiment of upstream's beside each of its modes."""
-    flags = sorted({experiment.flag for experiment in EXPERIMENTS if experiment.name not in MODES} - {"--shapes"})
+    flags = sorted(
+        {experiment.flag for experiment in EXPERIMENTS if experiment.name not in MODES}
+        - {"--shapes"}
+    )
     values = [[flag, VALUES[flag]] if flag in VALUES else [flag] for flag in flags]
     return [[f"--{mode}", "--inference", *words] for mode in MODES for words in values]
 
 
 @pytest.mark.parametrize("words", [*draw_lines(), *pair_lines()], ids=" ".join)
 def test_a_drawn_line_is_heeded_or_answered(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("sizes.txt").write_text("mlp,16\n")
@@ -84,24 +99,32 @@ def test_a_drawn_line_is_heeded_or_answered(
 
 
 def check_heeded(name: str, constant: object, request: BenchRequest, job: Job, labels: str) -> None:
-    """Check that a flag that no line tells of changed what is measured, and that the label says so."""
+    """Check that a flag that no line tells of changed what is measured, and that the label says
+    so.
+    """
     declared, default = {**SETTINGS, **REQUESTED}[name]
     value = getattr(job.settings, name) if name in SETTINGS else getattr(request, name)
     is_default_itself = constant == default or name in ("experiments", "device", "partition_id")
     assert value != default or is_default_itself, f"{name} is silent"
     if name in SETTINGS and declared.label and value != default:
         for part in value if isinstance(value, tuple) else (value,):
-            assert declared.label.format(part, settings=job.settings) in labels, f"{labels}: {name} is missing"
+            assert declared.label.format(part, settings=job.settings) in labels, (
+                f"{labels}: {name} is missing"
+            )
 
 
 def check_experiments(request: BenchRequest, measured: set[str], said: str) -> None:
-    """Check that a mode is no second experiment, and that one that is not measured is another's or answered."""
+    """Check that a mode is no second experiment, and that one that is not measured is another's or
+    answered.
+    """
     assert measured <= {*MODES} or not measured & {*MODES}, f"{measured} are two experiments"
     known = measured | {mode for name in measured for mode in find(name).modes}
     for name in request.experiments:
         same_flag = {other.name for other in EXPERIMENTS if other.flag == find(name).flag}
         is_backend = backend_to_check(request.experiments) is not None and name not in MODES
-        assert same_flag & known or is_backend or f"{find(name).flag} is left out" in said, f"{name} is silent"
+        assert same_flag & known or is_backend or f"{find(name).flag} is left out" in said, (
+            f"{name} is silent"
+        )
 
 
 def test_many_flags_are_drawn() -> None:

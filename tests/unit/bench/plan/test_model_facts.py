@@ -20,31 +20,70 @@ from compileboard.collectors.bench.plan.model_facts import (
 from compileboard.collectors.bench.plan.models import ModelRef
 
 NOTHING = ModelFacts()
-# Of upstream's BENCHMARK_USE_SGD, CI_USE_SGD and CI_SKIP_OPTIMIZER the names in our suites; they hold in every suite.
+# Of upstream's BENCHMARK_USE_SGD, CI_USE_SGD and CI_SKIP_OPTIMIZER the names in our suites; they
+# hold in every suite.
 SGD = {
-    *("BartForCausalLM", "BartForConditionalGeneration", "BlenderbotSmallForCausalLM", "ElectraForCausalLM"),
-    *("OPTForCausalLM", "TrOCRForCausalLM", "adv_inception_v3", "alexnet", "densenet121", "ghostnet_100", "lcnet_050"),
-    *("mobilenet_v2", "res2net50_14w_8s", "resnet18", "shufflenet_v2_x1_0", "squeezenet1_1", "tf_efficientnet_b0"),
+    *(
+        "BartForCausalLM",
+        "BartForConditionalGeneration",
+        "BlenderbotSmallForCausalLM",
+        "ElectraForCausalLM",
+    ),
+    *(
+        "OPTForCausalLM",
+        "TrOCRForCausalLM",
+        "adv_inception_v3",
+        "alexnet",
+        "densenet121",
+        "ghostnet_100",
+        "lcnet_050",
+    ),
+    *(
+        "mobilenet_v2",
+        "res2net50_14w_8s",
+        "resnet18",
+        "shufflenet_v2_x1_0",
+        "squeezenet1_1",
+        "tf_efficientnet_b0",
+    ),
     "vgg16",
 }
-SGD_IN_CI = {"dm_nfnet_f0", "inception_v3", "mobilevit_s", "poolformer_m36", "regnety_002", "resnet50"}
+SGD_IN_CI = {
+    "dm_nfnet_f0",
+    "inception_v3",
+    "mobilevit_s",
+    "poolformer_m36",
+    "regnety_002",
+    "resnet50",
+}
 NO_OPTIMIZER = {"MobileBertForMaskedLM", "hrnet_w18"}
 
 
-def judge(suite: str, model: str, mode: str = "inference", dtype: str = "float32", **run: Any) -> float:
+def judge(
+    suite: str, model: str, mode: str = "inference", dtype: str = "float32", **run: Any
+) -> float:
     given = {"device": "cuda", **run}
     return tolerance_for(facts_for(suite, model), suite=suite, mode=mode, dtype=dtype, **given)[0]
 
 
 def entries() -> list[tuple[str, dict[str, Any]]]:
     suites = json.loads(FILE.read_text(encoding="utf-8"))["models"]
-    return [(f"{suite}/{name}", entry) for suite, all_ in suites.items() for name, of in all_.items() for entry in of]
+    return [
+        (f"{suite}/{name}", entry)
+        for suite, all_ in suites.items()
+        for name, of in all_.items()
+        for entry in of
+    ]
 
 
 @pytest.mark.parametrize(
-    ("model", "entry"), entries(), ids=lambda entry: entry if isinstance(entry, str) else entry["fact"]
+    ("model", "entry"),
+    entries(),
+    ids=lambda entry: entry if isinstance(entry, str) else entry["fact"],
 )
-def test_every_entry_says_a_known_fact_of_known_runs_and_why(model: str, entry: dict[str, Any]) -> None:
+def test_every_entry_says_a_known_fact_of_known_runs_and_why(
+    model: str, entry: dict[str, Any]
+) -> None:
     assert entry["fact"] in FACTS, model
     assert set(entry) <= {"fact", "value", "when", "reason"}
     assert set(entry.get("when", {})) <= set(CONDITIONS)
@@ -72,7 +111,10 @@ def test_every_entry_says_a_known_fact_of_known_runs_and_why(model: str, entry: 
 def test_a_model_of_which_nothing_is_known_is_judged_by_its_suites_rule(
     suite: str, mode: str, dtype: str, device: str, tolerance: float
 ) -> None:
-    assert tolerance_for(NOTHING, suite=suite, mode=mode, dtype=dtype, device=device) == (tolerance, False)
+    assert tolerance_for(NOTHING, suite=suite, mode=mode, dtype=dtype, device=device) == (
+        tolerance,
+        False,
+    )
 
 
 def test_timms_own_tolerances_are_of_training() -> None:
@@ -105,7 +147,11 @@ def test_a_torchvision_tolerance_is_of_half_precision_and_of_training_on_a_gpu()
 
 
 def test_upstreams_suite_names_find_the_same_facts() -> None:
-    assert facts_for("timm_models", "mobilenetv3_large_100") == facts_for("timm", "mobilenetv3_large_100") != NOTHING
+    assert (
+        facts_for("timm_models", "mobilenetv3_large_100")
+        == facts_for("timm", "mobilenetv3_large_100")
+        != NOTHING
+    )
     assert facts_for("huggingface", "XGLMForCausalLM").reason("flaky")
     assert facts_for("torchbench", "resnet18").find("use_sgd")
     assert facts_for("local", "resnet18") == NOTHING
@@ -114,9 +160,15 @@ def test_upstreams_suite_names_find_the_same_facts() -> None:
 def test_models_are_trained_by_upstreams_optimizers() -> None:
     models = suites.list_models(("torchvision", "timm", "transformers"))
     facts = {model: facts_for(model.suite, model.name) for model in models}
-    assert [model for model in models if facts[model].find("no_optimizer")] == named(models, NO_OPTIMIZER)
-    assert [model for model in models if facts[model].find("use_sgd", ci=False)] == named(models, SGD)
-    assert [model for model in models if facts[model].find("use_sgd", ci=True)] == named(models, SGD | SGD_IN_CI)
+    assert [model for model in models if facts[model].find("no_optimizer")] == named(
+        models, NO_OPTIMIZER
+    )
+    assert [model for model in models if facts[model].find("use_sgd", ci=False)] == named(
+        models, SGD
+    )
+    assert [model for model in models if facts[model].find("use_sgd", ci=True)] == named(
+        models, SGD | SGD_IN_CI
+    )
 
 
 def named(models: list[ModelRef], names: set[str]) -> list[ModelRef]:
@@ -125,9 +177,14 @@ def named(models: list[ModelRef], names: set[str]) -> list[ModelRef]:
 
 def test_a_skip_is_of_the_runs_it_names() -> None:
     slow = facts_for("timm", "nfnet_l0")
-    assert slow.reason("skip", device="cpu", mode="inference", machine="aarch64") == "times out on aarch64"
+    assert (
+        slow.reason("skip", device="cpu", mode="inference", machine="aarch64")
+        == "times out on aarch64"
+    )
     assert slow.reason("skip", device="cpu", mode="inference", machine="x86_64") is None
-    assert facts_for("transformers", "Reformer").reason("skip", device="cuda", mode="training", backend="eager")
+    assert facts_for("transformers", "Reformer").reason(
+        "skip", device="cuda", mode="training", backend="eager"
+    )
     assert facts_for("torchvision", "mnasnet1_0").reason("skip", device="cuda") is None
 
 
@@ -139,7 +196,10 @@ def test_nothing_known_means_nothing_special() -> None:
 def test_facts_in_every_run_hold_in_each() -> None:
     known = ModelFacts((Fact("tolerance", "it is noisy", 0.5), Fact("cosine", "it is large")))
     assert (known.reason("tolerance"), known.reason("cosine")) == ("it is noisy", "it is large")
-    assert tolerance_for(known, suite="timm", mode="training", dtype="amp", device="cpu") == (0.5, True)
+    assert tolerance_for(known, suite="timm", mode="training", dtype="amp", device="cpu") == (
+        0.5,
+        True,
+    )
     assert facts_for("transformers", "BlenderbotForCausalLM").reason("accuracy_skip")
     assert facts_for("transformers", "GoogleFnet").dtype_for("bfloat16") == "float32"
     assert facts_for("timm", "mobilevit_s").loss_divisor == 1000

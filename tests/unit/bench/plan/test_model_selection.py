@@ -40,13 +40,19 @@ def test_exclude_exact_takes_the_whole_name_only() -> None:
 
 
 def test_only_is_exact_and_overrules_the_rest() -> None:
-    assert names(select(MODELS, only="vgg16", filter=["bert"], total_partitions=4, partition_id=0)) == ["vgg16"]
-    with pytest.raises(SelectionError, match=r"--only resnet: no model of s has this name; did you mean resnet"):
+    assert names(
+        select(MODELS, only="vgg16", filter=["bert"], total_partitions=4, partition_id=0)
+    ) == ["vgg16"]
+    with pytest.raises(
+        SelectionError, match=r"--only resnet: no model of s has this name; did you mean resnet"
+    ):
         select(MODELS, only="resnet")
 
 
 def test_only_finds_the_model_of_every_chosen_suite() -> None:
-    selected = select([*refs("resnet18", suite="timm"), *refs("resnet18", suite="torchvision")], only="resnet18")
+    selected = select(
+        [*refs("resnet18", suite="timm"), *refs("resnet18", suite="torchvision")], only="resnet18"
+    )
     assert [ref.suite for ref in selected] == ["timm", "torchvision"]
 
 
@@ -58,7 +64,9 @@ def test_partitions_share_nothing_and_leave_nothing_out(given_names: list[str], 
     assert all(len(part) == len(models) // total for part in parts[:-1])
 
 
-def test_a_partition_is_cut_before_the_filter_so_that_filters_move_no_model_to_another_machine() -> None:
+def test_a_partition_is_cut_before_the_filter_so_that_filters_move_no_model_to_another_machine() -> (
+    None
+):
     chosen = {"filter": ["res"], "total_partitions": 2}
     assert names(select(MODELS, partition_id=0, **chosen)) == ["resnet18"]  # type: ignore[arg-type]
     assert names(select(MODELS, partition_id=1, **chosen)) == ["resnet50"]  # type: ignore[arg-type]
@@ -71,5 +79,7 @@ def test_a_partition_that_there_is_not_is_refused(total: int, number: int) -> No
 
 
 def test_a_broken_expression_is_named_with_its_flag() -> None:
-    with pytest.raises(SelectionError, match=r"--exclude res\(: not a regular expression: missing \)"):
+    with pytest.raises(
+        SelectionError, match=r"--exclude res\(: not a regular expression: missing \)"
+    ):
         select(MODELS, exclude=["res("])

@@ -1,4 +1,6 @@
-"""What a pasted line of upstream's harness asks for: batch sizes from a file, its file's name, CI and dashboard."""
+"""What a pasted line of upstream's harness asks for: batch sizes from a file, its file's name, CI
+and dashboard.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,13 @@ MODELS = [ModelRef("builtin", name, "m:f", batch_size=8) for name in ("lstm", "m
 def test_a_file_gives_single_models_a_batch_size(tmp_path: Path) -> None:
     (tmp_path / "sizes.txt").write_text("mlp,64\nlstm, -1\n\n")
     sizes = read_batch_sizes(str(tmp_path / "sizes.txt"))
-    lstm, mlp, unet = make_plan(MODELS, ["performance"], BenchSettings(), no_skip=True, batch_sizes=sizes)
-    assert "leaves its batch size unset" in str(lstm.left_out) and lstm.settings_of(BenchSettings()).batch_size is None
+    lstm, mlp, unet = make_plan(
+        MODELS, ["performance"], BenchSettings(), no_skip=True, batch_sizes=sizes
+    )
+    assert (
+        "leaves its batch size unset" in str(lstm.left_out)
+        and lstm.settings_of(BenchSettings()).batch_size is None
+    )
     assert mlp.settings_of(BenchSettings()).label() == "inductor_batch=64"
     assert "--batch-size 64" in repeat_command(mlp, BenchSettings(), "bench")
     assert unet.settings_of(BenchSettings()).label() == "inductor" and unet.left_out is None
@@ -33,7 +40,9 @@ def test_a_file_gives_single_models_a_batch_size(tmp_path: Path) -> None:
     assert len(digests) == 3 and plan_hash(MODELS, [], BenchSettings()) in digests
 
 
-@pytest.mark.parametrize(("line", "problem"), [("mlp", "'mlp'"), ("mlp,0", "'mlp,0'"), (",4", "',4'"), ("a,-2", "-2")])
+@pytest.mark.parametrize(
+    ("line", "problem"), [("mlp", "'mlp'"), ("mlp,0", "'mlp,0'"), (",4", "',4'"), ("a,-2", "-2")]
+)
 def test_another_line_of_that_file_is_refused(tmp_path: Path, line: str, problem: str) -> None:
     (tmp_path / "sizes").write_text(f"unet,2\n{line}\n")
     with pytest.raises(ValueError, match=f"line 2: expected NAME,SIZE, got .*{problem}"):
@@ -44,7 +53,8 @@ def test_another_line_of_that_file_is_refused(tmp_path: Path, line: str, problem
 
 def test_ci_and_dashboard_are_upstreams() -> None:
     assert (
-        settings_of(parse("--ci", "--no-translation-validation"), {}).label() == "inductor_ci_no_translation_validation"
+        settings_of(parse("--ci", "--no-translation-validation"), {}).label()
+        == "inductor_ci_no_translation_validation"
     )
     alone = settings_of(parse("--no-translation-validation"), {})
     assert leave_out_idle(alone, ["accuracy"]) == BenchSettings()
@@ -58,9 +68,18 @@ def test_ci_and_dashboard_are_upstreams() -> None:
     ("words", "problem"),
     [
         (["--output", "x.json"], r"--output x.json: expected a name that ends in .csv"),
-        (["--output", "x.csv", "--performance", "--accuracy"], "one file, .*for performance, accuracy give --output-d"),
-        (["--output", "x.csv", "--nothing", "--overhead"], "one file, .*for nothing, overhead give --output-directory"),
-        (["--output", "x.csv", "--suite", "timm", "--suite", "builtin"], "for builtin, timm give --output-directory"),
+        (
+            ["--output", "x.csv", "--performance", "--accuracy"],
+            "one file, .*for performance, accuracy give --output-d",
+        ),
+        (
+            ["--output", "x.csv", "--nothing", "--overhead"],
+            "one file, .*for nothing, overhead give --output-directory",
+        ),
+        (
+            ["--output", "x.csv", "--suite", "timm", "--suite", "builtin"],
+            "for builtin, timm give --output-directory",
+        ),
     ],
 )
 def test_one_file_has_one_experiment_of_one_suite(words: list[str], problem: str) -> None:
@@ -69,7 +88,9 @@ def test_one_file_has_one_experiment_of_one_suite(words: list[str], problem: str
 
 
 def test_a_gpu_is_chosen_before_torch_starts(tmp_path: Path) -> None:
-    request = parse("--device-index", "1", "--output", str(tmp_path / "new" / "x.csv"), "--only", "mlp")
+    request = parse(
+        "--device-index", "1", "--output", str(tmp_path / "new" / "x.csv"), "--only", "mlp"
+    )
     job = make_job(request, Checkout(environment={"A": "b"}), {})
     assert job.checkout.environment == {"A": "b", "CUDA_VISIBLE_DEVICES": "1"}
     assert (tmp_path / "new").is_dir()
@@ -79,7 +100,10 @@ def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() 
     models = [*list_models(["timm"])[:1], *list_models(["transformers"])[:1], MODELS[0]]
     plan = make_plan(models, ["accuracy", "performance"], BenchSettings(), no_skip=True)
     sizes = [planned.ref.batch_size for planned in plan]
-    assert sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8] and models[0].batch_size != 8
+    assert (
+        sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8]
+        and models[0].batch_size != 8
+    )
 
 
 @pytest.mark.parametrize("output", ["", " --output x.csv"])
@@ -96,7 +120,9 @@ def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() 
         ("--accuracy", ["accuracy"]),
     ],
 )
-def test_a_mode_beside_another_experiment_is_no_second_one(words: str, experiments: list[str], output: str) -> None:
+def test_a_mode_beside_another_experiment_is_no_second_one(
+    words: str, experiments: list[str], output: str
+) -> None:
     assert list(list_experiments(parse(*words.split(), *output.split()))) == experiments
 
 
@@ -104,10 +130,26 @@ def test_a_mode_beside_another_experiment_is_no_second_one(words: str, experimen
     ("words", "label", "line"),
     [
         ("--snapshot-memory", "inductor", "--snapshot-memory is left out: the device is the CPU"),
-        ("--iterations 3", "inductor", "--iterations is left out: no experiment here compares answers"),
-        ("--backend eager --freezing", "eager", "--freezing is left out: inductor compiles nothing here"),
-        ("--use-eval-mode", "inductor", "--use-eval-mode is left out: --inference has no backward pass"),
-        ("--find-batch-sizes --batch-size 4", "inductor", "--batch-size is left out: --find-batch-sizes looks for it"),
+        (
+            "--iterations 3",
+            "inductor",
+            "--iterations is left out: no experiment here compares answers",
+        ),
+        (
+            "--backend eager --freezing",
+            "eager",
+            "--freezing is left out: inductor compiles nothing here",
+        ),
+        (
+            "--use-eval-mode",
+            "inductor",
+            "--use-eval-mode is left out: --inference has no backward pass",
+        ),
+        (
+            "--find-batch-sizes --batch-size 4",
+            "inductor",
+            "--batch-size is left out: --find-batch-sizes looks for it",
+        ),
         ("--only mlp -k unet", "inductor", "--filter is left out: --only names the model"),
         (
             "--only mlp --total-partitions 4 --partition-id 1",
@@ -127,9 +169,21 @@ def test_a_mode_beside_another_experiment_is_no_second_one(words: str, experimen
             "eager",
             "--backend is left out: the experiment has a backend of",
         ),
-        ("--accuracy --coverage --freezing", "eager", "--freezing is left out: inductor compiles nothing here"),
-        ("--accuracy --nothing", "nothing", "--accuracy is left out: --nothing has no such numbers"),
-        ("--tolerance --export", "export_strict", "--tolerance is left out: --export has no such numbers"),
+        (
+            "--accuracy --coverage --freezing",
+            "eager",
+            "--freezing is left out: inductor compiles nothing here",
+        ),
+        (
+            "--accuracy --nothing",
+            "nothing",
+            "--accuracy is left out: --nothing has no such numbers",
+        ),
+        (
+            "--tolerance --export",
+            "export_strict",
+            "--tolerance is left out: --export has no such numbers",
+        ),
         ("--performance --export-aot-inductor", "aot_inductor", ""),
     ],
 )
@@ -139,14 +193,18 @@ def test_what_changes_nothing_is_said_and_in_no_label(
     job = make_job(parse(*words.split()), Checkout(environment={}), {})
     assert job.plan[0].settings_of(job.settings).label() == label
     said = capsys.readouterr().err
-    assert said.startswith(f"compileboard: {line}") and said.count("\n") == 1 if line else said == ""
+    assert (
+        said.startswith(f"compileboard: {line}") and said.count("\n") == 1 if line else said == ""
+    )
 
 
 def test_ci_says_that_it_validates_no_translation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for is_installed in (True, False):
-        monkeypatch.setattr("compileboard.collectors.cli.bench.find_spec", {"z3": is_installed or None}.get)
+        monkeypatch.setattr(
+            "compileboard.collectors.cli.bench.find_spec", {"z3": is_installed or None}.get
+        )
         make_job(parse("--ci", "--accuracy"), Checkout(environment={}), {})
         assert ("z3-solver is not installed" in capsys.readouterr().err) != is_installed
 
@@ -169,17 +227,23 @@ def test_both_devices_are_measured_in_their_order(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(command, "check_settings", lambda _settings: None)  # there may be no GPU
     monkeypatch.setattr(command, "measure", lambda job, *_: BenchReport(job.settings.device))
     monkeypatch.setattr(command, "finish", finish)
-    request = parse_words("-d", "cuda", "-d", "cpu", "-d", "cuda", "--only", "mlp", "--output", "x.csv")
+    request = parse_words(
+        "-d", "cuda", "-d", "cpu", "-d", "cuda", "--only", "mlp", "--output", "x.csv"
+    )
     assert command.run_bench(request, print) == 0, "something was measured"
     assert measured == [("cuda", ["cuda"]), ("cpu", ["cuda", "cpu"])], "the file has both"
 
 
 @pytest.mark.parametrize("words", [["-v", "-q"], ["--cold_start_latency", "--warm-start-latency"]])
-def test_what_upstream_excludes_is_excluded(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_upstream_excludes_is_excluded(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", *words]) == 2
     assert "not allowed with argument" in capsys.readouterr().err
 
 
 def test_autoquant_says_that_it_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--quantization", "autoquant"]) == 2
-    assert "autoquant was removed from torchao; expected one of int8dynamic" in capsys.readouterr().err
+    assert (
+        "autoquant was removed from torchao; expected one of int8dynamic" in capsys.readouterr().err
+    )

@@ -1,4 +1,6 @@
-"""What torch lacks is said once, before the first model; torch is asked only where something may be lacking."""
+"""What torch lacks is said once, before the first model; torch is asked only where something may be
+lacking.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,26 @@ ASKED = BenchSettings(compile_mode="nosuch")
 def answer(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Answer in torch's place."""
     preflight.check_settings.cache_clear()
-    done = subprocess.CompletedProcess[str]([], 0, stdout=f"a line of torch's own\n{request.param}\n")
+    done = subprocess.CompletedProcess[str](
+        [], 0, stdout=f"a line of torch's own\n{request.param}\n"
+    )
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     yield
     preflight.check_settings.cache_clear()
 
 
-@pytest.mark.parametrize("answer", ['{"error": "--mode nosuch: torch has no such mode"}'], indirect=True)
+@pytest.mark.parametrize(
+    "answer", ['{"error": "--mode nosuch: torch has no such mode"}'], indirect=True
+)
 def test_what_torch_lacks_is_refused_in_its_words(answer: None) -> None:
     with pytest.raises(ValueError, match="--mode nosuch: torch has no such mode"):
         preflight.check_settings(ASKED)
     preflight.check_settings(BenchSettings())  # nobody is asked
 
 
-@pytest.mark.parametrize("answer", ['{"error": null}', "Segmentation fault", "[]", ""], indirect=True)
+@pytest.mark.parametrize(
+    "answer", ['{"error": null}', "Segmentation fault", "[]", ""], indirect=True
+)
 def test_what_torch_takes_or_cannot_be_asked_passes(answer: None) -> None:
     preflight.check_settings(ASKED)
 

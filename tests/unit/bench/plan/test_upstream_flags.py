@@ -14,34 +14,55 @@ from compileboard.collectors.cli.bench import bench
 from compileboard.collectors.cli.main import main
 from tests.unit.bench.plan.test_bench_settings import parse
 
-UPSTREAM = json.loads((Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8"))
+UPSTREAM = json.loads(
+    (Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8")
+)
 OPTIONS = {flag for param in bench.params if not param.hidden for flag in param.opts}  # type: ignore[attr-defined]
 
 
 def test_a_flag_is_an_option_or_needs_nothing_or_says_what_replaced_it() -> None:
     assert len(UPSTREAM["flags"]) == 115
     known = OPTIONS | set(TAKEN) | set(REFUSED) | set(SHORT.values())
-    spellings = {word for flag, others in UPSTREAM["flags"].items() for word in (flag, *others)} | set(
-        UPSTREAM["newer"]
-    )
-    assert {word for word in spellings if (word.replace("_", "-") if word[:2] == "--" else word) not in known} == set()
-    assert (set(TAKEN) | set(REFUSED)) <= {*UPSTREAM["flags"], *UPSTREAM["newer"], *UPSTREAM["older"]}
+    spellings = {
+        word for flag, others in UPSTREAM["flags"].items() for word in (flag, *others)
+    } | set(UPSTREAM["newer"])
+    assert {
+        word
+        for word in spellings
+        if (word.replace("_", "-") if word[:2] == "--" else word) not in known
+    } == set()
+    assert (set(TAKEN) | set(REFUSED)) <= {
+        *UPSTREAM["flags"],
+        *UPSTREAM["newer"],
+        *UPSTREAM["older"],
+    }
 
 
 def test_the_page_lists_every_flag_where_it_belongs() -> None:
-    """A flag that is refused because it is not measured yet stands among those that work: it will."""
+    """A flag that is refused because it is not measured yet stands among those that work: it
+    will.
+    """
     page = (Path(__file__).parents[4] / "docs" / "bench.md").read_text(encoding="utf-8")
     tables = re.split(r"\| these [a-z ]+ \| [a-z]+ \|", page[page.index("## A command line") :])[1:]
-    listed = [set(re.findall(r"`(--[a-z0-9-]+)`", re.sub(r" \| [^|]* \|$", "", table, flags=re.M))) for table in tables]
+    listed = [
+        set(re.findall(r"`(--[a-z0-9-]+)`", re.sub(r" \| [^|]* \|$", "", table, flags=re.M)))
+        for table in tables
+    ]
     works = set(re.findall(r"`(--[a-z0-9-]+)`", tables[0].split("\n\n")[0]))
-    refused = {flag for flag in REFUSED if flag not in OPTIONS and REFUSED[flag].startswith("is not here")}
+    refused = {
+        flag for flag in REFUSED if flag not in OPTIONS and REFUSED[flag].startswith("is not here")
+    }
     assert listed[1] == set(TAKEN) and listed[2] == refused
     flags = {*UPSTREAM["flags"], *UPSTREAM["newer"], *UPSTREAM["older"]}
     assert {flag.replace("_", "-") for flag in flags} == works | set(TAKEN) | refused
 
 
-@pytest.mark.parametrize("flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--torch_onnx_patch", "--print-fx"])
-def test_what_is_not_here_says_what_replaced_it(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "flag", ["--prims-nvfuser", "--nnc", "--speedup-fx2trt", "--torch_onnx_patch", "--print-fx"]
+)
+def test_what_is_not_here_says_what_replaced_it(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", flag]) == 2
     assert f"{flag.replace('_', '-')} is not here: " in capsys.readouterr().err
 
@@ -68,7 +89,12 @@ def test_underscores_are_upstreams_spelling_and_values_keep_theirs() -> None:
 
 
 def test_upstreams_suites_are_ours() -> None:
-    assert suites.list_models(["huggingface"]) == suites.list_models(["transformers", "huggingface"])
+    assert suites.list_models(["huggingface"]) == suites.list_models(
+        ["transformers", "huggingface"]
+    )
     assert {ref.suite for ref in suites.list_models(["timm_models"])} == {"timm"}
-    with pytest.raises(suites.UnknownSuite, match=r"'torchbench'; .*timm \(timm_models\).*torchvision has its vision"):
+    with pytest.raises(
+        suites.UnknownSuite,
+        match=r"'torchbench'; .*timm \(timm_models\).*torchvision has its vision",
+    ):
         suites.list_models(["torchbench"])

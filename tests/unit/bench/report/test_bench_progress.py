@@ -25,9 +25,14 @@ def test_explained_says_what_was_not_counted(values: dict[str, float], text: str
     assert explained(BenchMeasured("b", 1, 1, "local", "Net", "performance", values=values)) == text
 
 
-@pytest.mark.parametrize(("count", "named"), [(1, "0 (Linear)"), (4, "0 (Linear), 1 (Linear), 2 (Linear) …")])
+@pytest.mark.parametrize(
+    ("count", "named"), [(1, "0 (Linear)"), (4, "0 (Linear), 1 (Linear), 2 (Linear) …")]
+)
 def test_a_line_names_the_first_modules_that_are_not_compiled(count: int, named: str) -> None:
-    eager = {"eager_module_count": count, "eager_modules": [f"{number} (Linear)" for number in range(count)]}
+    eager = {
+        "eager_module_count": count,
+        "eager_modules": [f"{number} (Linear)" for number in range(count)],
+    }
     facts = {"distributed": eager}
     result = BenchMeasured("b", 1, 1, "local", "Net", "accuracy", accuracy="pass", facts=facts)
     assert describe(result) == f"pass, {count} module{'s'[: count - 1]} not compiled: {named}"

@@ -22,7 +22,9 @@ ASKED_FOR = {  # the families of the issue
 def test_the_list_is_read_without_torch() -> None:
     code = "import sys; sys.modules['torch'] = None\n"
     code += "from compileboard.collectors.bench.suites.builtin import MODELS; print(len(MODELS))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.stderr, int(done.stdout or 0)) == ("", len(MODELS))
 
 
@@ -37,7 +39,9 @@ def test_every_asked_for_family_is_there_once() -> None:
 def test_every_builder_is_a_function_of_a_batch_size(ref: ModelRef) -> None:
     module, function = ref.builder.split(":")
     source = ROOT / f"{module.replace('.', '/')}.py"
-    functions = [node for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef)]
+    functions = [
+        node for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef)
+    ]
     (built,) = [node for node in functions if node.name == function]
     assert [argument.arg for argument in built.args.args] == ["batch_size"]
     assert ref.family and ref.batch_size > 0

@@ -23,12 +23,20 @@ def test_a_catalogue_names_each_model_once_and_a_builder_that_exists(suite: str)
     for ref in models:
         module, _, function = ref.builder.partition(":")
         assert importlib.util.find_spec(module) is not None and function == "build"
-        assert (ref.suite, ref.argument) == (suite, ref.name) and ref.family and 1 <= ref.batch_size <= 64
+        assert (
+            (ref.suite, ref.argument) == (suite, ref.name)
+            and ref.family
+            and 1 <= ref.batch_size <= 64
+        )
 
 
 def test_catalogues_keep_the_names_of_upstreams_dashboards() -> None:
     named = {(ref.suite, ref.name) for ref in suites.list_models(LIBRARIES)}
-    assert {("transformers", "BertForMaskedLM"), ("timm", "visformer_small"), ("torchvision", "resnet18")} <= named
+    assert {
+        ("transformers", "BertForMaskedLM"),
+        ("timm", "visformer_small"),
+        ("torchvision", "resnet18"),
+    } <= named
 
 
 def test_listing_imports_neither_torch_nor_a_library() -> None:
@@ -37,9 +45,12 @@ def test_listing_imports_neither_torch_nor_a_library() -> None:
         "from compileboard.collectors.bench.suites import user\n"
         "assert suites.list_models(['torchvision', 'timm', 'transformers'])\n"
         "[suites.missing(it.name) for it in suites.SUITES]\n"
-        "print([it for it in ('torch', 'torchvision', 'timm', 'transformers') if it in sys.modules])"
+        "print([it for it in ('torch', 'torchvision', 'timm', 'transformers') if it in "
+        "sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -56,10 +67,16 @@ def test_missing_names_what_is_absent_and_how_to_get_it(monkeypatch: pytest.Monk
 
 
 def test_an_unknown_suite_is_answered_with_those_there_are() -> None:
-    with pytest.raises(suites.UnknownSuite, match="no suite 'detectron'; there are builtin, torchvision, timm"):
+    with pytest.raises(
+        suites.UnknownSuite, match="no suite 'detectron'; there are builtin, torchvision, timm"
+    ):
         suites.list_models(["detectron"])
 
 
 def test_children_of_the_hubs_libraries_are_kept_offline() -> None:
-    assert suites.environment("transformers")["HF_HUB_OFFLINE"] == suites.environment("timm")["HF_HUB_OFFLINE"] == "1"
+    assert (
+        suites.environment("transformers")["HF_HUB_OFFLINE"]
+        == suites.environment("timm")["HF_HUB_OFFLINE"]
+        == "1"
+    )
     assert suites.environment("builtin") == suites.environment("mine") == {}

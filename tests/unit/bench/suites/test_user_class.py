@@ -1,4 +1,6 @@
-"""A class that a file cannot have is refused before anything runs; one that it may have is left to the child."""
+"""A class that a file cannot have is refused before anything runs; one that it may have is left to
+the child.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MARK = "open({!r}, 'w').close()\n"  # running the file would leave this
         ("\0", "cannot be imported: "),
     ],
 )
-def test_what_is_not_there_is_said_and_the_file_is_not_run(tmp_path: Path, body: str, message: str) -> None:
+def test_what_is_not_there_is_said_and_the_file_is_not_run(
+    tmp_path: Path, body: str, message: str
+) -> None:
     (tmp_path / "nets.py").write_text(MARK.format(str(tmp_path / "ran")) + body)
     with pytest.raises(OnlyError, match=message):
         parse_only(f"path:{tmp_path / 'nets.py'},class:Nett")

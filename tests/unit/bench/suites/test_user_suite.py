@@ -45,7 +45,9 @@ def test_a_class_is_named_as_upstream_does(file: Path) -> None:
         assert (ref.suite, ref.name, ref.only) == ("local", "Net", f"path:{file},class:Net")
 
 
-def test_a_relative_path_begins_in_the_current_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_begins_in_the_current_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(file.parent.parent)
     relative = file.relative_to(file.parent.parent)
     assert parse_only(f"path:{relative},class:Net") == parse_only(f"path:{file},class:Net")
@@ -90,15 +92,23 @@ def test_what_cannot_be_read_is_refused_in_words(text: str, message: str) -> Non
         ("def broken(:", ["cannot be imported: SyntaxError", "line 1"]),
         ("import sys\nsys.exit(3)", ["cannot be imported: SystemExit: 3"]),
         ("import os\nos.abort()", ["the process was killed by SIGABRT"]),
-        ("import os, sys\nprint('so far', file=sys.stderr, flush=True)\nos._exit(4)", ["exit code 4", "so far"]),
+        (
+            "import os, sys\nprint('so far', file=sys.stderr, flush=True)\nos._exit(4)",
+            ["exit code 4", "so far"],
+        ),
         ("x = 1", ["marks no function with @compileboard.bench.model", "class:Name"]),
         (
-            "from compileboard.collectors.bench import model\n@model\ndef a(n): ...\n@model(name='a')\ndef b(n): ...",
+            (
+                "from compileboard.collectors.bench import model\n@model\ndef a(n): "
+                "...\n@model(name='a')\ndef b(n): ..."
+            ),
             ["two functions are marked as 'a'"],
         ),
     ],
 )
-def test_a_file_that_cannot_be_asked_says_why(tmp_path: Path, body: str, message: list[str]) -> None:
+def test_a_file_that_cannot_be_asked_says_why(
+    tmp_path: Path, body: str, message: list[str]
+) -> None:
     (tmp_path / "nets.py").write_text(body)
     with pytest.raises(OnlyError) as refused:
         parse_only(f"path:{tmp_path / 'nets.py'}")
@@ -106,7 +116,9 @@ def test_a_file_that_cannot_be_asked_says_why(tmp_path: Path, body: str, message
     assert "user_list.py" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["meta-llama/Llama", "Llama:8b", "Llama, tuned", "two\nlines", " "])
+@pytest.mark.parametrize(
+    "name", ["meta-llama/Llama", "Llama:8b", "Llama, tuned", "two\nlines", " "]
+)
 def test_a_name_that_only_cannot_name_again_is_refused_where_it_is_given(name: str) -> None:
     with pytest.raises(ValueError, match="a name has no slash, colon or comma"):
         model(name=name)
@@ -115,7 +127,9 @@ def test_a_name_that_only_cannot_name_again_is_refused_where_it_is_given(name: s
 
 def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text("while True: pass\n")
-    with pytest.raises(OnlyError, match=r"was not imported within 0\.5 s; does it compute something"):
+    with pytest.raises(
+        OnlyError, match=r"was not imported within 0\.5 s; does it compute something"
+    ):
         parse_only(f"path:{tmp_path / 'nets.py'}", timeout_s=0.5)
 
 

@@ -11,7 +11,11 @@ import pytest
 
 from compileboard.collectors.bench.execution.runner import BenchReport, finish
 from compileboard.collectors.bench.worker.child import failure
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, load_outcome, without_source
+from compileboard.collectors.bench.worker.outcome import (
+    ExperimentOutcome,
+    load_outcome,
+    without_source,
+)
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.spool.journal import append_event, read_journal
 from compileboard.collectors.spool.reader import SpoolReader
@@ -33,13 +37,19 @@ def test_an_outcome_without_source_has_no_line_of_the_models_code() -> None:
     assert outcome.facts["export"]["line"] == "nets.py:3"
 
 
-def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(tmp_path: Path) -> None:
+def test_a_result_that_was_said_with_such_a_text_does_not_stop_those_after_it(
+    tmp_path: Path,
+) -> None:
     first = BenchMeasured("b", 2, 1, "local", ODD, "performance", message=ODD, facts={ODD: [ODD]})
     for event in (first, replace(first, sequence=3, model="next")):
         append_event(tmp_path, event)
     odd, after = read_journal(SpoolReader(tmp_path))
     assert isinstance(odd, BenchMeasured) and isinstance(after, BenchMeasured)
-    assert (odd.model, odd.message, odd.facts) == (r"caf\xe9", r"caf\xe9", {r"caf\xe9": [r"caf\xe9"]})
+    assert (odd.model, odd.message, odd.facts) == (
+        r"caf\xe9",
+        r"caf\xe9",
+        {r"caf\xe9": [r"caf\xe9"]},
+    )
     assert after.model == "next"
 
 
@@ -54,7 +64,9 @@ def test_a_result_that_was_said_with_an_odd_value_loses_that_value_only(tmp_path
     assert rejects == [("bad_field", 1)] * 3 + [("bad_event", 2), ("bad_event", 3)]
 
 
-def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_line_is_taken_back_when_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     event, write = BenchMeasured("b", 2, 1, "local", "Net", "performance"), os.write
     append_event(tmp_path, event)
     with monkeypatch.context() as full:
@@ -80,9 +92,12 @@ def test_half_a_line_is_taken_back_when_the_disk_is_full(tmp_path: Path, monkeyp
 )
 def test_zero_says_that_something_was_measured(statuses: str, code: int) -> None:
     results = [
-        BenchMeasured("b", n, 1, "s", "m", "performance", status=part) for n, part in enumerate(statuses.split())
+        BenchMeasured("b", n, 1, "s", "m", "performance", status=part)
+        for n, part in enumerate(statuses.split())
     ]
     lines: list[str] = []
     arguments = argparse.Namespace(db="t.db", explain=False, server=None)
     assert finish(BenchReport("RUN", results, trouble="away"), arguments, lines.append) == code
-    assert lines[-1].startswith(f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; ")
+    assert lines[-1].startswith(
+        f"not recorded yet: {len(results)} result{'' if len(results) == 1 else 's'}; "
+    )

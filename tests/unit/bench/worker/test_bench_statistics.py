@@ -22,7 +22,9 @@ def test_a_speedup_is_the_ratio_of_the_medians() -> None:
 
 
 @given(PAIRS)
-def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(pairs: list[tuple[float, float]]) -> None:
+def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(
+    pairs: list[tuple[float, float]],
+) -> None:
     eager, compiled = zip(*pairs, strict=True)
     speedup = speedup_of(eager, compiled)
     assert speedup.low is not None and speedup.high is not None

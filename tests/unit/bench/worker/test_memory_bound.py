@@ -37,5 +37,7 @@ def test_the_container_counts_where_it_has_less_than_the_machine(tmp_path: Path)
 
 
 def test_more_than_the_share_is_refused_and_afterwards_it_is_not() -> None:
-    done = subprocess.run([sys.executable, "-c", GREEDY], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", GREEDY], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.split() == ["refused", "True"], done.stderr

@@ -10,7 +10,9 @@ from compileboard.collectors.bench.worker.processor import keep_answers
 
 
 def make_instructions(asked: list[str]) -> Any:
-    """Make a class as torch's VecISA is: its check compiles a program for the flags of one set of instructions."""
+    """Make a class as torch's VecISA is: its check compiles a program for the flags of one set of
+    instructions.
+    """
 
     class Instructions:
         def __init__(self, flags: str) -> None:
@@ -32,7 +34,11 @@ def ask(path: Path, asked: list[str], *questions: tuple[str, str]) -> list[bool]
 def test_a_second_process_asks_only_what_is_new(tmp_path: Path) -> None:
     path, asked = tmp_path / "processor.json", list[str]()
     assert ask(path, asked, ("-mavx2", "exp"), ("-mavx512f", "exp")) == [True, False]
-    assert ask(path, asked, ("-mavx512f", "exp"), ("-mavx2", "exp"), ("-mavx2", "dot")) == [False, True, True]
+    assert ask(path, asked, ("-mavx512f", "exp"), ("-mavx2", "exp"), ("-mavx2", "dot")) == [
+        False,
+        True,
+        True,
+    ]
     assert asked == ["-mavx2 exp", "-mavx512f exp", "-mavx2 dot"]
     assert sorted(json.loads(path.read_text()).values()) == [False, True, True]
 

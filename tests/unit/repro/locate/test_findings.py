@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, Bisection, JudgedNode, TriedSetting
+from compileboard.collectors.repro.locate.findings import (
+    Analysis,
+    Bisection,
+    JudgedNode,
+    TriedSetting,
+)
 
 ROWS = st.builds(
     JudgedNode,
@@ -22,13 +27,17 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, max_size=6), st.sampled_from(findings.STATUSES))
 def test_an_analysis_is_read_back_from_its_json(rows, status):
-    analysis = Analysis(status, rows=tuple(findings.sort_rows(rows)), notes=("a note",), nodes=("mul", "atan"))
+    analysis = Analysis(
+        status, rows=tuple(findings.sort_rows(rows)), notes=("a note",), nodes=("mul", "atan")
+    )
     body = json.loads(json.dumps(findings.dump_analysis(analysis), allow_nan=False))
     assert findings.load_analysis(body | {"of_a_newer_version": 1}) == analysis
 
 
 def test_numbers_that_json_has_not_and_defaults_are_left_out():
-    row = JudgedNode("tanh", "aten.tanh.default", verdict=findings.NOT_FINITE, error=math.inf, not_finite_count=3)
+    row = JudgedNode(
+        "tanh", "aten.tanh.default", verdict=findings.NOT_FINITE, error=math.inf, not_finite_count=3
+    )
     (body,) = findings.dump_analysis(Analysis(findings.NAMED, rows=(row,)))["rows"]
     assert body == {
         "node": "tanh",
@@ -39,15 +48,28 @@ def test_numbers_that_json_has_not_and_defaults_are_left_out():
 
 
 def test_wrong_rows_come_first_and_the_rest_of_many_is_counted():
-    right = [JudgedNode(f"n{number}", "aten.mul.Tensor", error=number / 1e6, limit=1.0) for number in range(300)]
+    right = [
+        JudgedNode(f"n{number}", "aten.mul.Tensor", error=number / 1e6, limit=1.0)
+        for number in range(300)
+    ]
     wrong = JudgedNode("late", "aten.erf.default", verdict=findings.WRONG, error=2.0, limit=1.0)
-    explaining = JudgedNode("atan", "aten.atan.default", verdict=findings.WRONG, error=1.1, limit=1.0, explains=True)
+    explaining = JudgedNode(
+        "atan", "aten.atan.default", verdict=findings.WRONG, error=1.1, limit=1.0, explains=True
+    )
     body = findings.dump_analysis(Analysis(findings.NAMED, rows=(*right, wrong, explaining)))
     assert [row["node"] for row in body["rows"][:3]] == ["atan", "late", "n299"]
     assert len(body["rows"]) == findings.MOST_ROWS and body["left_out_count"] == 102
 
 
 def test_a_bisection_is_read_back_from_its_json():
-    tried = (TriedSetting("epilogue_fusion", "False", True, seconds=1.5), TriedSetting("freezing", "False", None))
-    bisection = Bisection(findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", settings=tried)
-    assert findings.load_bisection(json.loads(json.dumps(findings.dump_bisection(bisection)))) == bisection
+    tried = (
+        TriedSetting("epilogue_fusion", "False", True, seconds=1.5),
+        TriedSetting("freezing", "False", None),
+    )
+    bisection = Bisection(
+        findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", settings=tried
+    )
+    assert (
+        findings.load_bisection(json.loads(json.dumps(findings.dump_bisection(bisection))))
+        == bisection
+    )

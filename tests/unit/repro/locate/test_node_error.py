@@ -1,4 +1,6 @@
-"""The judge of one operation: what is right whatever the rounding, and what is wrong by however little."""
+"""The judge of one operation: what is right whatever the rounding, and what is wrong by however
+little.
+"""
 
 import math
 
@@ -15,13 +17,29 @@ from compileboard.collectors.repro.locate.node_error import NodeOperation, is_ra
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten
 ROW = JudgedNode("node", "operation")
-UNARY = [aten.atan.default, aten.sin.default, aten.erf.default, aten.exp.default, aten.floor.default, aten.log.default]
-BINARY = [aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.lt.Tensor, aten.fmod.Tensor, aten.maximum.default]
+UNARY = [
+    aten.atan.default,
+    aten.sin.default,
+    aten.erf.default,
+    aten.exp.default,
+    aten.floor.default,
+    aten.log.default,
+]
+BINARY = [
+    aten.sub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.lt.Tensor,
+    aten.fmod.Tensor,
+    aten.maximum.default,
+]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
 def judge(target, args, compiled, key=None, **kwargs):
-    return judge_node(ROW, NodeOperation(str(target), target, key, is_random(target)), args, kwargs, compiled)
+    return judge_node(
+        ROW, NodeOperation(str(target), target, key, is_random(target)), args, kwargs, compiled
+    )
 
 
 def draw(seed, *shapes, dtype=torch.float32, scale=1.0):
@@ -30,7 +48,12 @@ def draw(seed, *shapes, dtype=torch.float32, scale=1.0):
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 999), st.sampled_from(UNARY), st.sampled_from(DTYPES), st.sampled_from([1e-3, 1.0, 50.0]))
+@given(
+    st.integers(0, 999),
+    st.sampled_from(UNARY),
+    st.sampled_from(DTYPES),
+    st.sampled_from([1e-3, 1.0, 50.0]),
+)
 def test_eager_and_a_value_computed_wider_are_right(seed, target, dtype, scale):
     (x,) = draw(seed, (7, 33), dtype=dtype, scale=scale)
     for compiled in (target(x), target(x.double()).to(dtype)):
@@ -38,7 +61,9 @@ def test_eager_and_a_value_computed_wider_are_right(seed, target, dtype, scale):
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 999), st.sampled_from(BINARY), st.sampled_from([torch.bfloat16, torch.float16]))
+@given(
+    st.integers(0, 999), st.sampled_from(BINARY), st.sampled_from([torch.bfloat16, torch.float16])
+)
 def test_a_fused_kernel_may_have_used_inputs_before_they_were_rounded(seed, target, dtype):
     wide = draw(seed, (9, 40), (9, 40))
     wide[1] = wide[0] * 1.01 + wide[1] * 1e-2  # most of it cancels
@@ -49,7 +74,9 @@ def test_a_fused_kernel_may_have_used_inputs_before_they_were_rounded(seed, targ
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 999), st.sampled_from([aten.atan.default, aten.erf.default, aten.exp.default]))
+@given(
+    st.integers(0, 999), st.sampled_from([aten.atan.default, aten.erf.default, aten.exp.default])
+)
 def test_a_relative_error_of_a_ten_thousandth_is_wrong(seed, target):
     (x,) = draw(seed, (7, 33))
     judged = judge(target, (x,), target(x) * 1.0001)
@@ -62,7 +89,9 @@ def test_a_long_sum_in_another_order_is_right_and_a_lost_term_wrong(length):
     x = torch.linspace(-1, 3, length * 3).reshape(3, length)
     in_turn = torch.stack([row.cumsum(0)[-1] for row in x])
     assert judge(aten.sum.dim_IntList, (x, [1]), in_turn).verdict == findings.RIGHT
-    assert judge(aten.sum.dim_IntList, (x, [1]), in_turn - x.abs().amax(1)).verdict == findings.WRONG
+    assert (
+        judge(aten.sum.dim_IntList, (x, [1]), in_turn - x.abs().amax(1)).verdict == findings.WRONG
+    )
 
 
 def test_nan_and_infinity_where_eager_has_none_are_counted():
@@ -84,14 +113,27 @@ def test_a_value_that_overflows_only_in_eager_is_right():
 def test_booleans_and_integers_may_differ_only_where_a_rounding_decides():
     x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16)
     near = torch.tensor([1.0, 2.0078125, 9.0], dtype=torch.bfloat16)
-    assert judge(aten.lt.Tensor, (x, near), torch.tensor([True, False, True])).verdict == findings.RIGHT
-    assert judge(aten.lt.Tensor, (x, near), torch.tensor([True, True, False])).verdict == findings.WRONG
-    assert judge(aten.bitwise_and.Scalar, (torch.arange(3), 1), torch.tensor([0, 1, 1])).verdict == findings.WRONG
+    assert (
+        judge(aten.lt.Tensor, (x, near), torch.tensor([True, False, True])).verdict
+        == findings.RIGHT
+    )
+    assert (
+        judge(aten.lt.Tensor, (x, near), torch.tensor([True, True, False])).verdict
+        == findings.WRONG
+    )
+    assert (
+        judge(aten.bitwise_and.Scalar, (torch.arange(3), 1), torch.tensor([0, 1, 1])).verdict
+        == findings.WRONG
+    )
 
 
 def test_positions_of_equal_values_are_equally_right():
     x = torch.tensor([[1.0, 5.0, 5.0], [7.0, 7.0, 0.0]])
-    for positions, verdict in (([2, 0], findings.RIGHT), ([1, 1], findings.RIGHT), ([0, 1], findings.WRONG)):
+    for positions, verdict in (
+        ([2, 0], findings.RIGHT),
+        ([1, 1], findings.RIGHT),
+        ([0, 1], findings.WRONG),
+    ):
         assert judge(aten.argmax.default, (x, 1), torch.tensor(positions)).verdict == verdict
         assert judge(aten.max.dim, (x, 1), torch.tensor(positions), key=1).verdict == verdict
 
@@ -102,8 +144,14 @@ def test_complex_values_and_casts_are_judged():
     assert judge(aten.exp.default, (x,), x.exp()).verdict == findings.RIGHT
     assert judge(aten.exp.default, (x,), x.exp().conj().resolve_conj()).verdict == findings.WRONG
     narrow = real.to(torch.bfloat16)
-    assert judge(torch.ops.prims.convert_element_type.default, (real, torch.bfloat16), narrow).verdict == findings.RIGHT
-    assert judge(aten.view.dtype, (real, torch.int32), real.view(torch.int32)).verdict == findings.RIGHT
+    assert (
+        judge(torch.ops.prims.convert_element_type.default, (real, torch.bfloat16), narrow).verdict
+        == findings.RIGHT
+    )
+    assert (
+        judge(aten.view.dtype, (real, torch.int32), real.view(torch.int32)).verdict
+        == findings.RIGHT
+    )
 
 
 def test_what_cannot_be_compared_is_not_judged():
@@ -112,7 +160,9 @@ def test_what_cannot_be_compared_is_not_judged():
     assert judge(aten.empty_like.default, (x,), torch.ones(3)).verdict == findings.NOT_JUDGED
     refused = judge(aten.mm.default, (x, x), x)
     assert (refused.verdict, refused.reason) == (findings.NOT_JUDGED, "eager raised RuntimeError")
-    assert judge(aten.sin.default, (x,), torch.zeros(2)).reason == "float32[2] instead of float32[3]"
+    assert (
+        judge(aten.sin.default, (x,), torch.zeros(2)).reason == "float32[2] instead of float32[3]"
+    )
 
 
 def test_attention_without_dropout_is_judged_though_its_schema_says_random():

@@ -41,7 +41,15 @@ def make_inputs():
 def test_a_survey_knows_what_is_a_tensor_and_what_is_written_to():
     survey = survey_graph(make_graph(), make_inputs(), ["sin_default"])
     tensors = [name for name, facts in survey.nodes.items() if facts.is_tensor]
-    assert tensors == ["x", "state", "view_default", "sin_default", "getitem", "copy__default", "add_tensor"]
+    assert tensors == [
+        "x",
+        "state",
+        "view_default",
+        "sin_default",
+        "getitem",
+        "copy__default",
+        "add_tensor",
+    ]
     assert [name for name, facts in survey.nodes.items() if facts.writes] == ["copy__default"]
     assert survey.is_written_after("view_default") and not survey.is_written_after("copy__default")
     assert torch.equal(survey.values["sin_default"], make_inputs()[0].sin())
@@ -63,14 +71,24 @@ def test_the_input_of_a_node_is_found_as_it_was_before_the_node():
     module = make_graph()
     survey = survey_graph(module, make_inputs())
     nodes = {node.name: node for node in module.graph.nodes}
-    assert find_key(nodes["add_tensor"], nodes["view_default"], survey) == ("view_default", "add_tensor")
+    assert find_key(nodes["add_tensor"], nodes["view_default"], survey) == (
+        "view_default",
+        "add_tensor",
+    )
     assert find_key(nodes["getitem"], nodes["sin_default"], survey) == ("sin_default", None)
     assert find_key(nodes["copy__default"], nodes["state"], survey) == ("state", None)
 
 
 def test_a_graph_is_cut_short_and_returns_what_nothing_takes():
     module = make_graph()
-    assert [len(list_calls(cut_after(module, count, make_inputs()))) for count in range(1, 7)] == [1, 2, 3, 4, 5, 6]
+    assert [len(list_calls(cut_after(module, count, make_inputs()))) for count in range(1, 7)] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     view, sine = cut_after(module, 2, make_inputs())(*make_inputs())
     assert view.shape == (12,) and torch.equal(sine, make_inputs()[0].sin())
 
@@ -88,7 +106,9 @@ def test_a_value_put_in_a_nodes_stead_gives_the_same(name):
 def test_a_copy_of_a_graph_is_another_graph():
     module = make_graph()
     copied = copy_module(module)
-    copied.graph.erase_node(next(node for node in reversed(copied.graph.nodes) if node.op == "output"))
+    copied.graph.erase_node(
+        next(node for node in reversed(copied.graph.nodes) if node.op == "output")
+    )
     assert torch.equal(module(*make_inputs())[0], make_inputs()[0].sin().amax(1))
 
 

@@ -10,7 +10,12 @@ from compileboard.collectors.repro.minify.findings import (
 )
 
 ANSWER = Minification(
-    "minified", 25, 1, ("aten.atan.default",), failure="differs", history=(Reduction(2.5, 13, 2), Reduction(9.0, 1, 6))
+    "minified",
+    25,
+    1,
+    ("aten.atan.default",),
+    failure="differs",
+    history=(Reduction(2.5, 13, 2), Reduction(9.0, 1, 6)),
 )
 
 
@@ -21,7 +26,11 @@ def test_an_answer_comes_back_from_json() -> None:
 
 def test_it_says_what_is_left() -> None:
     assert ANSWER.sentence() == "25 → 1 operations: aten.atan.default."
-    fused = Minification("minified", 9, 2, ("aten.sin.default", "aten.cos.default"), is_together=True, is_fusion=True)
+    fused = Minification(
+        "minified", 9, 2, ("aten.sin.default", "aten.cos.default"), is_together=True, is_fusion=True
+    )
     assert "only when fused" in fused.sentence()
     stopped = Minification("not_finished", 9, 4, ("a", "b", "c", "d"), why="interrupted")
-    assert stopped.sentence().endswith("Not finished: interrupted; the same command goes on from here.")
+    assert stopped.sentence().endswith(
+        "Not finished: interrupted; the same command goes on from here."
+    )

@@ -19,7 +19,9 @@ def test_an_answer_is_there_for_the_next_search(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 400))
-def test_a_file_that_was_cut_off_anywhere_is_read_and_written_on(tmp_path: Path, length: int) -> None:
+def test_a_file_that_was_cut_off_anywhere_is_read_and_written_on(
+    tmp_path: Path, length: int
+) -> None:
     path = tmp_path / "queries.jsonl"
     path.unlink(missing_ok=True)
     for number in range(4):

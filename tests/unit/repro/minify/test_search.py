@@ -1,4 +1,6 @@
-"""A graph is made smaller by torch's minifier, with a compiler that is wrong where a test says so."""
+"""A graph is made smaller by torch's minifier, with a compiler that is wrong where a test says
+so.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from compileboard.collectors.repro.minify.graph_values import call_nodes  # noqa
 from compileboard.collectors.repro.minify.on_device import DeviceTrials, move_together  # noqa: E402
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
 from compileboard.collectors.repro.minify.search import SmallestGraph, minify  # noqa: E402
-from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits, Trials, list_errors  # noqa: E402
+from compileboard.collectors.repro.trials import (
+    OK,
+    RAISED,
+    Outcome,
+    TrialLimits,
+    Trials,
+    list_errors,
+)
 
 ATAN, SIN, COS = torch.ops.aten.atan.default, torch.ops.aten.sin.default, torch.ops.aten.cos.default
 
@@ -35,7 +44,9 @@ class TrialsHere:
     def __init__(self, seconds: float = 0.0) -> None:
         self.limits, self.count, self._seconds = TrialLimits(60), 0, seconds
 
-    def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+    ) -> Outcome:
         self.count += 1
         time.sleep(self._seconds)
         try:
@@ -74,7 +85,9 @@ def _wrong_atan(node: Any, value: Any) -> Any:
     return value * 1.1 if node.target is ATAN else value
 
 
-def _search(how: Judge | None = None, trials: Any = None, program: Any = _program, **options: Any) -> SmallestGraph:
+def _search(
+    how: Judge | None = None, trials: Any = None, program: Any = _program, **options: Any
+) -> SmallestGraph:
     module, inputs = _graph(program)
     return minify(module, inputs, how or Judge("accuracy"), trials or TrialsHere(), **options)
 
@@ -90,11 +103,15 @@ def test_the_wrong_operation_is_what_is_left(monkeypatch: pytest.MonkeyPatch) ->
     assert smallest.answer.nodes_before == 16 and smallest.answer.history[-1].node_count == 1
     assert [entry.query for entry in questions] == list(range(1, len(questions) + 1))
     assert smallest.answer.remembered_count > 0, "torch's minifier asks half of its questions twice"
-    assert trials.count == smallest.answer.tried_count + 1, "and once more to count the nodes that run in eager"
+    assert trials.count == smallest.answer.tried_count + 1, (
+        "and once more to count the nodes that run in eager"
+    )
     assert questions[-1].fewest == 1
 
 
-def test_the_smallest_graph_is_run_on_the_values_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_smallest_graph_is_run_on_the_values_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _compile_with(monkeypatch, _wrong_atan)
     module, (x, w) = _graph()
     smallest = minify(module, [x, w], Judge("accuracy"), TrialsHere())
@@ -105,7 +122,9 @@ def test_the_smallest_graph_is_run_on_the_values_that_it_had(monkeypatch: pytest
 
 def test_operations_that_fail_only_together_are_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def change(node: Any, value: Any) -> Any:
-        is_fused = node.target is COS and any(entry.op != "placeholder" for entry in node.all_input_nodes)
+        is_fused = node.target is COS and any(
+            entry.op != "placeholder" for entry in node.all_input_nodes
+        )
         return value * 1.1 if is_fused and torch._inductor.config.max_fusion_size > 1 else value
 
     _compile_with(monkeypatch, change)
@@ -115,7 +134,9 @@ def test_operations_that_fail_only_together_are_said_to(monkeypatch: pytest.Monk
     assert "only when fused" in answer.sentence()
 
 
-def test_an_interrupted_search_goes_on_from_its_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupted_search_goes_on_from_its_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     _compile_with(monkeypatch, _wrong_atan)
     path = tmp_path / "queries.jsonl"
     stopped = _search(trials=TrialsHere(0.02), log=QueryLog(path), max_seconds=0.1).answer
@@ -123,12 +144,18 @@ def test_an_interrupted_search_goes_on_from_its_answers(monkeypatch: pytest.Monk
     finished = _search(log=QueryLog(path)).answer
     assert finished.nodes_after == 1
     again = _search(log=QueryLog(path)).answer
-    assert (again.tried_count, again.operations) == (1, finished.operations), "the whole graph is tried anew"
+    assert (again.tried_count, again.operations) == (1, finished.operations), (
+        "the whole graph is tried anew"
+    )
 
 
-def test_answers_of_other_code_are_worth_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_answers_of_other_code_are_worth_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "queries.jsonl"
-    _compile_with(monkeypatch, lambda node, value: value * float("nan") if node.target is SIN else value)
+    _compile_with(
+        monkeypatch, lambda node, value: value * float("nan") if node.target is SIN else value
+    )
     assert _search(log=QueryLog(path)).answer.operations == ("aten.sin.default",)
     _compile_with(monkeypatch, _wrong_atan)
     assert _search(log=QueryLog(path)).answer.operations == ("aten.atan.default",)
@@ -137,7 +164,9 @@ def test_answers_of_other_code_are_worth_nothing(monkeypatch: pytest.MonkeyPatch
 def test_each_smaller_graph_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_with(monkeypatch, _wrong_atan)
     counts: list[int] = []
-    answer = _search(keep=lambda module, inputs: counts.append(len(call_nodes(module.graph)))).answer
+    answer = _search(
+        keep=lambda module, inputs: counts.append(len(call_nodes(module.graph)))
+    ).answer
     assert counts == [entry.node_count for entry in answer.history] == sorted(counts, reverse=True)
 
 
@@ -167,8 +196,12 @@ def test_another_error_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     _compile_with(monkeypatch, change)
     module, inputs = _graph()
-    smallest = minify(module, inputs, Judge("compile"), TrialsHere(), expected=raised("X", "no lowering for atan"))
-    assert smallest.answer.status == findings.OTHER_FAILURE and "X: no lowering" in str(smallest.answer.why)
+    smallest = minify(
+        module, inputs, Judge("compile"), TrialsHere(), expected=raised("X", "no lowering for atan")
+    )
+    assert smallest.answer.status == findings.OTHER_FAILURE and "X: no lowering" in str(
+        smallest.answer.why
+    )
     expected = raised("InductorError", "NotImplementedError: no lowering for atan")
     smallest = minify(module, inputs, Judge("compile"), TrialsHere(), expected=expected)
     assert smallest.answer.operations == ("aten.atan.default",)
@@ -177,7 +210,9 @@ def test_another_error_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_graph_that_passes_is_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_with(monkeypatch, lambda node, value: value)
     answer = _search().answer
-    assert answer.status == findings.NOT_REPRODUCED and answer.sentence() == "here the graph passes."
+    assert (
+        answer.status == findings.NOT_REPRODUCED and answer.sentence() == "here the graph passes."
+    )
 
 
 def test_an_error_in_an_accuracy_repro_is_another_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +227,9 @@ def test_the_operation_that_is_named_is_tried_alone_first(monkeypatch: pytest.Mo
     _compile_with(monkeypatch, _wrong_atan)
     answer = _search(operation="aten.atan.default").answer
     assert (answer.tried_count, answer.nodes_after) == (2, 1)
-    assert _search(operation="aten.sin.default").answer.nodes_after == 1, "a wrong name costs a trial"
+    assert _search(operation="aten.sin.default").answer.nodes_after == 1, (
+        "a wrong name costs a trial"
+    )
 
 
 def test_what_is_written_to_an_input_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +263,9 @@ def test_symbols_are_kept_when_no_placeholder_is_one(monkeypatch: pytest.MonkeyP
     trials.run = lambda function, *arguments, limits=None: _run_here(function, arguments)  # type: ignore[method-assign]
     smallest = minify(module, inputs, Judge("compile"), trials)
     assert smallest.answer.operations == ("aten.atan.default",)
-    assert isinstance(judging.symbolic_inputs(smallest.module, smallest.inputs)[0].shape[0], torch.SymInt)
+    assert isinstance(
+        judging.symbolic_inputs(smallest.module, smallest.inputs)[0].shape[0], torch.SymInt
+    )
 
 
 def _run_here(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
@@ -248,10 +287,18 @@ def test_a_process_that_dies_is_a_failure_and_no_compile_is_needed_for_it(tmp_pa
     graph.output((value,))
     module = torch.fx.GraphModule({}, graph)
     trials = Trials(TrialLimits(60), tmp_path)
-    smallest = minify(module, [torch.ones(3)], Judge("crash"), trials, expected=Failure("signal", signal="SIGSEGV"))
+    smallest = minify(
+        module,
+        [torch.ones(3)],
+        Judge("crash"),
+        trials,
+        expected=Failure("signal", signal="SIGSEGV"),
+    )
     assert [node.target for node in call_nodes(smallest.module.graph)] == [_die]
     assert smallest.answer.fails_in_eager and smallest.failure.signal == "SIGSEGV"
-    assert torch.equal(smallest.inputs[0], _sin_times(7)), "the values up to the operation that dies"
+    assert torch.equal(smallest.inputs[0], _sin_times(7)), (
+        "the values up to the operation that dies"
+    )
 
 
 def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) -> None:
@@ -263,7 +310,9 @@ def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) ->
     trials = Trials(TrialLimits(60), tmp_path)
     trials.needs_fork_server()
     try:
-        smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials))
+        smallest = minify(
+            torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials)
+        )
     finally:
         trials.close()
     assert smallest.answer.operations == ("aten.view.default",)
@@ -274,7 +323,10 @@ def test_what_is_moved_shares_what_it_shared() -> None:
     whole = torch.ones(6)
     moved = move_together([whole, whole[2:4], 5], ["meta", "meta", None])
     assert [value.device.type for value in moved[:2]] == ["meta", "meta"] and moved[2] == 5
-    assert moved[1].storage_offset() == 2 and moved[1]._typed_storage()._cdata == moved[0]._typed_storage()._cdata
+    assert (
+        moved[1].storage_offset() == 2
+        and moved[1]._typed_storage()._cdata == moved[0]._typed_storage()._cdata
+    )
 
 
 def _sin_times(count: int) -> Any:
@@ -288,7 +340,9 @@ def test_a_trial_that_reaches_a_limit_counts_as_passing(monkeypatch: pytest.Monk
     _compile_with(monkeypatch, _wrong_atan)
 
     class Limited(TrialsHere):
-        def run(self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None) -> Outcome:
+        def run(
+            self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+        ) -> Outcome:
             outcome = super().run(function, *arguments, limits=limits)
             return Outcome("timed out") if self.count == 3 else outcome
 

@@ -1,4 +1,6 @@
-"""The smallest graph is a repro of its own: inputs that share storage do so, symbols are symbols."""
+"""The smallest graph is a repro of its own: inputs that share storage do so, symbols are
+symbols.
+"""
 
 from typing import Any
 
@@ -14,7 +16,10 @@ from compileboard.collectors.repro.minify.smallest import describe_inputs, to_re
 from compileboard.collectors.repro.program import load_graph  # noqa: E402
 from compileboard.collectors.repro.repro import Repro  # noqa: E402
 
-ORIGINAL = "import torch\nVALUE = 7\n\nfrom torch.nn import *\nclass Repro(torch.nn.Module):\n    pass\nmod = Repro()\n"
+ORIGINAL = (
+    "import torch\nVALUE = 7\n\nfrom torch.nn import *\nclass Repro(torch.nn.Module):\n    "
+    "pass\nmod = Repro()\n"
+)
 
 
 def _add(x: Any, y: Any) -> Any:
@@ -25,8 +30,12 @@ def test_it_is_loaded_again_with_the_same_bits() -> None:
     whole = torch.randn(8)
     inputs = [whole[2:6].view(2, 2).t(), whole[4:]]
     module = make_fx(lambda x, y: (x.reshape(4) + y,))(*inputs)
-    repro = to_repro(Repro(ReproManifest("accuracy", "aot"), ORIGINAL), "aot", module, inputs, "aten.add.Tensor")
-    assert repro.program.startswith("import torch\nVALUE = 7\n"), "what the original sets before its graph stays"
+    repro = to_repro(
+        Repro(ReproManifest("accuracy", "aot"), ORIGINAL), "aot", module, inputs, "aten.add.Tensor"
+    )
+    assert repro.program.startswith("import torch\nVALUE = 7\n"), (
+        "what the original sets before its graph stays"
+    )
     loaded, values = load_graph(repro)
     assert all(torch.equal(left, right) for left, right in zip(values, inputs))
     assert [value.stride() for value in values] == [value.stride() for value in inputs]
@@ -41,13 +50,17 @@ def test_symbols_are_written_with_their_hints() -> None:
     specs, symbols = describe_inputs(module, inputs)
     assert specs[0].shape is not None and isinstance(specs[0].shape[0], str)
     assert symbols[str(specs[0].shape[0])] == 5
-    _, values = load_graph(to_repro(Repro(ReproManifest("compile", "aot"), ""), "aot", module, inputs, None))
+    _, values = load_graph(
+        to_repro(Repro(ReproManifest("compile", "aot"), ""), "aot", module, inputs, None)
+    )
     assert [tuple(value.shape) for value in values] == [(5, 2), (5, 2)]
 
 
 def test_values_can_be_left_out() -> None:
     inputs = [torch.randn(3), torch.randn(3)]
-    repro = to_repro(Repro(ReproManifest("compile", "aot"), ""), "aot", make_fx(_add)(*inputs), inputs, None)
+    repro = to_repro(
+        Repro(ReproManifest("compile", "aot"), ""), "aot", make_fx(_add)(*inputs), inputs, None
+    )
     assert len(repro.values) == 2
     drawn = without_values(repro)
     assert not drawn.values and {entry.digest for entry in drawn.manifest.inputs} == {None}

@@ -22,7 +22,13 @@ def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:
         assert save_baseline(store, "main", {"n": 3}, run_id="B", now_us=7, replacing=True)
         baseline = get_baseline(store, "main")
         assert baseline is not None
-        assert (baseline.body, baseline.run_id, baseline.note, baseline.created_us, baseline.changed_us) == (
+        assert (
+            baseline.body,
+            baseline.run_id,
+            baseline.note,
+            baseline.created_us,
+            baseline.changed_us,
+        ) == (
             {"n": 3},
             "B",
             "why",
@@ -30,26 +36,41 @@ def test_a_baseline_is_kept_replaced_and_deleted(tmp_path: Path) -> None:
             7,
         )
         assert delete_baseline(store, "main") and not delete_baseline(store, "main")
-        assert get_baseline(store, "main") is None and not save_baseline(store, "main", {}, run_id=None, replacing=True)
+        assert get_baseline(store, "main") is None and not save_baseline(
+            store, "main", {}, run_id=None, replacing=True
+        )
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x" * 101, "a/", "/a", "é"])
 def test_a_name_that_cannot_be_typed_is_refused(tmp_path: Path, name: str) -> None:
     migrate(tmp_path / "x.db")
-    with closing(open_writer(tmp_path / "x.db")) as store, pytest.raises(ValueError, match="no baseline's name"):
+    with (
+        closing(open_writer(tmp_path / "x.db")) as store,
+        pytest.raises(ValueError, match="no baseline's name"),
+    ):
         save_baseline(store, name, {}, run_id=None)
-    with closing(open_writer(tmp_path / "x.db")) as store, pytest.raises(ValueError, match="at most 20000"):
+    with (
+        closing(open_writer(tmp_path / "x.db")) as store,
+        pytest.raises(ValueError, match="at most 20000"),
+    ):
         save_baseline(store, "main", {}, run_id=None, note="x" * 20_001)
 
 
-@pytest.mark.parametrize("name", ["latest", "Previous", "x.csv", "beef", "3f2a91c", "01JB4T", "01", "0er428pfd0"])
+@pytest.mark.parametrize(
+    "name", ["latest", "Previous", "x.csv", "beef", "3f2a91c", "01JB4T", "01", "0er428pfd0"]
+)
 def test_a_name_that_hides_something_is_refused(tmp_path: Path, name: str) -> None:
     migrate(tmp_path / "x.db")
-    with closing(open_writer(tmp_path / "x.db")) as store, pytest.raises(ValueError, match=r"that (is|may be)"):
+    with (
+        closing(open_writer(tmp_path / "x.db")) as store,
+        pytest.raises(ValueError, match=r"that (is|may be)"),
+    ):
         save_baseline(store, name, {}, run_id=None)
 
 
-@pytest.mark.parametrize("name", ["main", "release/2.4", "v2", "H200", "nightly", "2.4", "best", "a", "fast"])
+@pytest.mark.parametrize(
+    "name", ["main", "release/2.4", "v2", "H200", "nightly", "2.4", "best", "a", "fast"]
+)
 def test_names_people_give_are_kept(tmp_path: Path, name: str) -> None:
     migrate(tmp_path / "x.db")
     with closing(open_writer(tmp_path / "x.db")) as store:

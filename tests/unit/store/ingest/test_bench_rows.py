@@ -42,20 +42,33 @@ def rows(store: sqlite3.Connection, *events: Event) -> list[sqlite3.Row]:
     return store.execute("select * from results order by id").fetchall()
 
 
-def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(store: sqlite3.Connection) -> None:
+def test_a_result_keeps_known_numbers_in_columns_and_the_others_by_name(
+    store: sqlite3.Connection,
+) -> None:
     (row,) = rows(store, FIRST)
     assert (row["speedup"], row["graph_breaks"], row["abs_latency_ms"]) == (1.25, 2, None)
-    assert [tuple(row) for row in store.execute("select name, value from result_values")] == [("odd column", 7.5)]
-    repeats = {row["name"]: json.loads(unpack(row["body"])) for row in store.execute("select * from result_repeats")}
+    assert [tuple(row) for row in store.execute("select name, value from result_values")] == [
+        ("odd column", 7.5)
+    ]
+    repeats = {
+        row["name"]: json.loads(unpack(row["body"]))
+        for row in store.execute("select * from result_repeats")
+    }
     assert repeats == FIRST.repeats
 
 
-@pytest.mark.parametrize(("reason", "breaks"), [("fail_to_run", [None, 2]), ("fail_accuracy", [0, 2])])
+@pytest.mark.parametrize(
+    ("reason", "breaks"), [("fail_to_run", [None, 2]), ("fail_accuracy", [0, 2])]
+)
 def test_a_model_that_did_not_run_to_its_end_has_no_count_of_0(
     store: sqlite3.Connection, reason: str, breaks: list[int | None]
 ) -> None:
-    failed = replace(FIRST, status="failed", reason=reason, values={"graph_breaks": 0.0, "unique_graphs": 1.0})
-    broken = replace(failed, sequence=2, model="cnn", values={"graph_breaks": 2.0, "recompiles": 0.0})
+    failed = replace(
+        FIRST, status="failed", reason=reason, values={"graph_breaks": 0.0, "unique_graphs": 1.0}
+    )
+    broken = replace(
+        failed, sequence=2, model="cnn", values={"graph_breaks": 2.0, "recompiles": 0.0}
+    )
     assert [row["graph_breaks"] for row in rows(store, failed, broken)] == breaks
     mean = "select graph_breaks_per_model from run_summaries where definition = 'hud'"
     known = [count for count in breaks if count is not None]
@@ -78,8 +91,14 @@ def test_another_batch_size_or_experiment_is_another_row_of_its_own_or_the_same_
     store: sqlite3.Connection,
 ) -> None:
     other = replace(FIRST, sequence=2, batch_size=16)
-    failed = replace(FIRST, sequence=3, experiment="accuracy", status="failed", reason="OOM", values={})
+    failed = replace(
+        FIRST, sequence=3, experiment="accuracy", status="failed", reason="OOM", values={}
+    )
     recorded = rows(store, FIRST, other, failed)
-    first, second = [row["id"] for row in store.execute("select id from series order by batch_size")]
+    first, second = [
+        row["id"] for row in store.execute("select id from series order by batch_size")
+    ]
     assert [row["series_id"] for row in recorded] == [first, second, first]
-    assert tuple(store.execute("select result_count, failed_result_count from run_totals").fetchone()) == (3, 1)
+    assert tuple(
+        store.execute("select result_count, failed_result_count from run_totals").fetchone()
+    ) == (3, 1)

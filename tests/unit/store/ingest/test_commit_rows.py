@@ -27,10 +27,15 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def list_chain(store: sqlite3.Connection) -> list[tuple[str, str | None]]:
-    return [(row[0], row[1]) for row in store.execute("select hash, parent_hash from commits order by time_us desc")]
+    return [
+        (row[0], row[1])
+        for row in store.execute("select hash, parent_hash from commits order by time_us desc")
+    ]
 
 
-def test_commits_are_kept_once_and_a_deeper_clone_says_what_came_before(store: sqlite3.Connection) -> None:
+def test_commits_are_kept_once_and_a_deeper_clone_says_what_came_before(
+    store: sqlite3.Connection,
+) -> None:
     ingestor = Ingestor(store)
     for event in (SHALLOW, SHALLOW, CommitsSeen("p", -1, 5)):
         ingestor.ingest("R", [event])

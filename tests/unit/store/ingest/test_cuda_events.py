@@ -1,4 +1,6 @@
-"""What the collector recorded of a real CUDA program on an NVIDIA H200 (docs/cuda-run.md), recorded again here."""
+"""What the collector recorded of a real CUDA program on an NVIDIA H200 (docs/cuda-run.md), recorded
+again here.
+"""
 
 import json
 
@@ -21,7 +23,12 @@ def cuda(tmp_path_factory):
 
 def test_every_part_of_the_program_is_there(cuda):
     totals = dict(cuda.execute("select * from run_totals").fetchone())
-    expected = {"compile_count": 21, "record_count": 34, "graph_break_count": 8, "recompile_count": 9}
+    expected = {
+        "compile_count": 21,
+        "record_count": 34,
+        "graph_break_count": 8,
+        "recompile_count": 9,
+    }
     expected |= {"failure_count": 1, "cudagraph_skip_count": 1, "loss_count": 0, "process_count": 1}
     assert {name: totals[name] for name in expected} == expected
     kinds = dict(cuda.execute("select kind, count(*) from compilations group by kind").fetchall())
@@ -30,11 +37,21 @@ def test_every_part_of_the_program_is_there(cuda):
 
 def test_the_machine_is_named(cuda):
     run = cuda.execute("select * from runs").fetchone()
-    assert (run["gpu_name"], run["cuda_version"], run["torch_version"]) == ("NVIDIA H200", "13.0", "2.11.0+cu130")
+    assert (run["gpu_name"], run["cuda_version"], run["torch_version"]) == (
+        "NVIDIA H200",
+        "13.0",
+        "2.11.0+cu130",
+    )
     (gpu,) = json.loads(run["facts"])["gpus"]
-    assert gpu["driver_version"] and gpu["compute_capability"] == "9.0" and gpu["memory_bytes"] > 100 << 30
+    assert (
+        gpu["driver_version"]
+        and gpu["compute_capability"] == "9.0"
+        and gpu["memory_bytes"] > 100 << 30
+    )
     process = cuda.execute("select * from processes").fetchone()
-    assert process["cudnn_version"] == "91900" and set(json.loads(process["capabilities"]).values()) == {"ok"}
+    assert process["cudnn_version"] == "91900" and set(
+        json.loads(process["capabilities"]).values()
+    ) == {"ok"}
 
 
 def test_a_tensor_that_moved_to_the_cpu_is_a_recompile_for_its_device(cuda):

@@ -32,7 +32,9 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def ingest(store: sqlite3.Connection, *told: tuple[type[Event], dict[str, Any]]) -> list[dict[str, Any]]:
+def ingest(
+    store: sqlite3.Connection, *told: tuple[type[Event], dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Ingest events a microsecond apart, each twice; return the failures' rows."""
     first: tuple[type[Event], dict[str, Any]] = (ProcessStarted, {"run_id": "R", "pid": 1})
     events = [kind("p", n, n, **values) for n, (kind, values) in enumerate([first, *told])]
@@ -42,11 +44,20 @@ def ingest(store: sqlite3.Connection, *told: tuple[type[Event], dict[str, Any]])
 
 
 def count(store: sqlite3.Connection) -> tuple[int, int]:
-    return tuple(store.execute("select failure_count, skipped_frame_count from run_totals").fetchone())
+    return tuple(
+        store.execute("select failure_count, skipped_frame_count from run_totals").fetchone()
+    )
 
 
 def test_a_failure_is_one_row_with_its_largest_count(store: sqlite3.Connection) -> None:
-    whole = FRAME | {"position": 0, "phase": "backward", "error_type": "E", "function": "f", "file": "m.py", "line": 3}
+    whole = FRAME | {
+        "position": 0,
+        "phase": "backward",
+        "error_type": "E",
+        "function": "f",
+        "file": "m.py",
+        "line": 3,
+    }
     later = FRAME | {"position": 0, "phase": "backward"}
     rows = ingest(
         store,
@@ -65,7 +76,9 @@ def test_a_failure_is_one_row_with_its_largest_count(store: sqlite3.Connection) 
 
 
 def test_a_failure_belongs_to_the_compile_that_had_its_id_then(store: sqlite3.Connection) -> None:
-    started = [(CompileStarted, FRAME | {"function": name}) for name in ("old", "new")]  # at 1 and 2: a reset between
+    started = [
+        (CompileStarted, FRAME | {"function": name}) for name in ("old", "new")
+    ]  # at 1 and 2: a reset between
     rows = ingest(
         store,
         *started,
@@ -77,7 +90,9 @@ def test_a_failure_belongs_to_the_compile_that_had_its_id_then(store: sqlite3.Co
     assert [row["compile_key"] for row in rows] == [1, 2, None, None]
 
 
-def test_a_compiles_own_failure_is_told_that_it_ended_the_program(store: sqlite3.Connection) -> None:
+def test_a_compiles_own_failure_is_told_that_it_ended_the_program(
+    store: sqlite3.Connection,
+) -> None:
     rows = ingest(
         store,
         (CompileStarted, FRAME),
@@ -90,7 +105,9 @@ def test_a_compiles_own_failure_is_told_that_it_ended_the_program(store: sqlite3
 
 
 def test_what_compiled_code_raises_fails_no_compile(store: sqlite3.Connection) -> None:
-    """A frame that dynamo skips and that has a failure of running code is skipped, not failed as by fullgraph=True."""
+    """A frame that dynamo skips and that has a failure of running code is skipped, not failed as by
+    fullgraph=True.
+    """
     ingest(
         store,
         (CompileStarted, FRAME),

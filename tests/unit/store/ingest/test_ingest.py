@@ -33,7 +33,15 @@ from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.decode.recorded_logs import events as decoded
 
 LOG = "torch2.13-guards"
-TABLES = ("events", "compiles", "compilations", "graph_breaks", "recompiles", "guard_failures", "failures")
+TABLES = (
+    "events",
+    "compiles",
+    "compilations",
+    "graph_breaks",
+    "recompiles",
+    "guard_failures",
+    "failures",
+)
 
 
 @pytest.fixture
@@ -61,7 +69,9 @@ def start(node: str = "node", **rest: object) -> RunStarted:
     return RunStarted(node, 0, 1, run_id="R", name=str(rest.pop("name", "a run")), **rest)  # type: ignore[arg-type]
 
 
-def test_ingest_is_idempotent_for_the_same_and_overlapping_batches(store: sqlite3.Connection) -> None:
+def test_ingest_is_idempotent_for_the_same_and_overlapping_batches(
+    store: sqlite3.Connection,
+) -> None:
     events, ingestor = recorded_events(), Ingestor(store)
     ingestor.ingest("R", events[:300])
     ingestor.ingest("R", events[200:])
@@ -72,7 +82,9 @@ def test_ingest_is_idempotent_for_the_same_and_overlapping_batches(store: sqlite
     assert before[0]["recompiles"] > 50
 
 
-def test_batches_of_any_size_give_the_same_totals(store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_batches_of_any_size_give_the_same_totals(
+    store: sqlite3.Connection, tmp_path: Path
+) -> None:
     events, dice = recorded_events(), random.Random(7)
     Ingestor(store).ingest("R", events)
     with closing(open_writer(tmp_path / "other.db")) as other:
@@ -80,18 +92,23 @@ def test_batches_of_any_size_give_the_same_totals(store: sqlite3.Connection, tmp
         position = 0
         while position < len(events):
             size = dice.choice([1, 2, 5, 40])
-            Ingestor(other).ingest("R", events[position : position + size])  # a new recorder each time
+            Ingestor(other).ingest(
+                "R", events[position : position + size]
+            )  # a new recorder each time
             position += size
         assert totals(other) == totals(store)
         assert counts(other) == counts(store)
 
 
-def test_batches_of_any_size_give_the_same_compiles_and_stacks(store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_batches_of_any_size_give_the_same_compiles_and_stacks(
+    store: sqlite3.Connection, tmp_path: Path
+) -> None:
     events = recorded_events()
     Ingestor(store).ingest("R", events)
     query = """
         select
-          generation, compile_id, rank, function_id, c.line, resumed_at, outcome, started_us, duration_us, total_us,
+          generation, compile_id, rank, function_id, c.line, resumed_at, outcome, started_us,
+          duration_us, total_us,
           attempt_count, recompiled_from, n.depth, n.file, n.line, n.name, n.code
         from compiles as c
         left join stack_nodes as n on n.id = c.stack_id
@@ -103,10 +120,14 @@ def test_batches_of_any_size_give_the_same_compiles_and_stacks(store: sqlite3.Co
             Ingestor(other).ingest("R", [event])
         nodes = "select count(*), count(distinct depth), sum(parent_id is null) from stack_nodes"
         for sql in (query, nodes):
-            assert [tuple(row) for row in other.execute(sql)] == [tuple(row) for row in store.execute(sql)]
+            assert [tuple(row) for row in other.execute(sql)] == [
+                tuple(row) for row in store.execute(sql)
+            ]
 
 
-def test_processes_shuffled_into_each_other_give_the_same_totals(store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_processes_shuffled_into_each_other_give_the_same_totals(
+    store: sqlite3.Connection, tmp_path: Path
+) -> None:
     first, dice = recorded_events(), random.Random(3)
     two = [replace(event, process_id="second") for event in first]
     Ingestor(store).ingest("R", first + two)
@@ -115,7 +136,9 @@ def test_processes_shuffled_into_each_other_give_the_same_totals(store: sqlite3.
         ingestor, queues = Ingestor(other), [list(first), list(two)]
         while any(queues):
             queue = dice.choice([queue for queue in queues if queue])
-            ingestor.ingest("R", [queue.pop(0) for _ in range(min(len(queue), dice.randint(1, 60)))])
+            ingestor.ingest(
+                "R", [queue.pop(0) for _ in range(min(len(queue), dice.randint(1, 60)))]
+            )
         assert totals(other) == totals(store)
 
 
@@ -140,9 +163,21 @@ def check_roll_ups(store: sqlite3.Connection) -> None:
     }.items():
         assert totals(store)[column] == store.execute(sql).fetchone()[0], column
     for table, total, sql in (
-        ("run_functions", "graph_break_count", "select count(*) from graph_breaks where function_id is not null"),
-        ("run_functions", "recompile_count", "select count(*) from recompiles where function_id is not null"),
-        ("run_functions", "compile_count", "select count(*) from compiles where function_id is not null"),
+        (
+            "run_functions",
+            "graph_break_count",
+            "select count(*) from graph_breaks where function_id is not null",
+        ),
+        (
+            "run_functions",
+            "recompile_count",
+            "select count(*) from recompiles where function_id is not null",
+        ),
+        (
+            "run_functions",
+            "compile_count",
+            "select count(*) from compiles where function_id is not null",
+        ),
         ("run_breaks", "break_count", "select count(*) from graph_breaks"),
         ("run_causes", "guard_failure_count", "select count(*) from guard_failures"),
         ("run_causes", "recompile_count", "select count(*) from guard_failures where position = 0"),
@@ -164,7 +199,8 @@ def check_roll_ups(store: sqlite3.Connection) -> None:
 def late(events: list[Event], *, traced: bool) -> list[Event]:
     """Take away all that was said of a frame before its first recompile, as a late install does.
 
-    After reset() the frames' numbers come again; each stretch between two is a process of its own here.
+    After reset() the frames' numbers come again; each stretch between two is a process of its own
+    here.
     """
     stretches: list[list[Event]] = [[]]
     seen: set[str | None] = set()
@@ -194,7 +230,9 @@ def cause_ids(store: sqlite3.Connection, run_id: str) -> set[int]:
 
 @pytest.mark.parametrize("size", [3, 10_000])
 @pytest.mark.parametrize("traced", [True, False])
-def test_a_recompile_whose_first_compile_was_not_recorded(store: sqlite3.Connection, traced: bool, size: int) -> None:
+def test_a_recompile_whose_first_compile_was_not_recorded(
+    store: sqlite3.Connection, traced: bool, size: int
+) -> None:
     events = late(recorded_events(), traced=traced)
     for position in range(0, len(events), size):
         Ingestor(store).ingest("late", events[position : position + size])
@@ -202,7 +240,9 @@ def test_a_recompile_whose_first_compile_was_not_recorded(store: sqlite3.Connect
     assert store.execute(unnamed).fetchone()[0] == 0
     check_roll_ups(store)
     missing = "select count(*) from recompile_causes where function_id is null"
-    assert store.execute(missing).fetchone()[0] == 0, "nothing is left of the causes without a function"
+    assert store.execute(missing).fetchone()[0] == 0, (
+        "nothing is left of the causes without a function"
+    )
     again = [replace(event, process_id="again") for event in recorded_events()]
     Ingestor(store).ingest("whole", again)
     late_ids = cause_ids(store, "late")
@@ -222,7 +262,11 @@ def test_a_batch_that_breaks_off_leaves_nothing(store: sqlite3.Connection) -> No
         ingestor.ingest("R", breaking())
     assert sum(counts(store).values()) == 0
     ingestor.ingest("R", recorded_events())
-    identities = {(event.process_id, event.sequence) for event in recorded_events() if type(event) not in HELD_WHOLE}
+    identities = {
+        (event.process_id, event.sequence)
+        for event in recorded_events()
+        if type(event) not in HELD_WHOLE
+    }
     assert counts(store)["events"] == len(identities)
 
 
@@ -230,7 +274,15 @@ def test_a_deleted_run_stays_deleted_and_its_texts_go_with_it(store: sqlite3.Con
     ingestor = Ingestor(store)
     ingestor.ingest("R", [start(), *recorded_events()])
     assert delete_run(store, "R")
-    for table in (*TABLES, "functions", "distinct_breaks", "recompile_causes", "configs", "processes", "run_totals"):
+    for table in (
+        *TABLES,
+        "functions",
+        "distinct_breaks",
+        "recompile_causes",
+        "configs",
+        "processes",
+        "run_totals",
+    ):
         assert store.execute(f"select count(*) from {table}").fetchone()[0] == 0, table
     assert ingestor.ingest("R", [start(), *recorded_events()]).deleted_run
     assert store.execute("select count(*) from runs").fetchone()[0] == 0
@@ -255,10 +307,14 @@ def run_row(store: sqlite3.Connection) -> sqlite3.Row:
     return row
 
 
-def test_the_first_node_describes_a_shared_run_and_the_worst_end_is_its_end(store: sqlite3.Connection) -> None:
+def test_the_first_node_describes_a_shared_run_and_the_worst_end_is_its_end(
+    store: sqlite3.Connection,
+) -> None:
     ingestor = Ingestor(store)
     ingestor.ingest("R", [start("a", host={"name": "alpha"}, tags={"k": "1"})])
-    ingestor.ingest("R", [start("b", name="other", host={"name": "beta"}, tags={"k": "2", "more": "x"})])
+    ingestor.ingest(
+        "R", [start("b", name="other", host={"name": "beta"}, tags={"k": "2", "more": "x"})]
+    )
     ingestor.ingest("R", [RunEnded("a", 1, 50, run_id="R", state="failed", exit_code=3)])
     assert run_row(store)["state"] == "running", "the other node is still at it"
     ingestor.ingest("R", [RunEnded("b", 1, 90, run_id="R", state="finished", exit_code=0)])
@@ -266,7 +322,10 @@ def test_the_first_node_describes_a_shared_run_and_the_worst_end_is_its_end(stor
     assert (row["name"], row["host"], row["state"], row["exit_code"], row["ended_us"]) == (
         "a run", "alpha", "failed", 3, 90,
     )  # fmt: skip
-    assert dict(store.execute("select key, value from run_tags").fetchall()) == {"k": "1", "more": "x"}
+    assert dict(store.execute("select key, value from run_tags").fetchall()) == {
+        "k": "1",
+        "more": "x",
+    }
 
 
 def test_a_run_whose_start_arrives_late_is_described_then(store: sqlite3.Connection) -> None:
@@ -303,7 +362,9 @@ def test_a_process_that_says_twice_who_it_is_is_one(store: sqlite3.Connection) -
 
 
 def test_a_break_whose_compile_never_ended_stays_unknown(store: sqlite3.Connection) -> None:
-    broke = GraphBroke("p", 0, 1, compile_id="0/0", frame_id=0, frame_compile_id=0, reason="r", fingerprint="f")
+    broke = GraphBroke(
+        "p", 0, 1, compile_id="0/0", frame_id=0, frame_compile_id=0, reason="r", fingerprint="f"
+    )
     Ingestor(store).ingest("R", [broke])
     assert store.execute("select outcome from graph_breaks").fetchone()[0] == "unknown"
     assert totals(store)["compile_count"] == 1
@@ -325,10 +386,14 @@ def test_a_break_whose_compile_never_ended_stays_unknown(store: sqlite3.Connecti
         ),
     ],
 )
-def test_suggestion_knows_the_function(store: sqlite3.Connection, function: str, reason: str, begins: str) -> None:
+def test_suggestion_knows_the_function(
+    store: sqlite3.Connection, function: str, reason: str, begins: str
+) -> None:
     started = CompileStarted("p", 1, 1, "0/0", 0, 0, function=function, file="net.py", line=67)
     again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(f"0/0: {reason}")])
-    Ingestor(store).ingest("R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again])
+    Ingestor(store).ingest(
+        "R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again]
+    )
     assert store.execute("select suggestion from recompile_causes").fetchone()[0].startswith(begins)
 
 
@@ -355,6 +420,9 @@ def test_a_sign_of_life_writes_one_page(store: sqlite3.Connection) -> None:
     ingestor.ingest("R", [start()])
     checkpoint(store)
     ingestor.touch("R", now_us=2**60)
-    assert store.execute("select state, heartbeat_us from runs").fetchall()[0][:] == ("running", 2**60)
+    assert store.execute("select state, heartbeat_us from runs").fetchall()[0][:] == (
+        "running",
+        2**60,
+    )
     _busy, page_count, _copied = store.execute("pragma wal_checkpoint").fetchone()
     assert page_count == 1, "no index has what changes every few seconds"

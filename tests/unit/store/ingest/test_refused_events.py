@@ -1,4 +1,6 @@
-"""An event that the store cannot take is refused alone: the rest of its batch is what it is without it."""
+"""An event that the store cannot take is refused alone: the rest of its batch is what it is without
+it.
+"""
 
 from __future__ import annotations
 
@@ -68,32 +70,54 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def contents(store: sqlite3.Connection) -> dict[str, list[Any]]:
     names = [row[0] for row in store.execute("select name from sqlite_schema where type = 'table'")]
-    mine = [name for name in names if name not in DERIVED and "search" not in name and "migration" not in name]
-    return {name: sorted((tuple(row) for row in store.execute(f"select * from {name}")), key=repr) for name in mine}
+    mine = [
+        name
+        for name in names
+        if name not in DERIVED and "search" not in name and "migration" not in name
+    ]
+    return {
+        name: sorted((tuple(row) for row in store.execute(f"select * from {name}")), key=repr)
+        for name in mine
+    }
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda event: type(event).__name__)
 def test_an_odd_event_costs_nothing_but_itself(tmp_path: Path, odd: Event) -> None:
-    events, stored = [RunStarted("R", 0, 1, "R", "r"), SPAN, *decoded(LOG), replace(SPAN, phase="E", at_us=9)], []
+    events, stored = (
+        [RunStarted("R", 0, 1, "R", "r"), SPAN, *decoded(LOG), replace(SPAN, phase="E", at_us=9)],
+        [],
+    )
     for name, batch in (("with", [*events[:200], odd, *events[200:]]), ("without", events)):
         with closing(open_writer(tmp_path / f"{name}.db")) as store:
             migrate_connection(store)
             result = Ingestor(store).ingest("R", batch, now_us=5)
             stored.append(contents(store))
-            assert [refused_event.event for refused_event in result.refused] == ([odd] if name == "with" else [])
+            assert [refused_event.event for refused_event in result.refused] == (
+                [odd] if name == "with" else []
+            )
     assert stored[0]["spans"] and stored[0]["artifacts"]
     assert {name for name in stored[0] if len(stored[0][name]) != len(stored[1][name])} == set()
-    assert stored[0]["run_totals"] == stored[1]["run_totals"] and stored[0]["compiles"] == stored[1]["compiles"]
+    assert (
+        stored[0]["run_totals"] == stored[1]["run_totals"]
+        and stored[0]["compiles"] == stored[1]["compiles"]
+    )
 
 
 def test_a_batch_of_nothing_but_odd_events_is_recorded(store: sqlite3.Connection) -> None:
     result = Ingestor(store).ingest("R", ODD)
     assert len(result.refused) == len(ODD) and result.new_count == 0
-    assert Ingestor(store).ingest("R", [ODD[0], ProcessStarted("p", 0, 1, run_id="R", pid=1)]).new_count == 1
+    assert (
+        Ingestor(store)
+        .ingest("R", [ODD[0], ProcessStarted("p", 0, 1, run_id="R", pid=1)])
+        .new_count
+        == 1
+    )
     assert all(refused_event.reason for refused_event in result.refused)
 
 
-def test_what_goes_with_a_batch_is_written_once_and_sees_what_was_refused(store: sqlite3.Connection) -> None:
+def test_what_goes_with_a_batch_is_written_once_and_sees_what_was_refused(
+    store: sqlite3.Connection,
+) -> None:
     calls: list[IngestResult] = []
     Ingestor(store).ingest("R", [ODD[0]], also=calls.append)
     assert [len(call.refused) for call in calls] == [1]
@@ -106,7 +130,9 @@ def test_what_goes_with_a_batch_is_written_once_and_sees_what_was_refused(store:
     assert store.execute("select count(*) from processes").fetchone()[0] == 0
 
 
-def test_a_database_that_cannot_be_written_is_no_fault_of_an_event(store: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_written_is_no_fault_of_an_event(
+    store: sqlite3.Connection, tmp_path: Path
+) -> None:
     store.execute("pragma query_only = on")
     with pytest.raises(StoreError, match="cannot be written"):
         Ingestor(store).ingest("R", [ODD[0]])

@@ -1,4 +1,6 @@
-"""Captured graphs are one row a position, completed by what comes later, with the bytes of their inputs."""
+"""Captured graphs are one row a position, completed by what comes later, with the bytes of their
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ MANIFEST: dict[str, Any] = {
     "inputs": [{"name": "x", "dtype": "float32", "shape": [8, "s0"]}],
 }
 FRAME: dict[str, Any] = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0}
-RUN: list[Event] = [RunStarted("r", 0, 1, run_id="R", name="train.py"), ProcessStarted("p", 0, 1, run_id="R", pid=1)]
+RUN: list[Event] = [
+    RunStarted("r", 0, 1, run_id="R", name="train.py"),
+    ProcessStarted("p", 0, 1, run_id="R", pid=1),
+]
 END = RunEnded("r", 9, 9, run_id="R", state="killed", signal="SIGSEGV")
 
 
@@ -66,12 +71,16 @@ def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def captured(sequence: int = 1, program: str = "graph", **fields: Any) -> ReproCaptured:
-    return ReproCaptured("p", sequence, sequence, **{"manifest": MANIFEST, "program": program, **fields})
+    return ReproCaptured(
+        "p", sequence, sequence, **{"manifest": MANIFEST, "program": program, **fields}
+    )
 
 
 def values(body: bytes, digest: str | None = None, sequence: int = 5) -> ReproValues:
     packed = base64.b64encode(zlib.compress(body)).decode()
-    return ReproValues("p", sequence, sequence, 0, digest or hashlib.sha256(body).hexdigest(), packed)
+    return ReproValues(
+        "p", sequence, sequence, 0, digest or hashlib.sha256(body).hexdigest(), packed
+    )
 
 
 def ingest(store: sqlite3.Connection, *events: Event) -> list[str]:
@@ -84,9 +93,20 @@ def count(store: sqlite3.Connection, table: str) -> int:
 
 def test_a_repro_comes_back_as_it_was_captured(store: sqlite3.Connection) -> None:
     for _ in range(2):
-        assert ingest(store, CompileStarted("p", 1, 1, **FRAME), captured(2, dynamo_program="dynamo", **FRAME)) == []
+        assert (
+            ingest(
+                store,
+                CompileStarted("p", 1, 1, **FRAME),
+                captured(2, dynamo_program="dynamo", **FRAME),
+            )
+            == []
+        )
     (line,) = list_repros(store, "R")
-    assert (line.error_type, line.operation, line.node_count) == ("LoweringException", "aten.relu.default", 9)
+    assert (line.error_type, line.operation, line.node_count) == (
+        "LoweringException",
+        "aten.relu.default",
+        9,
+    )
     repro = load_repro(store, line.id[:6])
     assert (repro.id, repro.program, repro.dynamo_program) == (line.id, "graph", "dynamo")
     assert repro.manifest.inputs[0].shape == (8, "s0")
@@ -120,7 +140,14 @@ def test_a_bad_record_costs_itself_alone(store: sqlite3.Connection) -> None:
         values(b"0" * (MOST_STORAGE_BYTES + 1), sequence=6),
         ReproValues("p", 7, 7, 0, "0" * 64, "not base64!"),
         ReproValues("p", 8, 8, 0, "0" * 64, base64.b64encode(b"not zlib").decode()),
-        ReproValues("p", 9, 9, 5, hashlib.sha256(b"").hexdigest(), base64.b64encode(zlib.compress(b"")).decode()),
+        ReproValues(
+            "p",
+            9,
+            9,
+            5,
+            hashlib.sha256(b"").hexdigest(),
+            base64.b64encode(zlib.compress(b"")).decode(),
+        ),
     ]
     assert len(ingest(store, captured(1), *odd)) == len(odd)
     assert (count(store, "repros"), count(store, "repro_storages")) == (1, 0)
@@ -130,7 +157,9 @@ def test_a_bad_record_costs_itself_alone(store: sqlite3.Connection) -> None:
 def whole(store: sqlite3.Connection) -> sqlite3.Connection:
     """A run with a repro that has values and results."""
     ingest(store, captured(dynamo_program="dynamo"), values(b"1234"), END)
-    result = ReproResult("minify", "minimal", 1.5, 10, 20, "aten.relu.default", 1, detail={"a": [1]}, program="small")
+    result = ReproResult(
+        "minify", "minimal", 1.5, 10, 20, "aten.relu.default", 1, detail={"a": [1]}, program="small"
+    )
     save_result(store, list_repros(store)[0].id, result)
     return store
 
@@ -148,7 +177,11 @@ def test_results_are_saved_and_publish_their_run(whole: sqlite3.Connection) -> N
 
 
 def test_an_id_of_no_repro_says_so(whole: sqlite3.Connection) -> None:
-    for odd, words in (("0" * 16, "no repro of this database"), ("x.py", "no id of a repro"), ("", "no repro|several")):
+    for odd, words in (
+        ("0" * 16, "no repro of this database"),
+        ("x.py", "no id of a repro"),
+        ("", "no repro|several"),
+    ):
         with pytest.raises(NoSuchRepro, match=words):
             load_repro(whole, odd or "7f")
 

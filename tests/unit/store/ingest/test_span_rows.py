@@ -1,4 +1,6 @@
-"""Spans of a lane: no two of one depth overlap, and the totals by name are what the spans add up to."""
+"""Spans of a lane: no two of one depth overlap, and the totals by name are what the spans add up
+to.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
 def test_spans_of_one_depth_follow_one_another(store: sqlite3.Connection) -> None:
     overlapping = """
     select count(*) from spans as s join spans as p on p.lane_id = s.lane_id and p.depth = s.depth
-    where p.begin_us < s.begin_us and p.begin_us + p.duration_us > s.begin_us and s.instant + p.instant = 0
+    where p.begin_us < s.begin_us and p.begin_us + p.duration_us > s.begin_us
+      and s.instant + p.instant = 0
     """
     assert store.execute(overlapping).fetchone()[0] == 0
     assert store.execute("select max(depth) from spans").fetchone()[0] > 5

@@ -1,4 +1,6 @@
-"""Backups of a database that is written meanwhile, a backup that is killed, and putting one back."""
+"""Backups of a database that is written meanwhile, a backup that is killed, and putting one
+back.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from compileboard.collectors.store.dashboard.trash import delete_run, restore_ru
 from compileboard.collectors.store.errors import StoreError
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.maintenance import backup
-from compileboard.collectors.store.maintenance.backup import BackupError, restore_backup, write_backup
+from compileboard.collectors.store.maintenance.backup import (
+    BackupError,
+    restore_backup,
+    write_backup,
+)
 from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
 from compileboard.collectors.store.maintenance.verification import StoreCheck, verify
 from compileboard.collectors.store.migrations import migrate
@@ -71,7 +77,9 @@ def recording(database: Path) -> Iterator[list[float]]:
             while not ended.is_set():
                 began_s = time.monotonic()
                 name = f"{len(seconds):032x}"
-                Ingestor(writer).ingest("beside", [ProcessStarted(name, 0, 1, run_id="beside", pid=1)])
+                Ingestor(writer).ingest(
+                    "beside", [ProcessStarted(name, 0, 1, run_id="beside", pid=1)]
+                )
                 seconds.append(time.monotonic() - began_s)
 
     thread = threading.Thread(target=record)
@@ -92,27 +100,45 @@ def test_a_backup_is_of_one_moment_and_writers_go_on(
             counts.append(len(recording))
             time.sleep(0.02)
 
-    write_backup(str(database), str(database.with_name("b")), program_version="1", progress=wait_for_writer)
+    write_backup(
+        str(database), str(database.with_name("b")), program_version="1", progress=wait_for_writer
+    )
     assert counts[-1] > counts[0] + 5  # several transactions were committed between its pages
     assert max(recording) < 2
     assert list_problems(database.with_name("b")) == []
     assert count_processes(database.with_name("b") / "database.db") < counts[-1] + 1 + 1
 
 
-def test_a_backup_and_its_verification_tell_what_is_under_way(database: Path, tmp_path: Path) -> None:
+def test_a_backup_and_its_verification_tell_what_is_under_way(
+    database: Path, tmp_path: Path
+) -> None:
     steps: list[tuple[str, int, int]] = []
-    write_backup(str(database), str(tmp_path / "b"), program_version="1", progress=lambda *step: steps.append(step))
-    assert list(dict.fromkeys(step for step, _done, _total in steps)) == ["pages", "check", "checksums", "to the disk"]
+    write_backup(
+        str(database),
+        str(tmp_path / "b"),
+        program_version="1",
+        progress=lambda *step: steps.append(step),
+    )
+    assert list(dict.fromkeys(step for step, _done, _total in steps)) == [
+        "pages",
+        "check",
+        "checksums",
+        "to the disk",
+    ]
     assert [(done, total) for step, done, total in steps if step == "checksums"][-1] == (
         (size := (tmp_path / "b" / "database.db").stat().st_size),
         size,
     )
     begun: list[str] = []
-    done = [check.subject for check in verify(str(tmp_path / "b"), texts=True, progress=begun.append)]
+    done = [
+        check.subject for check in verify(str(tmp_path / "b"), texts=True, progress=begun.append)
+    ]
     assert begun == done
 
 
-def test_each_check_is_printed_when_it_is_done(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_check_is_printed_when_it_is_done(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     printed = []
@@ -139,7 +165,9 @@ def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(database: Pa
     assert not target.with_name("b.partial").exists()
 
 
-def test_a_deleted_run_of_a_backup_can_be_restored_elsewhere(database: Path, tmp_path: Path) -> None:
+def test_a_deleted_run_of_a_backup_can_be_restored_elsewhere(
+    database: Path, tmp_path: Path
+) -> None:
     with closing(open_writer(database)) as writer:
         assert delete_run(writer, RUN)
     write_backup(str(database), str(tmp_path / "b"), program_version="1")
@@ -156,7 +184,10 @@ def test_restoring_moves_aside_what_was_there(database: Path, folder: Path) -> N
         delete_run(writer, RUN)
     restored = restore_backup(str(folder), str(database))
     assert restored.replaced_run_count == 0
-    with closing(open_reader(restored.replaced_path or "")) as old, closing(open_reader(database)) as new:
+    with (
+        closing(open_reader(restored.replaced_path or "")) as old,
+        closing(open_reader(database)) as new,
+    ):
         assert old.execute("select count(*) from runs").fetchone()[0] == 0
         assert new.execute("select count(*) from runs").fetchone()[0] == 1
 
@@ -205,7 +236,9 @@ def test_a_damaged_database_is_neither_backed_up_nor_up_to_date(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(open_reader(database)) as reader:
-        page = reader.execute("select rootpage from sqlite_schema where name = 'compiles'").fetchone()[0]
+        page = reader.execute(
+            "select rootpage from sqlite_schema where name = 'compiles'"
+        ).fetchone()[0]
         size = reader.execute("pragma page_size").fetchone()[0]
     with database.open("r+b") as file:
         file.seek((page - 1) * size)
@@ -220,7 +253,10 @@ def test_a_database_that_was_emptied_is_neither_backed_up_nor_whole(
     database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.truncate(database, 0)
-    for words in (["backup", str(tmp_path / "b"), "--db", str(database)], ["verify", str(database)]):
+    for words in (
+        ["backup", str(tmp_path / "b"), "--db", str(database)],
+        ["verify", str(database)],
+    ):
         assert main(words) == 2
         assert f"{database} is empty. Restore a backup" in capsys.readouterr().err
 
@@ -238,5 +274,11 @@ def test_what_root_restores_belongs_to_the_user_of_the_server(database: Path, fo
     os.chown(database, 65534, 65534)
     database.chmod(0o600)
     restore_backup(str(folder), str(database))
-    beside = [Path(f"{database}-locks"), Path(f"{database}-locks") / SERVE, Path(f"{database}-trash")]
-    assert {(path.stat().st_uid, path.stat().st_mode & 0o077) for path in (database, *beside)} == {(65534, 0)}
+    beside = [
+        Path(f"{database}-locks"),
+        Path(f"{database}-locks") / SERVE,
+        Path(f"{database}-trash"),
+    ]
+    assert {(path.stat().st_uid, path.stat().st_mode & 0o077) for path in (database, *beside)} == {
+        (65534, 0)
+    }

@@ -22,7 +22,12 @@ from compileboard.collectors.store.dashboard import trash
 from compileboard.collectors.store.dashboard.annotations import annotate
 from compileboard.collectors.store.dashboard.trash import delete_run, read_tables, restore_run
 from compileboard.collectors.store.maintenance import pruning
-from compileboard.collectors.store.maintenance.pruning import PruneRule, list_prunable, measure_used, prune_runs
+from compileboard.collectors.store.maintenance.pruning import (
+    PruneRule,
+    list_prunable,
+    measure_used,
+    prune_runs,
+)
 from compileboard.collectors.store.maintenance.verification import verify
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.explored import LOGS, explore
@@ -73,11 +78,17 @@ def prune_all(store: sqlite3.Connection, rule: PruneRule = ALL) -> list[str]:
 
 def test_detail_goes_and_roll_ups_stay(store: sqlite3.Connection) -> None:
     run_count = count(store, "runs")
-    staying = {table: count(store, table) for table in (*pruning.STAYING, "runs") if table != "pruned_runs"}
+    staying = {
+        table: count(store, table) for table in (*pruning.STAYING, "runs") if table != "pruned_runs"
+    }
     used_bytes = measure_used(store)
     assert len(prune_all(store)) == run_count
     assert {table: count(store, table) for table in staying} == staying
-    detail = {table for table, _where in pruning.DETAIL} | set(pruning.CASCADING) | {"payloads", "search_documents"}
+    detail = (
+        {table for table, _where in pruning.DETAIL}
+        | set(pruning.CASCADING)
+        | {"payloads", "search_documents"}
+    )
     assert {table: count(store, table) for table in detail if count(store, table)} == {}
     assert measure_used(store) < used_bytes * 0.7
     assert list_problems(store) == []
@@ -92,18 +103,30 @@ def test_every_table_of_a_run_goes_or_stays(store: sqlite3.Connection) -> None:
     assert owned - {"runs"} == listed
 
 
-def test_texts_of_runs_that_stay_and_of_deleted_ones_stay(store: sqlite3.Connection, database: Path) -> None:
-    run_ids = [row["id"] for row in store.execute("select id from runs where suite = 'captures' order by id")]
+def test_texts_of_runs_that_stay_and_of_deleted_ones_stay(
+    store: sqlite3.Connection, database: Path
+) -> None:
+    run_ids = [
+        row["id"]
+        for row in store.execute("select id from runs where suite = 'captures' order by id")
+    ]
     annotate(store, run_ids[0], title=None, note=None, pinned=True)
     delete_run(store, run_ids[1])
-    before = list(map(tuple, store.execute("select * from artifacts where run_id = ?", (run_ids[0],))))
+    before = list(
+        map(tuple, store.execute("select * from artifacts where run_id = ?", (run_ids[0],)))
+    )
     assert run_ids[0] not in prune_all(store)
-    assert list(map(tuple, store.execute("select * from artifacts where run_id = ?", (run_ids[0],)))) == before
+    assert (
+        list(map(tuple, store.execute("select * from artifacts where run_id = ?", (run_ids[0],))))
+        == before
+    )
     assert restore_run(store, run_ids[1])
     assert list_problems(store) == []
 
 
-def test_runs_of_baselines_and_open_incidents_and_running_ones_are_spared(store: sqlite3.Connection) -> None:
+def test_runs_of_baselines_and_open_incidents_and_running_ones_are_spared(
+    store: sqlite3.Connection,
+) -> None:
     base, bad, _ = RUNS
     store.execute("insert into baselines values ('main', ?, null, 1, 1, x'')", (base,))
     store.execute(
@@ -117,11 +140,28 @@ def test_runs_of_baselines_and_open_incidents_and_running_ones_are_spared(store:
     spared = set(RUNS) - {run.id for run in list_prunable(store, ALL, 2**60)}
     assert spared == {base, bad}
     columns = [
-        row["name"] for row in store.execute("select name, type, [notnull] from pragma_table_info('series_changes')")
+        row["name"]
+        for row in store.execute(
+            "select name, type, [notnull] from pragma_table_info('series_changes')"
+        )
     ]
-    row = dict.fromkeys(columns, "") | {"id": "c", "incident_id": "i", "dynamic": 0, "batch_size": 0, "world_size": 1}
-    row |= dict.fromkeys(("before_value", "after_value", "relative", "p_value", "confirmed_us", "noticed_us"))
-    row |= {"first_us": 1, "found_us": 1, "changed_us": 1, "first_run_id": bad, "low_run_id": RUNS[2]}
+    row = dict.fromkeys(columns, "") | {
+        "id": "c",
+        "incident_id": "i",
+        "dynamic": 0,
+        "batch_size": 0,
+        "world_size": 1,
+    }
+    row |= dict.fromkeys(
+        ("before_value", "after_value", "relative", "p_value", "confirmed_us", "noticed_us")
+    )
+    row |= {
+        "first_us": 1,
+        "found_us": 1,
+        "changed_us": 1,
+        "first_run_id": bad,
+        "low_run_id": RUNS[2],
+    }
     marks = ", ".join(f":{name}" for name in columns)
     store.execute(f"insert into series_changes ({', '.join(columns)}) values ({marks})", row)
     assert not set(RUNS) & {run.id for run in list_prunable(store, ALL, 2**60)}
@@ -132,12 +172,17 @@ def test_runs_of_baselines_and_open_incidents_and_running_ones_are_spared(store:
 
 
 def test_age_suite_and_size_choose_the_oldest_first(store: sqlite3.Connection) -> None:
-    started = {row["id"]: row["started_us"] for row in store.execute("select id, started_us from runs order by 2")}
+    started = {
+        row["id"]: row["started_us"]
+        for row in store.execute("select id, started_us from runs order by 2")
+    }
     newest_us = max(started.values())
     assert {run.id for run in list_prunable(store, PruneRule(newest_us), 2**60)} == {
         run_id for run_id, us in started.items() if us < newest_us
     }
-    assert all(run.suite == "captures" for run in list_prunable(store, PruneRule(2**60, "captures"), 2**60))
+    assert all(
+        run.suite == "captures" for run in list_prunable(store, PruneRule(2**60, "captures"), 2**60)
+    )
     most_bytes = measure_used(store) - 300_000
     pruned = prune_all(store, PruneRule(2**60, None, most_bytes))
     assert 0 < len(pruned) < len(started)
@@ -150,7 +195,9 @@ def test_what_is_imported_again_adds_nothing(store: sqlite3.Connection, database
     prune_all(store)
     before = list(map(tuple, store.execute("select * from run_totals order by run_id")))
     lines: list[str] = []
-    import_paths([str(LOGS["zoo_recompiles"])], str(database), LoadOptions(), print_line=lines.append)
+    import_paths(
+        [str(LOGS["zoo_recompiles"])], str(database), LoadOptions(), print_line=lines.append
+    )
     assert list(map(tuple, store.execute("select * from run_totals order by run_id"))) == before
     assert count(store, "compiles") == 0
 
@@ -158,14 +205,22 @@ def test_what_is_imported_again_adds_nothing(store: sqlite3.Connection, database
 def test_a_killed_prune_is_finished_by_the_next(store: sqlite3.Connection, database: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(database)], timeout=60)
     assert done.returncode == -9
-    (run_id,) = [row["run_id"] for row in store.execute("select run_id from pruned_runs where deleted_bytes is null")]
+    (run_id,) = [
+        row["run_id"]
+        for row in store.execute("select run_id from pruned_runs where deleted_bytes is null")
+    ]
     assert list_problems(store) == []
     assert run_id in prune_all(store)
     assert count(store, "compiles") == 0
-    assert store.execute("select count(*) from pruned_runs where deleted_bytes is null").fetchone()[0] == 0
+    assert (
+        store.execute("select count(*) from pruned_runs where deleted_bytes is null").fetchone()[0]
+        == 0
+    )
 
 
-def test_the_command_lists_prunes_and_returns_space(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_prunes_and_returns_space(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["prune", "--older-than", "1d", "--suite", "captures", "--db", str(database)]
     assert main([*words, "--dry-run"]) == 0
     listed = capsys.readouterr().out
@@ -191,10 +246,14 @@ def test_a_rule_that_is_none_prunes_nothing(
     assert "compileboard: " in capsys.readouterr().err
 
 
-def test_the_follower_prunes_by_age(store: sqlite3.Connection, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_follower_prunes_by_age(
+    store: sqlite3.Connection, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "PRUNE_EVERY_S", 0.0)
     now_us = time.time_ns() // 1000
-    store.execute("update runs set started_us = :now_us where id = :id", {"now_us": now_us, "id": RUNS[0]})
+    store.execute(
+        "update runs set started_us = :now_us where id = :id", {"now_us": now_us, "id": RUNS[0]}
+    )
     store.execute("update runs set started_us = 5 where id = :id", {"id": RUNS[1]})
     following.follow(str(database), "", {}, lambda _s: True, prune_after_days=30)
     pruned = {row["run_id"] for row in store.execute("select run_id from pruned_runs")}

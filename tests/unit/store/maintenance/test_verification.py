@@ -1,4 +1,6 @@
-"""What `verify` sees: a roll-up that is wrong, a row that points nowhere, a damaged text, a lost deleted run."""
+"""What `verify` sees: a roll-up that is wrong, a row that points nowhere, a damaged text, a lost
+deleted run.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def database(recorded: Path, tmp_path: Path) -> Path:
 
 
 def find_problems(database: Path) -> dict[str, str]:
-    return {check.subject: " ".join(check.problems) for check in verify(str(database), texts=True) if check.problems}
+    return {
+        check.subject: " ".join(check.problems)
+        for check in verify(str(database), texts=True)
+        if check.problems
+    }
 
 
 def change(database: Path, statement: str) -> None:
@@ -79,7 +85,10 @@ def test_a_roll_up_without_its_row_is_named(database: Path) -> None:
 
 
 def test_an_orphan_and_a_damaged_text_are_named(database: Path) -> None:
-    change(database, "update artifacts set payload_id = 99999 where id = (select min(id) from artifacts)")
+    change(
+        database,
+        "update artifacts set payload_id = 99999 where id = (select min(id) from artifacts)",
+    )
     change(database, "update payloads set body = x'01' where id = (select max(id) from payloads)")
     problems = find_problems(database)
     assert "points to no row of payloads" in problems["references"]
@@ -88,7 +97,9 @@ def test_an_orphan_and_a_damaged_text_are_named(database: Path) -> None:
 
 def test_a_lost_and_a_damaged_deleted_run_are_named(database: Path) -> None:
     with closing(open_writer(database)) as writer:
-        first, second = [row["id"] for row in writer.execute("select id from runs order by id limit 2")]
+        first, second = [
+            row["id"] for row in writer.execute("select id from runs order by id limit 2")
+        ]
         delete_run(writer, first)
         delete_run(writer, second)
     trash_path(str(database), first).unlink()
@@ -100,7 +111,9 @@ def test_a_lost_and_a_damaged_deleted_run_are_named(database: Path) -> None:
 
 def test_a_damaged_page_is_named(database: Path) -> None:
     with closing(open_writer(database)) as writer:
-        page = writer.execute("select rootpage from sqlite_schema where name = 'compiles_run'").fetchone()[0]
+        page = writer.execute(
+            "select rootpage from sqlite_schema where name = 'compiles_run'"
+        ).fetchone()[0]
         size = writer.execute("pragma page_size").fetchone()[0]
         writer.execute("pragma wal_checkpoint(truncate)")
     with open(database, "r+b") as file:

@@ -23,7 +23,9 @@ def publish_all(board: sqlite3.Connection) -> None:
     """Note that every run is published as it is, long ago."""
     board.execute("delete from published_runs")
     columns = "run_id, run_pub, rows_pub, rows_run_pub, rows_count, rows_us, published_us"
-    board.execute(f"insert into published_runs ({columns}) select id, pub, 1, pub, 1, 0, 0 from runs")
+    board.execute(
+        f"insert into published_runs ({columns}) select id, pub, 1, pub, 1, 0, 0 from runs"
+    )
 
 
 def seal_all(board: sqlite3.Connection, *some: str) -> list[str]:

@@ -16,7 +16,12 @@ from compileboard.app.engines.run_files import RunFiles
 from compileboard.app.engines.store import open_store
 from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer, write_transaction
-from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, restore_run, trash_path
+from compileboard.collectors.store.dashboard.trash import (
+    CannotRestore,
+    delete_run,
+    restore_run,
+    trash_path,
+)
 from compileboard.collectors.store.errors import NotAStore, StoreError
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.maintenance import backup, pruning
@@ -26,7 +31,12 @@ from compileboard.collectors.store.maintenance.backup import (
     restore_run_files,
     write_backup,
 )
-from compileboard.collectors.store.maintenance.pruning import PruneRule, list_prunable, measure_used, prune_runs
+from compileboard.collectors.store.maintenance.pruning import (
+    PruneRule,
+    list_prunable,
+    measure_used,
+    prune_runs,
+)
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.sealed.files import (
@@ -74,7 +84,9 @@ def list_problems(path: str) -> list[str]:
     return [problem for check in verify(path, texts=True) for problem in check.problems]
 
 
-def test_a_backup_has_the_files_and_puts_them_back(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_backup_has_the_files_and_puts_them_back(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     path = path_of(board)
     delete_run(board, RUNS[2])
     rows = read_rows(board)
@@ -103,14 +115,20 @@ def test_a_damaged_or_lost_file_is_told(board: sqlite3.Connection) -> None:
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     problems = list_problems(path)
     assert len(problems) == 3
-    for run_id, words in ((RUNS[0], "is missing"), (RUNS[1], "is damaged"), (RUNS[2], "cannot be restored")):
+    for run_id, words in (
+        (RUNS[0], "is missing"),
+        (RUNS[1], "is damaged"),
+        (RUNS[2], "cannot be restored"),
+    ):
         assert sum(run_id in problem and words in problem for problem in problems) == 1
     with pytest.raises(CannotRestore, match="restore BACKUP --run-files"):
         restore_run(board, RUNS[2])
 
 
 def lose_files(path: str) -> tuple[Path, Path, Path]:
-    """Lose the files of three runs: one is missing, one damaged, one a folder that nobody can read."""
+    """Lose the files of three runs: one is missing, one damaged, one a folder that nobody can
+    read.
+    """
     files = [list_run_files(path, run_id)[0] for run_id in (RUNS[0], RUNS[1], RUN)]
     files[1].write_bytes(files[1].read_bytes()[:-1] + b"x")
     for file in (files[0], files[2]):
@@ -150,14 +168,17 @@ def test_lost_files_are_put_back_from_a_backup_while_the_board_is_open(
     lost[2].rmdir()
     assert main(["restore", str(tmp_path / "backup"), "--run-files", "--db", path]) == 0
     assert capsys.readouterr().out.count("its file is back") == 3
-    assert list_problems(path) == [] and {name: read_rows(board)[name] for name in rows if name != "audit"} == {
-        name: rows[name] for name in rows if name != "audit"
-    }
+    assert list_problems(path) == [] and {
+        name: read_rows(board)[name] for name in rows if name != "audit"
+    } == {name: rows[name] for name in rows if name != "audit"}
     lose_files(path)
     (tmp_path / "backup" / "runs" / lost[0].parent.name / lost[0].name).unlink()
     assert main(["restore", str(tmp_path / "backup"), "--run-files", "--db", path]) == 1
     output = capsys.readouterr()
-    assert f"run {RUNS[0]}: {lost[0]} is missing" in output.err and f"run {RUN}: {lost[2]} cannot be" in output.err
+    assert (
+        f"run {RUNS[0]}: {lost[0]} is missing" in output.err
+        and f"run {RUN}: {lost[2]} cannot be" in output.err
+    )
     assert output.out == f"run {RUNS[1]}: its file is back\n"
 
 
@@ -180,7 +201,9 @@ def test_a_file_that_goes_because_its_run_is_reopened_is_not_lost(
     assert not old.exists()
 
 
-def test_a_damaged_file_of_the_trash_stops_no_backup(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_damaged_file_of_the_trash_stops_no_backup(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     path, target = path_of(board), str(tmp_path / "backup")
     delete_run(board, RUNS[2])
     trash_path(path, RUNS[2]).write_bytes(b"no database at all" * 100)
@@ -207,13 +230,17 @@ def test_what_is_wrong_within_a_file_is_told(board: sqlite3.Connection, tmp_path
     assert any("its totals are not those of its file" in problem for problem in problems)
 
 
-def test_detail_goes_from_the_files_and_roll_ups_stay(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_detail_goes_from_the_files_and_roll_ups_stay(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     path, files = path_of(board), RunFiles(path_of(board), str(tmp_path / "cache"))
     used_bytes = measure_used(board)
     listed = {run.id: run.detail_bytes for run in list_prunable(board, ALL, 2**60)}
     rollups = {name: read_rollups(board, files, name) for name in ROLLUPS}
     pruned = {run.id: run.detail_bytes for run in prune_runs(board, ALL, 2**60)}
-    assert pruned.keys() == listed.keys() and all(0 < pruned[run_id] < listed[run_id] for run_id in (RUN, RUNS[0]))
+    assert pruned.keys() == listed.keys() and all(
+        0 < pruned[run_id] < listed[run_id] for run_id in (RUN, RUNS[0])
+    )
     assert measure_used(board) < used_bytes
     assert {name: read_rollups(board, files, name) for name in ROLLUPS} == rollups
     assert rollups["run_breaks"] and rollups["results"]
@@ -221,7 +248,10 @@ def test_detail_goes_from_the_files_and_roll_ups_stay(board: sqlite3.Connection,
     assert sealed is not None
     with closing(files.open(sealed)) as run:
         assert run.execute("select count(*) from events").fetchone()[0] == 0
-        assert run.execute("select pruned_us from pruned_runs where run_id = ?", (RUN,)).fetchone() is not None
+        assert (
+            run.execute("select pruned_us from pruned_runs where run_id = ?", (RUN,)).fetchone()
+            is not None
+        )
     assert [len(list_run_files(path, run_id)) for run_id in pruned] == [1] * len(pruned)
     assert board.execute("select count(*) from repro_storages").fetchone()[0] == 0
     assert list_problems(path) == []
@@ -247,7 +277,9 @@ def test_a_damaged_file_stops_the_pruning_of_no_other_run(
     assert RUN not in pruned and RUNS[0] in pruned
 
 
-def read_rollups(board: sqlite3.Connection, files: RunFiles, table: str) -> list[tuple[object, ...]]:
+def read_rollups(
+    board: sqlite3.Connection, files: RunFiles, table: str
+) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for sealed in list_sealed_runs(board):
         with closing(files.open(sealed)) as run:
@@ -266,9 +298,16 @@ def test_a_run_that_is_reopened_while_its_file_is_pruned_stays(
         return pack(database, source, name)
 
     monkeypatch.setattr(pruning, "pack_run_file", reopen_meanwhile)
-    assert RUNS[0] not in [run.id for run in prune_runs(board, PruneRule(2**60, "bench_models"), 2**60)]
-    assert board.execute("select count(*) from pruned_runs where run_id = ?", (RUNS[0],)).fetchone()[0] == 0
-    assert board.execute("select count(*) from events where run_id = ?", (RUNS[0],)).fetchone()[0] > 0
+    assert RUNS[0] not in [
+        run.id for run in prune_runs(board, PruneRule(2**60, "bench_models"), 2**60)
+    ]
+    assert (
+        board.execute("select count(*) from pruned_runs where run_id = ?", (RUNS[0],)).fetchone()[0]
+        == 0
+    )
+    assert (
+        board.execute("select count(*) from events where run_id = ?", (RUNS[0],)).fetchone()[0] > 0
+    )
     assert list_problems(path) == []
 
 
@@ -292,11 +331,15 @@ def test_a_bundle_of_sealed_runs_is_as_before(board: sqlite3.Connection, tmp_pat
         with closing(open_writer(path)) as bundle:
             rows.append(read_rows(bundle))
         with write_transaction(board):
-            assert all(reopen_run(board, run_id) for run_id in (RUN, RUNS[0], REPRO_RUN)) is (name == "sealed")
+            assert all(reopen_run(board, run_id) for run_id in (RUN, RUNS[0], REPRO_RUN)) is (
+                name == "sealed"
+            )
     assert rows[0] == rows[1] and rows[0]["results"] and rows[0]["compiles"]
 
 
-def test_a_board_with_sealed_runs_is_no_bundle_and_no_single_file(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_board_with_sealed_runs_is_no_bundle_and_no_single_file(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     board.execute("pragma wal_checkpoint(truncate)")
     with closing(open_writer(tmp_path / "other.db")) as other:
         migrate_connection(other)

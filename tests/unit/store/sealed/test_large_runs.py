@@ -1,4 +1,6 @@
-"""The rows of a large sealed run come back in steps: the same rows, whatever is killed or written meanwhile."""
+"""The rows of a large sealed run come back in steps: the same rows, whatever is killed or written
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,24 @@ from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.maintenance.leases import REOPEN, take_lease
 from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.sealed import large_runs
-from compileboard.collectors.store.sealed.files import RunFileDamaged, RunFileMissing, list_run_files
+from compileboard.collectors.store.sealed.files import (
+    RunFileDamaged,
+    RunFileMissing,
+    list_run_files,
+)
 from compileboard.collectors.store.sealed.large_runs import RunSealed, reopen_in, reopen_large_run
 from compileboard.collectors.store.sealed.rows import get_sealed_run
 from compileboard.collectors.store.streams.receive import StreamWriter
 from tests.tools.observed import wait_for
 from tests.unit.app.explored import explore
 from tests.unit.store.ingest.test_ingest import recorded_events
-from tests.unit.store.sealed.sealed_board import NOW_US, copy_board, publish_all, read_rows, seal_all
+from tests.unit.store.sealed.sealed_board import (
+    NOW_US,
+    copy_board,
+    publish_all,
+    read_rows,
+    seal_all,
+)
 from tests.unit.store.sealed.test_sealing import read_stream, send_stream
 
 KILLED = """
@@ -46,7 +58,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def board(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+def board(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sqlite3.Connection]:
     monkeypatch.setattr(large_runs, "LARGE_BYTES", 0)
     monkeypatch.setattr(large_runs, "ROWS_AT_ONCE", 20)
     monkeypatch.setattr(large_runs.time, "sleep", lambda _seconds: None)
@@ -65,7 +79,9 @@ def list_problems(path: Path) -> list[str]:
 
 
 def largest_run(board: sqlite3.Connection) -> str:
-    (run_id,) = board.execute("select run_id from run_totals order by compile_count desc limit 1").fetchone()
+    (run_id,) = board.execute(
+        "select run_id from run_totals order by compile_count desc limit 1"
+    ).fetchone()
     return str(run_id)
 
 
@@ -75,7 +91,9 @@ def test_all_rows_come_back_in_steps(board: sqlite3.Connection, tmp_path: Path) 
         assert reopen_large_run(board, run_id)
         assert get_sealed_run(board, run_id) is None
     after = read_rows(board)
-    assert {name for name in before if after[name] != before[name]} == {"runs"}, "each has a new number"
+    assert {name for name in before if after[name] != before[name]} == {"runs"}, (
+        "each has a new number"
+    )
     assert list_problems(tmp_path / "board.db") == []
 
 
@@ -95,7 +113,9 @@ def test_what_was_killed_at_a_step_is_undone_or_done_again(
     assert list_problems(path) == []
     with take_lease(path, REOPEN) or pytest.fail("it is free"):
         assert seal_ended_runs(str(path), now_us=NOW_US).is_done
-        assert read_rows(board)["sealed_runs"] != sealed_rows["sealed_runs"], "another process puts it back now"
+        assert read_rows(board)["sealed_runs"] != sealed_rows["sealed_runs"], (
+            "another process puts it back now"
+        )
     if step_count % 2:
         assert seal_ended_runs(str(path), now_us=NOW_US).sealed_count == 1
         assert read_rows(board) == sealed_rows
@@ -115,7 +135,10 @@ def test_rows_of_others_that_come_meanwhile_stay(
     def add_compile(_seconds: float) -> None:
         for number in added:
             with closing(open_writer(path)) as writer:
-                writer.execute("insert into lanes (run_id, process_id, thread) values (?, 'p', ?)", (other, number))
+                writer.execute(
+                    "insert into lanes (run_id, process_id, thread) values (?, 'p', ?)",
+                    (other, number),
+                )
 
     monkeypatch.setattr(large_runs.time, "sleep", add_compile)
     assert reopen_large_run(board, run_id)
@@ -143,7 +166,9 @@ def test_what_boxes_push_of_others_does_not_wait(
     assert list_problems(path) == []
 
 
-def test_a_box_is_told_why_a_run_cannot_be_put_back(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_box_is_told_why_a_run_cannot_be_put_back(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     events, path = recorded_events(), tmp_path / "board.db"
     send_stream(StreamWriter(board, str(path)), events[:20])
     board.execute("update runs set heartbeat_us = 1 where id = 'R'")
@@ -156,7 +181,9 @@ def test_a_box_is_told_why_a_run_cannot_be_put_back(board: sqlite3.Connection, t
         refusals.append(thread.submit(lambda writer: writer.store(rest)).exception(30))
     assert isinstance(refusals[-1], RunFileDamaged)
     file.unlink()
-    assert isinstance(thread.submit(lambda writer: writer.store(rest)).exception(30), RunFileMissing)
+    assert isinstance(
+        thread.submit(lambda writer: writer.store(rest)).exception(30), RunFileMissing
+    )
 
 
 def test_a_run_that_is_deleted_meanwhile_stays_deleted(
@@ -172,5 +199,8 @@ def test_a_run_that_is_deleted_meanwhile_stays_deleted(
 
     monkeypatch.setattr(large_runs.time, "sleep", delete_it)
     assert reopen_large_run(board, run_id)
-    assert board.execute("select count(*) from compiles where run_id = ?", (run_id,)).fetchone()[0] == 0
+    assert (
+        board.execute("select count(*) from compiles where run_id = ?", (run_id,)).fetchone()[0]
+        == 0
+    )
     assert list_problems(path) == []

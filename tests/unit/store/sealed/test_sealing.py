@@ -41,7 +41,13 @@ from tests.unit.app.explored import explore
 from tests.unit.app.repros import COMPILE_REPRO, capture_repros
 from tests.unit.app.repros import RUN as REPRO_RUN
 from tests.unit.store.ingest.test_ingest import recorded_events
-from tests.unit.store.sealed.sealed_board import NOW_US, copy_board, publish_all, read_rows, seal_all
+from tests.unit.store.sealed.sealed_board import (
+    NOW_US,
+    copy_board,
+    publish_all,
+    read_rows,
+    seal_all,
+)
 
 KILLED = """
 import os, signal, sys
@@ -97,7 +103,9 @@ def test_detail_and_roll_ups_go_and_come_back(board: sqlite3.Connection) -> None
     after = read_rows(board)
     changed = {name for name in before if after[name] != before[name]}
     assert changed == {
-        name for name in (*DETAIL, *ROLLUPS, "payloads", "repros", "sealed_runs") if before[name] or after[name]
+        name
+        for name in (*DETAIL, *ROLLUPS, "payloads", "repros", "sealed_runs")
+        if before[name] or after[name]
     }
     assert [name for name in (*DETAIL, *ROLLUPS) if after[name]] == []
     assert list_problems(board) == []
@@ -113,13 +121,19 @@ def test_the_runs_to_seal_are_listed_without_reading_sealed_ones(board: sqlite3.
     board.set_trace_callback(seen.append)
     list_sealable(board, NOW_US)
     board.set_trace_callback(None)
-    left, others = ([row["detail"] for row in board.execute(f"explain query plan {sql}")] for sql in seen[:2])
+    left, others = (
+        [row["detail"] for row in board.execute(f"explain query plan {sql}")] for sql in seen[:2]
+    )
     assert left == ["SCAN sealed_runs USING INDEX sealed_runs_left"]
-    assert others[0] == "SCAN p" and "IN-OPERATOR" in others[1] and others[2].startswith("SEARCH r ")
+    assert (
+        others[0] == "SCAN p" and "IN-OPERATOR" in others[1] and others[2].startswith("SEARCH r ")
+    )
 
 
 def test_all_of_a_run_is_in_its_file_or_stays(board: sqlite3.Connection) -> None:
-    moved = {*(table for table, _where in pruning.DETAIL), *pruning.CASCADING, "trace_files"} - {"repro_storages"}
+    moved = {*(table for table, _where in pruning.DETAIL), *pruning.CASCADING, "trace_files"} - {
+        "repro_storages"
+    }
     assert set(DETAIL) == moved
     assert set(ROLLUPS) <= set(pruning.STAYING)
 
@@ -127,7 +141,10 @@ def test_all_of_a_run_is_in_its_file_or_stays(board: sqlite3.Connection) -> None
 def test_what_is_new_of_a_sealed_run_is_as_if_it_never_was(tmp_path: Path) -> None:
     events = recorded_events()
     dumps = []
-    for name, halves in (("whole", [events]), ("sealed", [events[: len(events) // 2], events[len(events) // 2 :]])):
+    for name, halves in (
+        ("whole", [events]),
+        ("sealed", [events[: len(events) // 2], events[len(events) // 2 :]]),
+    ):
         (tmp_path / name).mkdir()
         with closing(open_writer(tmp_path / name / "board.db")) as board:
             migrate_connection(board)
@@ -146,13 +163,24 @@ def test_what_is_new_of_a_sealed_run_is_as_if_it_never_was(tmp_path: Path) -> No
 
 def test_a_run_that_may_change_stays(board: sqlite3.Connection, tmp_path: Path) -> None:
     publish_all(board)
-    first, second, third, fourth = (row["id"] for row in board.execute("select id from runs order by id limit 4"))
-    board.execute("update runs set state = 'running', heartbeat_us = ? where id = ?", (NOW_US - 5, first))
+    first, second, third, fourth = (
+        row["id"] for row in board.execute("select id from runs order by id limit 4")
+    )
+    board.execute(
+        "update runs set state = 'running', heartbeat_us = ? where id = ?", (NOW_US - 5, first)
+    )
     board.execute("update runs set pub = pub + 1 where id = ?", (second,))
-    board.execute("update published_runs set rows_us = ? where run_id = ?", (NOW_US - 500_000_000, third))
+    board.execute(
+        "update published_runs set rows_us = ? where run_id = ?", (NOW_US - 500_000_000, third)
+    )
     board.execute("insert into pruned_runs values (?, 5, null)", (fourth,))
     assert not {first, second, third, fourth} & set(list_sealable(board, NOW_US))
-    for run_id, reason in ((first, "is running"), (second, "not published"), (third, "changed"), (fourth, "pruned")):
+    for run_id, reason in (
+        (first, "is running"),
+        (second, "not published"),
+        (third, "changed"),
+        (fourth, "pruned"),
+    ):
         with pytest.raises(NotSealable, match=reason):
             seal_run(board, run_id, now_us=NOW_US)
     assert not (tmp_path / "runs").exists()
@@ -178,7 +206,9 @@ def test_a_run_that_changes_while_its_file_is_written_stays(
     assert read_rows(board) == before
 
 
-@pytest.mark.parametrize("step", ["pack_run_file", "_mark", "remove_run_files", "delete_detail", "delete_texts"])
+@pytest.mark.parametrize(
+    "step", ["pack_run_file", "_mark", "remove_run_files", "delete_detail", "delete_texts"]
+)
 def test_what_stops_at_any_step_is_finished_by_the_next(
     board: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -187,7 +217,9 @@ def test_what_stops_at_any_step_is_finished_by_the_next(
 
     before = read_rows(board)
     publish_all(board)
-    (run_id,) = board.execute("select run_id from run_totals order by compile_count desc limit 1").fetchone()
+    (run_id,) = board.execute(
+        "select run_id from run_totals order by compile_count desc limit 1"
+    ).fetchone()
     monkeypatch.setattr(sealing, step, stop)
     with pytest.raises(KeyboardInterrupt):
         seal_run(board, run_id, now_us=NOW_US)
@@ -198,16 +230,23 @@ def test_what_stops_at_any_step_is_finished_by_the_next(
     sealed = get_sealed_run(board, run_id)
     assert sealed is not None and sealed.is_emptied
     assert len(list_run_files(str(tmp_path / "board.db"), run_id)) == 1
-    assert board.execute("select count(*) from compiles where run_id = ?", (run_id,)).fetchone()[0] == 0
+    assert (
+        board.execute("select count(*) from compiles where run_id = ?", (run_id,)).fetchone()[0]
+        == 0
+    )
     reopen(board, run_id)
     board.execute("delete from published_runs")
     assert read_rows(board) == before
 
 
-def test_a_killed_process_leaves_what_the_next_finishes(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_killed_process_leaves_what_the_next_finishes(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     before = read_rows(board)
     publish_all(board)
-    (run_id,) = board.execute("select run_id from run_totals order by compile_count desc limit 1").fetchone()
+    (run_id,) = board.execute(
+        "select run_id from run_totals order by compile_count desc limit 1"
+    ).fetchone()
     words = [sys.executable, "-c", KILLED, str(tmp_path / "board.db"), run_id, str(NOW_US)]
     assert subprocess.run(words, timeout=60).returncode == -9
     sealed = get_sealed_run(board, run_id)
@@ -222,7 +261,9 @@ def test_rows_that_come_back_while_the_detail_goes_stay(
 ) -> None:
     before = read_rows(board)
     publish_all(board)
-    (run_id,) = board.execute("select run_id from run_totals order by compile_count desc limit 1").fetchone()
+    (run_id,) = board.execute(
+        "select run_id from run_totals order by compile_count desc limit 1"
+    ).fetchone()
     path, sleep = board.execute("pragma database_list").fetchone()["file"], pruning.time.sleep
 
     def reopen_meanwhile(_seconds: float) -> None:
@@ -249,7 +290,9 @@ def test_no_result_has_the_id_of_a_sealed_one(board: sqlite3.Connection) -> None
     assert ids[RUNS[1]][1] <= last_id
 
 
-def test_a_damaged_or_lost_file_is_told_and_nothing_is_stored(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_damaged_or_lost_file_is_told_and_nothing_is_stored(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     seal_all(board, RUNS[0])
     before = read_rows(board)
     (path,) = list_run_files(str(tmp_path / "board.db"), RUNS[0])
@@ -277,18 +320,27 @@ def test_a_result_of_a_repro_reopens_its_run(board: sqlite3.Connection) -> None:
     save_result(board, COMPILE_REPRO, ReproResult("minify", "done", 1.0, 1, 2, program="x = 1"))
     assert get_sealed_run(board, REPRO_RUN) is None
     assert list_results(board, COMPILE_REPRO)[0].program is not None
-    assert board.execute("select count(*) from repros where compile_key is not null").fetchone()[0] > 0
+    assert (
+        board.execute("select count(*) from repros where compile_key is not null").fetchone()[0] > 0
+    )
     assert list_problems(board) == []
 
 
-def test_a_deleted_run_keeps_its_file_until_it_is_deleted_for_good(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_deleted_run_keeps_its_file_until_it_is_deleted_for_good(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     before = read_rows(board)
-    run_ids = seal_all(board, *(row["id"] for row in board.execute("select id from runs order by id desc limit 3")))
+    run_ids = seal_all(
+        board, *(row["id"] for row in board.execute("select id from runs order by id desc limit 3"))
+    )
     database = str(tmp_path / "board.db")
     assert all(delete_run(board, run_id) for run_id in run_ids)
     assert restore_run(board, run_ids[0])
     assert set(prune_trash(board, age_us=0)) == set(run_ids[1:])
-    assert [len(list_run_files(database, run_id)) for run_id in run_ids] == [1, *(0 for _ in run_ids[1:])]
+    assert [len(list_run_files(database, run_id)) for run_id in run_ids] == [
+        1,
+        *(0 for _ in run_ids[1:]),
+    ]
     assert reopen(board, run_ids[0])
     detail = {
         table: [row for row in table_rows if run_ids[0] in row]
@@ -300,7 +352,9 @@ def test_a_deleted_run_keeps_its_file_until_it_is_deleted_for_good(board: sqlite
     assert list_problems(board) == []
 
 
-def test_a_pass_seals_what_can_be_and_tells_what_cannot(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_pass_seals_what_can_be_and_tells_what_cannot(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     path = str(tmp_path / "board.db")
     publish_all(board)
     (tmp_path / "runs").mkdir()
@@ -316,7 +370,9 @@ def test_a_pass_seals_what_can_be_and_tells_what_cannot(board: sqlite3.Connectio
     assert list_problems(board) == []
 
 
-def test_the_wait_before_a_run_is_sealed_is_a_setting(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_the_wait_before_a_run_is_sealed_is_a_setting(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     publish_all(board)
     board.execute("update published_runs set rows_us = ?", (NOW_US - 90_000_000,))
     path = str(tmp_path / "board.db")
@@ -324,13 +380,17 @@ def test_the_wait_before_a_run_is_sealed_is_a_setting(board: sqlite3.Connection,
     assert seal_ended_runs(path, now_us=NOW_US).sealed_count == 0
     assert (
         seal_ended_runs(
-            path, load_settings({"COMPILEBOARD_SEAL_AFTER_S": "90"}).seal_after_s * 1_000_000, now_us=NOW_US
+            path,
+            load_settings({"COMPILEBOARD_SEAL_AFTER_S": "90"}).seal_after_s * 1_000_000,
+            now_us=NOW_US,
         ).sealed_count
         == 8
     )
 
 
-def test_a_command_that_goes_on_with_a_sealed_run_has_its_rows(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_command_that_goes_on_with_a_sealed_run_has_its_rows(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     before = read_rows(board)
     seal_all(board, *RUNS)
     for run_id in (*RUNS, RUNS[0]):

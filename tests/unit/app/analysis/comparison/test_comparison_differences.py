@@ -18,7 +18,9 @@ from compileboard.app.analysis.metrics import BY_NAME, Metric
 from compileboard.collectors.contract.verdicts import LABELS, METHODS, Measurement, decide, judge
 from tests.unit.app.compared import broke, entry, repeats, side
 
-SPEEDUP, LATENCY, COLD = (BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s"))
+SPEEDUP, LATENCY, COLD = (
+    BY_NAME[name] for name in ("speedup", "abs_latency_ms", "compilation_latency_s")
+)
 
 
 def timed(latency_ms: float, seed: int = 1, count: int = 30, noise: float = 0.01) -> ModelResult:
@@ -36,7 +38,10 @@ def compiled(*samples_s: float) -> ModelResult:
 
 def peaked(eager_gb: float, compiled_gb: float) -> ModelResult:
     samples = {"eager_peak_gb": [eager_gb] * 3, "compiled_peak_gb": [compiled_gb] * 3}
-    return entry(values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb}, repeats=samples)
+    return entry(
+        values={"compression_ratio": eager_gb / compiled_gb, "eager_peak_mem_gb": eager_gb},
+        repeats=samples,
+    )
 
 
 SOME = tuple(3.0 + n / 1000 for n in range(8))
@@ -49,21 +54,69 @@ CASES: tuple[tuple[str, ModelResult, ModelResult, str, str], ...] = (
     ("abs_latency_ms", timed(10), timed(12, 2), "worse", "repeats"),
     ("abs_latency_ms", timed(10), timed(8, 2), "better", "repeats"),
     ("abs_latency_ms", timed(10), timed(10.001, 2), "noise", "repeats"),
-    ("abs_latency_ms", timed(10, noise=0.001), timed(10.1, 2, noise=0.001), "negligible", "repeats"),
+    (
+        "abs_latency_ms",
+        timed(10, noise=0.001),
+        timed(10.1, 2, noise=0.001),
+        "negligible",
+        "repeats",
+    ),
     ("abs_latency_ms", timed(10, count=3), timed(12, 2, count=3), "worse", "samples"),
     ("abs_latency_ms", timed(10, count=3), timed(10.4, 2, count=3), "noise", "samples"),
     ("abs_latency_ms", timed(10, count=1), timed(12, 2, count=1), "single", "threshold"),
-    ("abs_latency_ms", entry(values={LATENCY.name: 10}), entry(values={LATENCY.name: 12}), "worse", "threshold"),
+    (
+        "abs_latency_ms",
+        entry(values={LATENCY.name: 10}),
+        entry(values={LATENCY.name: 12}),
+        "worse",
+        "threshold",
+    ),
     ("abs_latency_ms", timed(10), timed(10), "same", "threshold"),
-    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 10.9}), "noise", "threshold"),
-    ("compilation_latency_s", entry(values={COLD.name: 10}), entry(values={COLD.name: 11.5}), "single", "threshold"),
+    (
+        "compilation_latency_s",
+        entry(values={COLD.name: 10}),
+        entry(values={COLD.name: 10.9}),
+        "noise",
+        "threshold",
+    ),
+    (
+        "compilation_latency_s",
+        entry(values={COLD.name: 10}),
+        entry(values={COLD.name: 11.5}),
+        "single",
+        "threshold",
+    ),
     ("compilation_latency_s", compiled(3.0, 3.1, 3.2), compiled(4.0, 4.1, 4.2), "worse", "samples"),
-    ("compilation_latency_s", compiled(4.0, 4.1, 4.2), compiled(3.0, 3.1, 3.2), "better", "samples"),
+    (
+        "compilation_latency_s",
+        compiled(4.0, 4.1, 4.2),
+        compiled(3.0, 3.1, 3.2),
+        "better",
+        "samples",
+    ),
     ("compilation_latency_s", compiled(3.0, 3.2, 5.3), compiled(5.4, 5.5, 5.6), "noise", "samples"),
-    ("compilation_latency_s", compiled(*SOME), compiled(*(1.08 * value for value in SOME)), "noise", "repeats"),
-    ("compilation_latency_s", compiled(*SOME), compiled(*(1.2 * value for value in SOME)), "worse", "repeats"),
+    (
+        "compilation_latency_s",
+        compiled(*SOME),
+        compiled(*(1.08 * value for value in SOME)),
+        "noise",
+        "repeats",
+    ),
+    (
+        "compilation_latency_s",
+        compiled(*SOME),
+        compiled(*(1.2 * value for value in SOME)),
+        "worse",
+        "repeats",
+    ),
     ("compression_ratio", peaked(2.0, 1.0), peaked(2.0, 1.9), "worse", "samples"),
-    ("compilation_latency_s", entry(values={COLD.name: -0.1}), entry(values={COLD.name: 2}), "noise", "threshold"),
+    (
+        "compilation_latency_s",
+        entry(values={COLD.name: -0.1}),
+        entry(values={COLD.name: 2}),
+        "noise",
+        "threshold",
+    ),
     (
         "eager_peak_mem_gb",
         entry(values={"eager_peak_mem_gb": 2}),
@@ -72,11 +125,41 @@ CASES: tuple[tuple[str, ModelResult, ModelResult, str, str], ...] = (
         "threshold",
     ),
     ("eager_peak_mem_gb", peaked(2.0, 1.0), peaked(3.0, 1.0), "changed", "samples"),
-    ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 1}), "worse", "count"),
-    ("graph_breaks", entry(values={"graph_breaks": 4}), entry(values={"graph_breaks": 1}), "better", "count"),
-    ("graph_breaks", entry(values={"graph_breaks": 0}), entry(values={"graph_breaks": 0}), "same", "count"),
-    ("calls_captured", entry(values={"calls_captured": 8}), entry(values={"calls_captured": 9}), "changed", "count"),
-    ("unique_graphs", entry(values={"unique_graphs": 2}), entry(values={"unique_graphs": 1}), "changed", "count"),
+    (
+        "graph_breaks",
+        entry(values={"graph_breaks": 0}),
+        entry(values={"graph_breaks": 1}),
+        "worse",
+        "count",
+    ),
+    (
+        "graph_breaks",
+        entry(values={"graph_breaks": 4}),
+        entry(values={"graph_breaks": 1}),
+        "better",
+        "count",
+    ),
+    (
+        "graph_breaks",
+        entry(values={"graph_breaks": 0}),
+        entry(values={"graph_breaks": 0}),
+        "same",
+        "count",
+    ),
+    (
+        "calls_captured",
+        entry(values={"calls_captured": 8}),
+        entry(values={"calls_captured": 9}),
+        "changed",
+        "count",
+    ),
+    (
+        "unique_graphs",
+        entry(values={"unique_graphs": 2}),
+        entry(values={"unique_graphs": 1}),
+        "changed",
+        "count",
+    ),
 )
 
 
@@ -95,18 +178,30 @@ def test_every_verdict_and_method_has_a_fixture() -> None:
 
 
 def test_repeats_of_both_sides_judge_a_speedup_without_intervals() -> None:
-    base = entry(values={"speedup": 2.0}, repeats={"eager": repeats(20), "compiled": repeats(10, seed=2)})
-    new = entry(values={"speedup": 1.6}, repeats={"eager": repeats(20), "compiled": repeats(12.5, seed=3)})
+    base = entry(
+        values={"speedup": 2.0}, repeats={"eager": repeats(20), "compiled": repeats(10, seed=2)}
+    )
+    new = entry(
+        values={"speedup": 1.6}, repeats={"eager": repeats(20), "compiled": repeats(12.5, seed=3)}
+    )
     verdict = judge(SPEEDUP, base, new)
     assert verdict is not None
     assert (verdict.word, verdict.method) == ("worse", "repeats")
     assert "over 30 and 30 repeats" in verdict.reason
 
 
-@pytest.mark.parametrize(("compiled_ms", "eager_ms", "moved"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)])
-def test_a_speedup_that_moved_with_eager_mode_alone_says_so(compiled_ms: float, eager_ms: float, moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("compiled_ms", "eager_ms", "moved"), [(2.0, 6.0, True), (1.5, 4.5, False), (2.0, 4.0, False)]
+)
+def test_a_speedup_that_moved_with_eager_mode_alone_says_so(
+    compiled_ms: float, eager_ms: float, moved: bool
+) -> None:
     def timed(compiled: float, eager: float, seed: int) -> ModelResult:
-        values = {"speedup": eager / compiled, "abs_latency_ms": compiled, "eager_latency_ms": eager}
+        values = {
+            "speedup": eager / compiled,
+            "abs_latency_ms": compiled,
+            "eager_latency_ms": eager,
+        }
         samples = {"compiled": repeats(compiled, seed=seed), "eager": repeats(eager, seed=seed + 1)}
         return entry(values=values, repeats=samples)
 
@@ -146,9 +241,16 @@ def test_delta_is_new_relative_to_base() -> None:
 
 
 def test_dropping_models_from_one_side_changes_nothing() -> None:
-    models = [entry(f"model {n}", {"speedup": 1 + n / 37, "abs_latency_ms": 1 + n / 11}) for n in range(40)]
+    models = [
+        entry(f"model {n}", {"speedup": 1 + n / 37, "abs_latency_ms": 1 + n / 11})
+        for n in range(40)
+    ]
     comparison = compare(side(*models), side(*models[:10]))
-    assert (len(comparison.pairs), len(comparison.only_base), len(comparison.only_new)) == (10, 30, 0)
+    assert (len(comparison.pairs), len(comparison.only_base), len(comparison.only_new)) == (
+        10,
+        30,
+        0,
+    )
     assert [metric_sum.change for metric_sum in comparison.sums] == [0, 0]
     assert {delta.word for pair in comparison.pairs for delta in pair.deltas.values()} == {"same"}
 
@@ -159,13 +261,22 @@ def test_a_model_that_failed_is_excluded_with_the_reason() -> None:
     assert (lost.reason, lost.kind) == ("measured on base, failed (out of memory) in new", "bad")
     assert compare(side(oom), side(ran)).excluded[0].kind == "good"
     skipped = compare(side(entry("a", status="skipped")), side(oom)).excluded[0]
-    assert (skipped.reason, skipped.kind) == ("skipped on base, failed (out of memory) in new", "quiet")
-    assert compare(side(entry("a")), side(ran)).excluded[0].reason == "no number that both sides measured"
+    assert (skipped.reason, skipped.kind) == (
+        "skipped on base, failed (out of memory) in new",
+        "quiet",
+    )
+    assert (
+        compare(side(entry("a")), side(ran)).excluded[0].reason
+        == "no number that both sides measured"
+    )
 
 
 def test_another_machine_is_refused_until_it_is_wanted() -> None:
     base = side(entry(values={"speedup": 2}), environment={"hardware": ("NVIDIA H200",)})
-    new = side(entry(values={"speedup": 3}, hardware="NVIDIA A100"), environment={"hardware": ("NVIDIA A100",)})
+    new = side(
+        entry(values={"speedup": 3}, hardware="NVIDIA A100"),
+        environment={"hardware": ("NVIDIA A100",)},
+    )
     comparison = compare(base, new)
     assert comparison.excluded[0].reason == "hardware NVIDIA H200 on base, NVIDIA A100 in new"
     assert comparison.refused == ("Hardware: NVIDIA H200 on base, NVIDIA A100 in new",)
@@ -177,20 +288,26 @@ def test_another_machine_is_refused_until_it_is_wanted() -> None:
 
 
 def test_an_unknown_machine_is_paired_and_said() -> None:
-    comparison = compare(side(entry(values={"speedup": 2}, hardware=None)), side(entry(values={"speedup": 2})))
+    comparison = compare(
+        side(entry(values={"speedup": 2}, hardware=None)), side(entry(values={"speedup": 2}))
+    )
     assert comparison.pairs[0].warning == "not the same hardware on both sides"
 
 
 def test_another_batch_size_is_another_number() -> None:
     comparison = compare(
-        side(entry(values={"speedup": 2})), side(entry(values={"speedup": 2}, batch_size=16)), anyway=True
+        side(entry(values={"speedup": 2})),
+        side(entry(values={"speedup": 2}, batch_size=16)),
+        anyway=True,
     )
     assert comparison.excluded[0].reason == "batch size 8 on base, 16 in new"
 
 
 def test_a_wrong_answer_counts_in_no_geomean() -> None:
     base = [entry(model, {"speedup": 2.0}, accuracy="pass") for model in "ab"]
-    comparison = compare(side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy")))
+    comparison = compare(
+        side(*base), side(base[0], entry("b", {"speedup": 9.0}, accuracy="fail_accuracy"))
+    )
     assert [pair.accuracy for pair in comparison.pairs] == ["", "broke"]
     speed = comparison.sum_of("speedup")
     assert speed is not None
@@ -198,12 +315,16 @@ def test_a_wrong_answer_counts_in_no_geomean() -> None:
 
 
 def test_a_mean_is_not_worse_because_of_a_wrong_answer_that_is_in_no_mean() -> None:
-    def model_entry(model: str, speedup: float, width: float, accuracy: str = "pass") -> ModelResult:
+    def model_entry(
+        model: str, speedup: float, width: float, accuracy: str = "pass"
+    ) -> ModelResult:
         values, interval = {"speedup": speedup}, (speedup - width, speedup + width)
         return entry(model, values, interval=interval, accuracy=accuracy)
 
     base = side(model_entry("right", 2.0, 0.4), model_entry("wrong", 2.0, 0.01))
-    comparison = compare(base, side(model_entry("right", 1.8, 0.4), model_entry("wrong", 1.0, 0.01, "fail_accuracy")))
+    comparison = compare(
+        base, side(model_entry("right", 1.8, 0.4), model_entry("wrong", 1.0, 0.01, "fail_accuracy"))
+    )
     assert {pair.model: pair.deltas["speedup"].word for pair in comparison.pairs} == {
         "right": "noise",
         "wrong": "wrong",
@@ -214,7 +335,10 @@ def test_a_mean_is_not_worse_because_of_a_wrong_answer_that_is_in_no_mean() -> N
 
 
 def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
-    old, new = ({"torch": (version,), "host": (version,), "timing": ("repeat 30",)} for version in ("2.11", "2.12"))
+    old, new = (
+        {"torch": (version,), "host": (version,), "timing": ("repeat 30",)}
+        for version in ("2.11", "2.12")
+    )
     comparison = compare(side(environment=old), side(environment=new))
     assert comparison.warnings == ("torch: 2.11 on base, 2.12 in new",)
     assert {difference.name: difference.weight for difference in comparison.environment} == {
@@ -223,16 +347,24 @@ def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
         "Host": "differs",
     }
     base, later = (
-        CompareSide(f"torch:{environment['torch'][0]}", "", environment=environment) for environment in (old, new)
+        CompareSide(f"torch:{environment['torch'][0]}", "", environment=environment)
+        for environment in (old, new)
     )
     assert compare(base, later).warnings == ()
-    assert compare(side(environment=old), side()).warnings == ()  # what is not recorded is no difference
+    assert (
+        compare(side(environment=old), side()).warnings == ()
+    )  # what is not recorded is no difference
 
 
 def test_settings_that_differ_come_first() -> None:
     base = side(config={("dynamo", "a"): ("1", "0"), ("dynamo", "b"): ("2", "0")})
-    settings = compare(base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})).settings
-    assert [(changed_setting.name, changed_setting.base, changed_setting.new) for changed_setting in settings] == [
+    settings = compare(
+        base, side(config={("dynamo", "b"): ("2", "0"), ("inductor", "c"): ("3", "0")})
+    ).settings
+    assert [
+        (changed_setting.name, changed_setting.base, changed_setting.new)
+        for changed_setting in settings
+    ] == [
         ("a", "1", None),
         ("c", None, "3"),
         ("b", "2", "2"),
@@ -240,13 +372,33 @@ def test_settings_that_differ_come_first() -> None:
 
 
 def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
-    first, other, removed = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other", "gone"))
-    base = [broke("was", 1, first), broke("same", 2, first), broke("more", 1, other), broke("less", 3, other)]
-    new = [broke("same", 2, first), broke("more", 4, other), broke("less", 1, other), broke("now", 1, first)]
+    first, other, removed = (
+        entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other", "gone")
+    )
+    base = [
+        broke("was", 1, first),
+        broke("same", 2, first),
+        broke("more", 1, other),
+        broke("less", 3, other),
+    ]
+    new = [
+        broke("same", 2, first),
+        broke("more", 4, other),
+        broke("less", 1, other),
+        broke("now", 1, first),
+    ]
     base.append(broke("of a model that new has not", 1, removed))
-    breaks = compare(side(first, other, removed, breaks=base), side(first, other, breaks=new)).breaks
+    breaks = compare(
+        side(first, other, removed, breaks=base), side(first, other, breaks=new)
+    ).breaks
     words = {change.what.fingerprint: change.word for change in breaks.changes}
-    assert words == {"now": "new", "more": "worse", "was": "resolved", "less": "less", "same": "unchanged"}
+    assert words == {
+        "now": "new",
+        "more": "worse",
+        "was": "resolved",
+        "less": "less",
+        "same": "unchanged",
+    }
     assert breaks.left_out == 1
     assert breaks.changes[0].model == "one"
 
@@ -255,19 +407,27 @@ def test_the_same_break_of_another_model_is_new_there() -> None:
     first, other = (entry(fingerprint, {"speedup": 1}) for fingerprint in ("one", "other"))
     base, new = [broke("x", 1, first)], [broke("x", 1, first), broke("x", 1, other)]
     breaks = compare(side(first, other, breaks=base), side(first, other, breaks=new)).breaks
-    assert [(change.word, change.model) for change in breaks.changes] == [("new", "other"), ("unchanged", "one")]
+    assert [(change.word, change.model) for change in breaks.changes] == [
+        ("new", "other"),
+        ("unchanged", "one"),
+    ]
     per_run = compare(side(breaks=[broke("x")]), side(first, other, breaks=new)).breaks
-    assert [(change.word, change.model, change.new_count) for change in per_run.changes] == [("worse", None, 2)]
+    assert [(change.word, change.model, change.new_count) for change in per_run.changes] == [
+        ("worse", None, 2)
+    ]
 
 
 def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
     timed, judged = (
-        replace(broke("x", 2, entry()), experiment=experiment) for experiment in ("performance", "accuracy")
+        replace(broke("x", 2, entry()), experiment=experiment)
+        for experiment in ("performance", "accuracy")
     )
     base = side(entry(values={"speedup": 1}, experiments=("performance",)), breaks=[timed])
     both = entry(values={"speedup": 1}, experiments=("performance", "accuracy"))
     breaks = compare(base, side(both, breaks=[timed, judged])).breaks
-    assert [(change.word, change.base_count, change.new_count) for change in breaks.changes] == [("unchanged", 2, 2)]
+    assert [(change.word, change.base_count, change.new_count) for change in breaks.changes] == [
+        ("unchanged", 2, 2)
+    ]
     assert breaks.left_out == 1
 
 
@@ -282,7 +442,9 @@ VALUES = st.dictionaries(
     st.floats(0.001, 1e6).map(lambda value: float(f"{value:.6g}")),
 )
 ENTRIES = st.lists(
-    st.builds(entry, st.sampled_from("abcdefgh"), VALUES), max_size=8, unique_by=lambda result: result.model
+    st.builds(entry, st.sampled_from("abcdefgh"), VALUES),
+    max_size=8,
+    unique_by=lambda result: result.model,
 )
 
 
@@ -296,7 +458,8 @@ def test_order_does_not_matter_and_nothing_is_invented(
     for pair in paired.pairs:
         assert set(pair.deltas) == set(pair.base.values) & set(pair.new.values)
         assert all(
-            (delta.base, delta.new) == (pair.base.values[k], pair.new.values[k]) for k, delta in pair.deltas.items()
+            (delta.base, delta.new) == (pair.base.values[k], pair.new.values[k])
+            for k, delta in pair.deltas.items()
         )
     chance.shuffle(base)
     chance.shuffle(new)
@@ -305,15 +468,21 @@ def test_order_does_not_matter_and_nothing_is_invented(
 
 @given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
-    new = [entry(result.model, {name: value * 1.5 for name, value in result.values.items()}) for result in base]
+    new = [
+        entry(result.model, {name: value * 1.5 for name, value in result.values.items()})
+        for result in base
+    ]
     small, large = (
         [entry(result.model, {k: v * factor for k, v in result.values.items()}) for result in side]
         for side in (base, new)
     )
     plain = [
-        {k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pair_entries(base, new).pairs
+        {k: (delta.word, delta.change) for k, delta in pair.deltas.items()}
+        for pair in pair_entries(base, new).pairs
     ]
     pairs = pair_entries(small, large).pairs
-    assert [{k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pairs] == plain
+    assert [
+        {k: (delta.word, delta.change) for k, delta in pair.deltas.items()} for pair in pairs
+    ] == plain
     for first, other in zip(sum_metrics(pair_entries(base, new).pairs), sum_metrics(pairs)):
         assert first.change == pytest.approx(other.change)

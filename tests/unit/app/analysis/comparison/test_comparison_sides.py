@@ -15,7 +15,16 @@ from compileboard.app.queries.page import FilterError
 from compileboard.app.queries.sides import find_default, find_side, list_side_choices, name_runs
 from compileboard.app.screens.fleet.comparison import load_side, read_comparison
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, bench_suite, list_break, measure
+from tests.unit.app.benched import (
+    ACCURACY,
+    DAY_US,
+    MLP,
+    RUNS,
+    add_results,
+    bench_suite,
+    list_break,
+    measure,
+)
 from tests.unit.app.compared import now
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
@@ -32,7 +41,9 @@ def test_sides_are_runs_commits_branches_and_versions(
         for text in (oldest, f"commit:{commit[:8]}", "branch:main")
     }
     named["torch:2.11.0"] = find_side(reader, *now(open_engine(reader)), "torch:2.11.0", "base")
-    assert {text: [run.run.id for run in named_side.runs] for text, named_side in named.items()} == {
+    assert {
+        text: [run.run.id for run in named_side.runs] for text, named_side in named.items()
+    } == {
         oldest: [oldest],
         f"commit:{commit[:8]}": [oldest],
         "branch:main": [newest],
@@ -52,8 +63,14 @@ def test_words_of_the_command_line_name_runs(
     assert name_runs(reader, *now(open_engine(reader)), "previous", "latest") == (second, third)
     assert name_runs(reader, *now(open_engine(reader)), "previous", second) == (first, second)
     assert name_runs(reader, *now(open_engine(reader)), "latest", first) == (third, first)
-    assert name_runs(reader, *now(open_engine(reader)), "previous", "branch:main") == (second, "branch:main")
-    assert name_runs(reader, *now(open_engine(reader)), "baseline:x", "latest") == ("baseline:x", third)
+    assert name_runs(reader, *now(open_engine(reader)), "previous", "branch:main") == (
+        second,
+        "branch:main",
+    )
+    assert name_runs(reader, *now(open_engine(reader)), "baseline:x", "latest") == (
+        "baseline:x",
+        third,
+    )
     with pytest.raises(FilterError, match="base: there is no earlier run named"):
         name_runs(reader, *now(open_engine(reader)), "previous", first)
     with pytest.raises(FilterError, match="new: there is no run 'previous'"):
@@ -64,7 +81,13 @@ def test_words_of_the_command_line_name_runs(
     ("text", "message"),
     [
         ("01JB", "base: '01JB' fits several runs, give more of the id: 01JBENCH"),
-        ("nothing", "base: there is no run 'nothing' in this database; expected the beginning of a run's id"),
+        (
+            "nothing",
+            (
+                "base: there is no run 'nothing' in this database; expected the beginning of a "
+                "run's id"
+            ),
+        ),
         ("branch:other", "base: no run of branch 'other' is in this database"),
         ("commit:", "base: 'commit:' names no side"),
         ("tag:x", "base: 'tag:x' names no side"),
@@ -73,7 +96,11 @@ def test_words_of_the_command_line_name_runs(
     ],
 )
 def test_a_side_that_is_not_there_is_said(
-    open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection, text: str, message: str
+    open_engine: OpenEngine,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    text: str,
+    message: str,
 ) -> None:
     bench_suite(store)
     with pytest.raises(FilterError) as error:
@@ -130,22 +157,31 @@ def test_a_side_has_its_surroundings(
 ) -> None:
     quick = measure(facts={"settings": {"repeat": 3, "quick": True}})
     add_results(store, "A", quick, replace(quick, model="cnn", facts={"settings": {}}))
-    side = load_side(SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), "A", "base"))
+    side = load_side(
+        SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), "A", "base")
+    )
     assert side.environment["timing"] == ("repeat 3, quick", "the harness's default")
-    assert (side.environment["torch"], side.environment["hardware"]) == (("2.11.0",), ("AMD EPYC 9654",))
+    assert (side.environment["torch"], side.environment["hardware"]) == (
+        ("2.11.0",),
+        ("AMD EPYC 9654",),
+    )
     assert side.environment["host"] == ()
 
 
-def test_breaks_are_those_of_the_models_tasks(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_breaks_are_those_of_the_models_tasks(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     bench_suite(store, RUNS[:2])
     comparison = read_comparison(SingleFile(reader), read_clock(), RUNS[0], RUNS[1])
-    assert [(change.model, change.word, change.new_count) for change in comparison.breaks.changes] == [
-        ("Breaky", "unchanged", 2)
+    assert [
+        (change.model, change.word, change.new_count) for change in comparison.breaks.changes
+    ] == [("Breaky", "unchanged", 2)]
+    assert [(change.model, change.word) for change in comparison.causes.changes] == [
+        ("Breaky", "unchanged")
     ]
-    assert [(change.model, change.word) for change in comparison.causes.changes] == [("Breaky", "unchanged")]
-    assert {exclusion.reason for exclusion in comparison.excluded if exclusion.model == "Hungry"} == {
-        "failed (out of memory) on base, failed (out of memory) in new"
-    }
+    assert {
+        exclusion.reason for exclusion in comparison.excluded if exclusion.model == "Hungry"
+    } == {"failed (out of memory) on base, failed (out of memory) in new"}
 
 
 def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
@@ -155,7 +191,9 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     comparison = read_comparison(SingleFile(reader), read_clock(), "baseline:good", RUNS[0])
     assert {delta.word for pair in comparison.pairs for delta in pair.deltas.values()} == {"same"}
     assert {metric_sum.change for metric_sum in comparison.sums} == {0}
-    assert [(change.model, change.word) for change in comparison.breaks.changes] == [("Breaky", "unchanged")]
+    assert [(change.model, change.word) for change in comparison.breaks.changes] == [
+        ("Breaky", "unchanged")
+    ]
     newer = read_comparison(SingleFile(reader), read_clock(), "baseline:good", RUNS[1])
     speed = next(pair.deltas["speedup"] for pair in newer.pairs if pair.model == "MobileNetV3")
     assert (speed.word, speed.method) == ("eager", "intervals"), (
@@ -163,7 +201,9 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     )
 
 
-def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_a_stored_baseline_keeps_the_samples(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     for number, run_id in enumerate(RUNS[:2]):
         samples = [value * (1 + number) for value in (1.9, 2.0, 2.1)]
         repeats = {**MLP.repeats, "cold_compile_s": samples}
@@ -172,17 +212,27 @@ def test_a_stored_baseline_keeps_the_samples(store: sqlite3.Connection, reader: 
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     ((of_run,), (of_baseline,)) = (
-        read_comparison(SingleFile(reader), read_clock(), base, RUNS[1]).pairs for base in (RUNS[0], "baseline:good")
+        read_comparison(SingleFile(reader), read_clock(), base, RUNS[1]).pairs
+        for base in (RUNS[0], "baseline:good")
     )
     delta = of_baseline.deltas["compilation_latency_s"]
     assert (delta.word, delta) == ("worse", of_run.deltas["compilation_latency_s"])
 
 
 def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connection) -> None:
-    runs = [row[0] for row in recorded_reader.execute("select run_id from run_totals order by compile_count desc")]
+    runs = [
+        row[0]
+        for row in recorded_reader.execute(
+            "select run_id from run_totals order by compile_count desc"
+        )
+    ]
     comparison = read_comparison(SingleFile(recorded_reader), read_clock(), runs[1], runs[0])
     assert comparison.pairs == ()
-    assert {total.metric.name for total in comparison.totals} >= {"compile_s", "graph_break_count", "recompile_count"}
+    assert {total.metric.name for total in comparison.totals} >= {
+        "compile_s",
+        "graph_break_count",
+        "recompile_count",
+    }
     assert len(comparison.functions) > 0
     same = read_comparison(SingleFile(recorded_reader), read_clock(), runs[0], runs[0])
     assert {change.word for change in same.breaks.changes} <= {"unchanged"}
@@ -199,13 +249,20 @@ def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
         read_comparison(SingleFile(reader), read_clock(), "A", "B"),
         read_comparison(SingleFile(reader), read_clock(), "A", "B", suite="builtin"),
     )
-    assert (len(whole.pairs), len(of_suite.pairs), of_suite.totals, of_suite.functions) == (2, 1, (), ())
+    assert (len(whole.pairs), len(of_suite.pairs), of_suite.totals, of_suite.functions) == (
+        2,
+        1,
+        (),
+        (),
+    )
     assert (len(whole.breaks.changes), len(of_suite.breaks.changes)) == (1, 0)
     with pytest.raises(FilterError, match="neither A nor B has a result of suite 'odd'"):
         read_comparison(SingleFile(reader), read_clock(), "A", "B", suite="odd")
 
 
-def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+def test_programs_that_one_side_never_ran_are_left_out(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
     for run_id, commit in (("A", "aaaa"), ("B", "bbbb")):
         add_results(store, run_id, MLP)
         store.execute("update runs set git_commit = ? where id = ?", (commit, run_id))
@@ -214,7 +271,9 @@ def test_programs_that_one_side_never_ran_are_left_out(store: sqlite3.Connection
     comparison = read_comparison(SingleFile(reader), read_clock(), "commit:aaaa", "commit:bbbb")
     assert ([run.id for run in comparison.new.runs], comparison.breaks.changes) == (["B"], ())
     assert "only commit:bbbb ran demo, which is left out" in comparison.warnings
-    assert [run.id for run in read_comparison(SingleFile(reader), read_clock(), "A", "DEMO").new.runs] == ["DEMO"]
+    assert [
+        run.id for run in read_comparison(SingleFile(reader), read_clock(), "A", "DEMO").new.runs
+    ] == ["DEMO"]
 
 
 def test_the_default_base_is_no_run_that_still_runs(
@@ -222,7 +281,10 @@ def test_the_default_base_is_no_run_that_still_runs(
 ) -> None:
     for day, run_id in enumerate(("A", "B", "C")):
         add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
-    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'B'", (time.time_ns() // 1000,))
+    store.execute(
+        "update runs set state = 'running', heartbeat_us = ? where id = 'B'",
+        (time.time_ns() // 1000,),
+    )
     assert (
         find_default(reader, *now(open_engine(reader)), None, None)
         == ("A", "C")
@@ -245,9 +307,14 @@ def test_the_newest_run_of_a_branch_is_one_that_ended(
 ) -> None:
     for day, (run_id, commit) in enumerate((("A", "aaaaaa"), ("B", "bbbbbb"))):
         add_results(store, run_id, MLP, started_us=START_US + day * DAY_US)
-        store.execute("update runs set git_branch = 'main', git_commit = ? where id = ?", (commit, run_id))
+        store.execute(
+            "update runs set git_branch = 'main', git_commit = ? where id = ?", (commit, run_id)
+        )
     assert find_side(reader, *now(open_engine(reader)), "branch:main", "new").runs[0].run.id == "B"
-    store.execute("update runs set state = 'running', heartbeat_us = ? where id = 'B'", (time.time_ns() // 1000,))
+    store.execute(
+        "update runs set state = 'running', heartbeat_us = ? where id = 'B'",
+        (time.time_ns() // 1000,),
+    )
     assert find_side(reader, *now(open_engine(reader)), "branch:main", "new").runs[0].run.id == "A"
     assert (
         find_side(reader, *now(open_engine(reader)), "commit:bbbb", "new").runs[0].run.id == "B"

@@ -1,4 +1,6 @@
-"""The same two runs have the same count and the same words on every page, in every report and in the terminal."""
+"""The same two runs have the same count and the same words on every page, in every report and in
+the terminal.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def bench(
             "graph_breaks": 0.0,
             "unique_graphs": 1.0,
         }
-        results.append(measure(model=model, values=values, repeats=repeats, task=f"{model}-performance"))
+        results.append(
+            measure(model=model, values=values, repeats=repeats, task=f"{model}-performance")
+        )
     return results
 
 
@@ -88,23 +92,40 @@ class Verdicts:
         assert len(matches) == 1, matches
         self.check_sentence()
         ours = self.check["model_counts"]
-        words = [{metric["verdict"] for metric in model["metrics"].values()} for model in self.api["models"]]
-        of_api = sum("worse" in word for word in words), sum("better" in word and "worse" not in word for word in words)
-        return {*((int(a), int(b)) for a, b in matches), (ours["worse"] + ours["both"], ours["better"]), of_api}
+        words = [
+            {metric["verdict"] for metric in model["metrics"].values()}
+            for model in self.api["models"]
+        ]
+        of_api = (
+            sum("worse" in word for word in words),
+            sum("better" in word and "worse" not in word for word in words),
+        )
+        return {
+            *((int(a), int(b)) for a, b in matches),
+            (ours["worse"] + ours["both"], ours["better"]),
+            of_api,
+        }
 
     def check_sentence(self) -> None:
         """Assert that all say one sentence, and that nothing is worse where `check` passes."""
         summary = self.api["summary"]
-        assert all(prose(summary["sentence"]) in text or summary["sentence"] in text for text in (self.page, self.html))
+        assert all(
+            prose(summary["sentence"]) in text or summary["sentence"] in text
+            for text in (self.page, self.html)
+        )
         assert prose(summary["sentence"], 1000) in self.markdown
         assert summary["sentence"].startswith(self.check["changes"])
         if summary["tone"] == "bad":
             assert self.check_code == 1
 
     def words(self, metric: str, rule: str) -> dict[str, str]:
-        """Return the verdict of each model as the API has it, after looking that `check` says the same."""
+        """Return the verdict of each model as the API has it, after looking that `check` says the
+        same.
+        """
         api = {model["model"]: model["metrics"][metric]["verdict"] for model in self.api["models"]}
-        (rule_report,) = [other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule]
+        (rule_report,) = [
+            other_rule for other_rule in self.check["rules"] if other_rule["name"] == rule
+        ]
         check = {verdict["name"]: verdict["verdict"] for verdict in rule_report["verdicts"]}
         known = {
             "worse": "SLOWER",
@@ -114,26 +135,39 @@ class Verdicts:
             "wrong": "WRONG_ANSWER",
         }
         for model, word in api.items():
-            assert check[model] == known[word] if word in known else check[model] in ("PASS", "NOISE")
+            assert (
+                check[model] == known[word] if word in known else check[model] in ("PASS", "NOISE")
+            )
         return api
 
     def total(self, metric: str) -> tuple[str, dict[str, int]]:
-        (metric_total,) = [other_metric for other_metric in self.api["metrics"] if other_metric["metric"] == metric]
+        (metric_total,) = [
+            other_metric for other_metric in self.api["metrics"] if other_metric["metric"] == metric
+        ]
         return metric_total["verdict"], metric_total["verdicts"]
 
     def headline(self, name: str) -> str:
         """Return what the overview says of the change of a number."""
         tile = self.overview[self.overview.index(f"metric={name}&") :]
-        (text,) = re.findall(r'<dd class="glance__change[^"]*">(.*?)</dd>', tile[: tile.index("</div>")], re.S)
+        (text,) = re.findall(
+            r'<dd class="glance__change[^"]*">(.*?)</dd>', tile[: tile.index("</div>")], re.S
+        )
         return text
 
 
 @pytest.fixture
-def say(client: FlaskClient, store: sqlite3.Connection, database: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def say(
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    database: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Any:
     def read(base: Results, new: Results) -> Verdicts:
         add_results(store, "BASE", *base, started_us=START_US)
         add_results(store, "NEW", *new, started_us=START_US + DAY_US)
-        code = main(["check", "--db", str(database), "--run", "NEW", "--baseline", "BASE", "--json", "-"])
+        code = main(
+            ["check", "--db", str(database), "--run", "NEW", "--baseline", "BASE", "--json", "-"]
+        )
         sides = "base=BASE&new=NEW"
         return Verdicts(
             overview=unescape(client.get("/").text),
@@ -159,7 +193,10 @@ def test_what_is_worse_is_worse_everywhere(say: Any) -> None:
     assert answers.headline("compilation_latency_s").startswith("▲")
     assert answers.check_code == 1 and answers.check["headline"].startswith("FAIL: 2 verdicts")
     assert answers.bench.count("compile time worse (3 samples a side, ±") == 2
-    assert answers.markdown.count("| worse |") == 2 and answers.markdown.count("| 3 samples a side, ±") == 2
+    assert (
+        answers.markdown.count("| worse |") == 2
+        and answers.markdown.count("| 3 samples a side, ±") == 2
+    )
 
 
 @on_both_engines
@@ -175,9 +212,9 @@ def test_what_was_measured_once_is_judged_nowhere(say: Any) -> None:
     assert "result--bad" not in answers.page and "result--bad" not in answers.html
     (rule,) = [rule for rule in answers.check["rules"] if rule["name"] == "compile-time"]
     assert all("one sample each: not judged" in verdict["detail"] for verdict in rule["verdicts"])
-    assert {model["metrics"]["compilation_latency_s"]["basis"] for model in answers.api["models"]} == {
-        "one sample each: not judged"
-    }
+    assert {
+        model["metrics"]["compilation_latency_s"]["basis"] for model in answers.api["models"]
+    } == {"one sample each: not judged"}
 
 
 @on_both_engines
@@ -198,31 +235,51 @@ def test_what_moved_with_eager_mode_is_red_nowhere(say: Any) -> None:
     assert answers.headline("geomean_speedup").endswith("not judged")
     assert answers.check_code == 0
     assert answers.bench.count("eager mode moved (30 samples a side, ±") == 4
-    assert all(model["warning"].startswith("speedup changed because eager mode did") for model in answers.api["models"])
-    assert all("eager mode got faster (−" in model["metrics"]["speedup"]["detail"] for model in answers.api["models"])
+    assert all(
+        model["warning"].startswith("speedup changed because eager mode did")
+        for model in answers.api["models"]
+    )
+    assert all(
+        "eager mode got faster (−" in model["metrics"]["speedup"]["detail"]
+        for model in answers.api["models"]
+    )
 
 
 def check_answer(model: str, accuracy: str) -> BenchMeasured:
     """Check a model's answer, as the accuracy experiment does."""
     failure = {} if accuracy == "pass" else {"status": "failed", "reason": accuracy}
-    return measure(**ACCURACY | {"model": model, "accuracy": accuracy, "task": f"{model}-accuracy"} | failure)
+    return measure(
+        **ACCURACY | {"model": model, "accuracy": accuracy, "task": f"{model}-accuracy"} | failure
+    )
 
 
 @on_both_engines
 @pytest.mark.parametrize("answers", [("fail_accuracy", "fail_accuracy"), ("fail_accuracy", "pass")])
 def test_a_wrong_answer_is_faster_or_slower_nowhere(say: Any, answers: tuple[str, str]) -> None:
-    base, new = ([*bench(1), check_answer("Mlp", answers[0])], bench(2, {"Mlp": 2.0}, compiled={"Mlp": 0.7}))
+    base, new = (
+        [*bench(1), check_answer("Mlp", answers[0])],
+        bench(2, {"Mlp": 2.0}, compiled={"Mlp": 0.7}),
+    )
     answers_of_all = say(base, [*new, check_answer("Mlp", answers[1])])
     for metric, rule in (("speedup", "speedup"), ("compilation_latency_s", "compile-time")):
         assert answers_of_all.words(metric, rule)["Mlp"] == "wrong"
         assert "Mlp" not in {
-            model for model, word in answers_of_all.words(metric, rule).items() if word in ("worse", "better")
+            model
+            for model, word in answers_of_all.words(metric, rule).items()
+            if word in ("worse", "better")
         }
         assert answers_of_all.total(metric)[0] not in ("worse", "better")
     fixed = int(answers[1] == "pass")
     assert re.search(rf"\b0 worse\D*{fixed} better", answers_of_all.bench)
-    assert [change["kind"] for change in answers_of_all.api["summary"]["models"]] == ["better"] * fixed
-    assert answers_of_all.check["model_counts"] == {"worse": 0, "better": fixed, "both": 0, "neither": 4 - fixed}
+    assert [change["kind"] for change in answers_of_all.api["summary"]["models"]] == [
+        "better"
+    ] * fixed
+    assert answers_of_all.check["model_counts"] == {
+        "worse": 0,
+        "better": fixed,
+        "both": 0,
+        "neither": 4 - fixed,
+    }
     assert "wrong answer (30 samples a side" in answers_of_all.bench
     (wrong,) = [model for model in answers_of_all.api["models"] if model["model"] == "Mlp"]
     assert wrong["metrics"]["graph_breaks"]["verdict"] == "same"  # what is counted is judged
@@ -275,13 +332,20 @@ def test_rules_that_are_upstreams_say_whose_verdict_it_is(say: Any) -> None:
     answers = say(base, new)
     (rule,) = [rule for rule in answers.check["rules"] if rule["name"] == "graph-breaks"]
     details = [verdict["detail"] for verdict in rule["verdicts"] if verdict["fails"]]
-    assert details and all(detail.endswith("; as check_graph_breaks.py decides") for detail in details)
+    assert details and all(
+        detail.endswith("; as check_graph_breaks.py decides") for detail in details
+    )
 
 
 @on_both_engines
-def test_latest_and_previous_name_the_same_runs_on_the_page_the_api_and_in_check(say: Any, client: FlaskClient) -> None:
+def test_latest_and_previous_name_the_same_runs_on_the_page_the_api_and_in_check(
+    say: Any, client: FlaskClient
+) -> None:
     say(bench(1), bench(2))
     json = client.get("/api/v1/compare?base=previous&new=latest").json
-    assert json is not None and [json["data"][name]["asked"] for name in ("base", "new")] == ["BASE", "NEW"]
+    assert json is not None and [json["data"][name]["asked"] for name in ("base", "new")] == [
+        "BASE",
+        "NEW",
+    ]
     assert client.get("/compare?base=previous&new=latest").status_code == 200
     assert client.get("/compare?base=latest&new=previous").status_code == 400

@@ -33,7 +33,17 @@ def test_every_part_of_a_label_is_split_off(name: str) -> None:
 @pytest.mark.parametrize("mode", DDP_MODES)
 def test_a_label_as_recorded_reads_as_words(mode: str) -> None:
     label = f"inductor_with_cudagraphs_compiled_autograd_quick_TORCHINDUCTOR_COMPILE_THREADS=4_ddp={mode}"
-    words = ["inductor", "CUDA graphs", "compiled autograd", "quick", "TORCHINDUCTOR_COMPILE_THREADS=4", f"DDP {mode}"]
+    words = [
+        "inductor",
+        "CUDA graphs",
+        "compiled autograd",
+        "quick",
+        "TORCHINDUCTOR_COMPILE_THREADS=4",
+        f"DDP {mode}",
+    ]
     assert list(map(describe_part, split_backend(label))) == words
-    assert describe_backend("eager_threads=1_iterations_per_run=10") == "eager · threads 1 · calls per repeat 10"
+    assert (
+        describe_backend("eager_threads=1_iterations_per_run=10")
+        == "eager · threads 1 · calls per repeat 10"
+    )
     assert split_backend("aot_eager") == ("aot_eager",) and split_backend("") == ()

@@ -1,4 +1,6 @@
-"""Which of many runs and ways of measuring the headline and the trends are of, and what they are compared with."""
+"""Which of many runs and ways of measuring the headline and the trends are of, and what they are
+compared with.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,31 @@ def add_days(store: sqlite3.Connection, *days: dict[str, object]) -> None:
         add_results(store, f"RUN{day}", replace(MLP, **changes), started_us=START_US + day * DAY_US)  # type: ignore[arg-type]
 
 
-def test_the_previous_run_is_the_one_before_that_timed_anything(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_the_previous_run_is_the_one_before_that_timed_anything(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_days(store, {}, ACCURACY | {"status": "skipped", "accuracy": None, "values": {}}, {})
     store.execute("update runs set torch_version = '2.0.0' where id = 'RUN0'")
     assert "Environment changed: torch 2.0.0 → " in text_of(client, "/")
 
 
-def test_a_run_that_still_runs_is_named_and_not_summed_up(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_run_that_still_runs_is_named_and_not_summed_up(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_days(store, {}, {"values": {"speedup": 3.0}})
     values = {"now_us": time.time_ns() // 1000}
-    store.execute("update runs set state = 'running', heartbeat_us = :now_us where id = 'RUN1'", values)
+    store.execute(
+        "update runs set state = 'running', heartbeat_us = :now_us where id = 'RUN1'", values
+    )
     page = text_of(client, "/")
     assert "Geomean speedup 1.25×" in page and "Geomean speedup 3×" not in page
     assert "A run is recording." in page
 
 
 @on_both_engines
-def test_a_branch_alone_shows_what_it_measured_last(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_branch_alone_shows_what_it_measured_last(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_days(store, {"dtype": "float16"}, {})
     store.execute("update runs set git_branch = 'fast' where id = 'RUN0'")
     for address in ("/?branch=fast", "/trends?branch=fast"):
@@ -43,7 +53,9 @@ def test_a_branch_alone_shows_what_it_measured_last(client: FlaskClient, store: 
     assert "No runs match" in text_of(client, "/?branch=fast&dtype=float32")
 
 
-def test_a_model_alone_shows_the_suite_that_has_it(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_model_alone_shows_the_suite_that_has_it(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_days(store, {"suite": "mine", "model": "own"}, {})
     page = text_of(client, "/trends?model=own&metric=speedup")
     assert "no result in these runs" not in page

@@ -22,23 +22,40 @@ _NOTHING: dict[str, Any] = {field.name: None for field in fields(ExperimentResul
 
 def make_measured(**changes: Any) -> ExperimentResult:
     """Make what one experiment said of a model, with some of it changed."""
-    known = {"id": 1, "run_id": "RUN", "suite": "builtin", "model": "mlp", "dynamic": False, "world_size": 1}
+    known = {
+        "id": 1,
+        "run_id": "RUN",
+        "suite": "builtin",
+        "model": "mlp",
+        "dynamic": False,
+        "world_size": 1,
+    }
     more = {"status": "measured", "experiment": "performance", "time_us": 1, "batch_size": 8}
     return ExperimentResult(**(_NOTHING | known | more | changes))
 
 
 def test_the_leading_experiment_gives_the_batch_size_and_the_status() -> None:
     performed = make_measured(status="failed", reason="OOM", batch_size=64)
-    judged = make_measured(id=2, experiment="accuracy", accuracy="pass", batch_size=4, graph_breaks=3)
+    judged = make_measured(
+        id=2, experiment="accuracy", accuracy="pass", batch_size=4, graph_breaks=3
+    )
     (row,) = merge_results([judged, performed])
     assert (row.id, row.batch_size, row.status, row.reason) == (1, 64, "failed", "OOM")
-    assert (row.accuracy, row.graph_breaks, row.experiments) == ("pass", 3, ("performance", "accuracy"))
+    assert (row.accuracy, row.graph_breaks, row.experiments) == (
+        "pass",
+        3,
+        ("performance", "accuracy"),
+    )
 
 
 def test_a_wrong_answer_fails_the_row_and_keeps_its_numbers() -> None:
     timed = make_measured(speedup=2.0, command="performance")
     wrong = make_measured(
-        id=2, experiment="accuracy", status="failed", reason="fail_accuracy", accuracy="fail_accuracy"
+        id=2,
+        experiment="accuracy",
+        status="failed",
+        reason="fail_accuracy",
+        accuracy="fail_accuracy",
     )
     (row,) = merge_results([timed, replace(wrong, command="accuracy", message="RMSE 0.5")])
     assert (row.status, row.reason, row.speedup) == ("failed", "fail_accuracy", 2.0)
@@ -48,13 +65,18 @@ def test_a_wrong_answer_fails_the_row_and_keeps_its_numbers() -> None:
 
 
 def test_a_count_of_zero_is_a_count() -> None:
-    (row,) = merge_results([make_measured(graph_breaks=0), make_measured(id=2, experiment="accuracy", graph_breaks=5)])
+    (row,) = merge_results(
+        [make_measured(graph_breaks=0), make_measured(id=2, experiment="accuracy", graph_breaks=5)]
+    )
     assert row.graph_breaks == 0
 
 
 def test_experiments_without_performance_make_the_row_themselves() -> None:
     (row,) = merge_results(
-        [make_measured(experiment="coverage", calls_captured=4), make_measured(id=2, experiment="accuracy")]
+        [
+            make_measured(experiment="coverage", calls_captured=4),
+            make_measured(id=2, experiment="accuracy"),
+        ]
     )
     assert (row.id, row.experiments, row.calls_captured) == (2, ("accuracy", "coverage"), 4)
 
@@ -95,7 +117,11 @@ def test_a_speedup_whose_interval_spans_one_is_no_clear_difference() -> None:
         return word.word if word else None
 
     assert [verdict(0.98, 1.02), verdict(1.0, 1.1)] == ["no clear difference"] * 2
-    assert [verdict(1.01, 1.1), verdict(0.5, 0.9), verdict(None, None)] == ["faster", "slower", None]
+    assert [verdict(1.01, 1.1), verdict(0.5, 0.9), verdict(None, None)] == [
+        "faster",
+        "slower",
+        None,
+    ]
 
 
 def test_a_cell_without_a_number_says_why() -> None:
@@ -106,7 +132,10 @@ def test_a_cell_without_a_number_says_why() -> None:
         "skipped",
         "not run",
     ]
-    assert [describe_accuracy(accuracy).kind for accuracy in ("pass", "fail_accuracy", None, "pass_new", "odd")] == [
+    assert [
+        describe_accuracy(accuracy).kind
+        for accuracy in ("pass", "fail_accuracy", None, "pass_new", "odd")
+    ] == [
         *("good", "bad", "quiet"),
         *("quiet", "bad"),
     ]
@@ -114,10 +143,20 @@ def test_a_cell_without_a_number_says_why() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_has_no_value_comes_last_in_either_direction(order: str) -> None:
-    names = ("speedup", "abs_latency_ms", "compilation_latency_s", "dynamo_peak_mem_gb", "compression_ratio")
+    names = (
+        "speedup",
+        "abs_latency_ms",
+        "compilation_latency_s",
+        "dynamo_peak_mem_gb",
+        "compression_ratio",
+    )
     numbers: dict[str, Any] = dict.fromkeys(names, 1.0) | {"accuracy": "pass"}
     counts = dict.fromkeys(("graph_breaks", "recompiles", "calls_captured"), 0)
-    rows = [row(model="a"), row(model="b", **numbers, **counts), row(model="c", **numbers, **counts)]
+    rows = [
+        row(model="a"),
+        row(model="b", **numbers, **counts),
+        row(model="c", **numbers, **counts),
+    ]
     for end in ("", ".asc"):
         actual = [result.model for result in sort_results(rows, order + end)]
         assert sorted(actual) == ["a", "b", "c"]

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.store.rollups.results import ResultRow, merge_results
-from compileboard.collectors.store.rollups.summaries import HUD, RUNNER, SUMMARIZE_PERF, geomean, summarize
+from compileboard.collectors.store.rollups.summaries import (
+    HUD,
+    RUNNER,
+    SUMMARIZE_PERF,
+    geomean,
+    summarize,
+)
 from tests.unit.app.analysis.models.test_result_table import make_measured
 
 ROW = merge_results([make_measured()])[0]
@@ -24,7 +30,12 @@ def rows(*changes: dict[str, Any]) -> list[ResultRow]:
 
 SUITE = rows(
     *(
-        {"accuracy": "pass", "speedup": speed, "compilation_latency_s": 10 * speed, "dynamo_peak_mem_gb": 1.0}
+        {
+            "accuracy": "pass",
+            "speedup": speed,
+            "compilation_latency_s": 10 * speed,
+            "dynamo_peak_mem_gb": 1.0,
+        }
         for speed in SPEEDS
     )
 )
@@ -50,7 +61,14 @@ def test_hud_counts_what_passes_and_has_a_speedup_of_all() -> None:
 
 
 def test_hud_leaves_zeros_out_of_every_mean_but_that_of_peak_memory() -> None:
-    more = rows({"accuracy": "pass", "speedup": 1.0, "compilation_latency_s": 0.0, "dynamo_peak_mem_gb": 0.0})
+    more = rows(
+        {
+            "accuracy": "pass",
+            "speedup": 1.0,
+            "compilation_latency_s": 0.0,
+            "dynamo_peak_mem_gb": 0.0,
+        }
+    )
     summary = summarize([*SUITE, *more], HUD)
     assert summary.compilation_latency_s == pytest.approx(13.25)
     assert summary.dynamo_peak_mem_gb == pytest.approx(0.8)
@@ -58,16 +76,29 @@ def test_hud_leaves_zeros_out_of_every_mean_but_that_of_peak_memory() -> None:
 
 def test_what_nobody_measured_is_none_and_never_zero() -> None:
     summary = summarize(rows({"accuracy": None, "speedup": 1.5}), HUD)
-    assert (summary.passed_count, summary.pass_ratio, summary.geomean_speedup, summary.dynamo_peak_mem_gb) == (
-        None,
-    ) * 4
+    assert (
+        summary.passed_count,
+        summary.pass_ratio,
+        summary.geomean_speedup,
+        summary.dynamo_peak_mem_gb,
+    ) == (None,) * 4
     assert summarize([], HUD).pass_ratio is None
 
 
 def test_a_run_of_accuracy_alone_has_no_pass_rate_instead_of_none_passing() -> None:
     judged = rows({"accuracy": "pass", "speedup": None, "experiments": ("accuracy",)})
-    assert [summarize(judged, definition).pass_ratio for definition in (HUD, RUNNER)] == [None, None]
-    failed = rows({"accuracy": "pass", "speedup": None, "status": "failed", "experiments": ("performance", "accuracy")})
+    assert [summarize(judged, definition).pass_ratio for definition in (HUD, RUNNER)] == [
+        None,
+        None,
+    ]
+    failed = rows(
+        {
+            "accuracy": "pass",
+            "speedup": None,
+            "status": "failed",
+            "experiments": ("performance", "accuracy"),
+        }
+    )
     assert summarize(failed, HUD).pass_ratio == 0.0
 
 
@@ -77,8 +108,16 @@ def test_what_was_neither_timed_nor_judged_is_no_model_of_the_headline() -> None
 
 
 def test_eager_always_passes_and_export_needs_no_speedup() -> None:
-    assert summarize(rows({"backend": "eager", "speedup": 1.0, "accuracy": None}), HUD).passed_count == 1
-    assert summarize(rows({"backend": "export", "speedup": None, "accuracy": "pass"}), HUD).passed_count == 1
+    assert (
+        summarize(rows({"backend": "eager", "speedup": 1.0, "accuracy": None}), HUD).passed_count
+        == 1
+    )
+    assert (
+        summarize(
+            rows({"backend": "export", "speedup": None, "accuracy": "pass"}), HUD
+        ).passed_count
+        == 1
+    )
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=60))

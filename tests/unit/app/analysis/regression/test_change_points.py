@@ -1,4 +1,6 @@
-"""The step detector: what holds of any series, hand-made series for every verdict, and rates over seeded ones."""
+"""The step detector: what holds of any series, hand-made series for every verdict, and rates over
+seeded ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped, share
 # Multiples of 1/64, so that a power of two scales them exactly.
 VALUES = st.lists(st.integers(-640, 6400).map(lambda value: value / 64), max_size=60)
 LEVELS = st.lists(st.tuples(st.integers(1, 12), st.integers(-5, 90)), min_size=1, max_size=5)
-TIDY = LEVELS.map(lambda levels: [level + NOISE[i % 97] for length, level in levels for i in range(length)])
+TIDY = LEVELS.map(
+    lambda levels: [level + NOISE[i % 97] for length, level in levels for i in range(length)]
+)
 ANY = st.one_of(VALUES, TIDY)
 
 
@@ -60,7 +64,9 @@ def test_a_constant_series_has_no_steps(value: float, count: int) -> None:
 
 @settings(max_examples=40)
 @given(ANY, st.data())
-def test_missing_points_invent_nothing_and_hide_nothing(values: list[float], data: st.DataObject) -> None:
+def test_missing_points_invent_nothing_and_hide_nothing(
+    values: list[float], data: st.DataObject
+) -> None:
     gaps = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
     holed = [nan for value, gap in zip(values, gaps) for nan in [math.nan] * gap + [value]]
     places = [position for position, value in enumerate(holed) if not math.isnan(value)]
@@ -79,7 +85,12 @@ def test_what_is_said_of_a_step_holds(values: list[float]) -> None:
     for step in detect_change_points(values):
         assert 3 <= step.index < len(values) - 1
         assert step.low <= step.index <= step.high
-        assert min(values) <= min(step.before, step.after) < max(step.before, step.after) <= max(values)
+        assert (
+            min(values)
+            <= min(step.before, step.after)
+            < max(step.before, step.after)
+            <= max(values)
+        )
         assert step.p_value <= 5e-4 and step.after_count >= 2
         assert step.recovered_at is None or step.recovered_at > step.index
 
@@ -87,9 +98,9 @@ def test_what_is_said_of_a_step_holds(values: list[float]) -> None:
 @settings(max_examples=40)
 @given(ANY)
 def test_equal_errors_change_nothing_of_where(values: list[float]) -> None:
-    assert [change_point.index for change_point in detect_change_points(values, [0.0] * len(values))] == [
-        change_point.index for change_point in detect_change_points(values)
-    ]
+    assert [
+        change_point.index for change_point in detect_change_points(values, [0.0] * len(values))
+    ] == [change_point.index for change_point in detect_change_points(values)]
 
 
 @pytest.mark.parametrize("direction", [1, -1])
@@ -112,14 +123,18 @@ def test_a_recovered_step_is_listed_with_its_end() -> None:
 
 
 def test_a_step_that_comes_again_after_it_was_taken_back_is_one_of_its_own() -> None:
-    up, down, again = detect_change_points(flat(15, 100.0) + flat(15, 120.0) + flat(15, 100.0) + flat(15, 120.0))
+    up, down, again = detect_change_points(
+        flat(15, 100.0) + flat(15, 120.0) + flat(15, 100.0) + flat(15, 120.0)
+    )
 
     assert up.recovered_at == down.index and down.recovered_at is None
     assert again.recovers is None and again.recovered_at is None
 
 
 def test_a_staircase_that_falls_at_once_takes_back_every_step() -> None:
-    first, second, back = detect_change_points(flat(15, 100.0) + flat(15, 110.0) + flat(15, 125.0) + flat(15, 100.0))
+    first, second, back = detect_change_points(
+        flat(15, 100.0) + flat(15, 110.0) + flat(15, 125.0) + flat(15, 100.0)
+    )
 
     assert first.recovered_at == back.index and back.recovers == first.index
     assert second.recovered_at == back.index  # it came from 110, and the series went beyond, to 100
@@ -142,7 +157,9 @@ def test_counts_that_repeat_need_two_points() -> None:
     assert detect_change_points([0, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 1]) == []
 
 
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0], [1.0, 1.0, 2.0, 2.0], [1.0, 1.1, 0.9, 2.0, 2.1], [0.0] * 9])
+@pytest.mark.parametrize(
+    "values", [[], [1.0], [1.0, 2.0], [1.0, 1.0, 2.0, 2.0], [1.0, 1.1, 0.9, 2.0, 2.1], [0.0] * 9]
+)
 def test_a_tiny_series_has_no_steps(values: list[float]) -> None:
     assert detect_change_points(values) == []
 
@@ -155,7 +172,9 @@ def test_a_step_below_the_smallest_size_is_none() -> None:
 
 
 def test_a_gap_widens_the_place() -> None:
-    (step,) = detect_change_points([*flat(20, 100.0), math.nan, math.nan, math.inf, *flat(10, 120.0)])
+    (step,) = detect_change_points(
+        [*flat(20, 100.0), math.nan, math.nan, math.inf, *flat(10, 120.0)]
+    )
 
     assert (step.low, step.index, step.high) == (20, 23, 23)
 
@@ -177,7 +196,10 @@ def test_order_matters() -> None:
 
     assert [change_point.index for change_point in detect_change_points(values)] == [20]
     assert detect_change_points(values[::2] + values[1::2])[0].index == 10
-    assert detect_change_points([value for pair in zip(values[:20], values[20:]) for value in pair]) == []
+    assert (
+        detect_change_points([value for pair in zip(values[:20], values[20:]) for value in pair])
+        == []
+    )
 
 
 def test_flat_series_are_seldom_flagged() -> None:
@@ -191,7 +213,9 @@ def test_a_step_is_found_with_few_points_after(noise: float, after: int, reach: 
 
 def make_dip(noise: float, seed: int) -> list[float]:
     level = np.array([1.0] * 40 + [0.95] * 10 + [1.0] * 10)
-    return np.round(level * (1 + noise * np.random.default_rng(seed).standard_normal(60)), 3).tolist()
+    return np.round(
+        level * (1 + noise * np.random.default_rng(seed).standard_normal(60)), 3
+    ).tolist()
 
 
 @pytest.mark.parametrize("seed", [3, 6, 10])

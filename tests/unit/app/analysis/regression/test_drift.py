@@ -17,7 +17,11 @@ from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped
 
 def falling(points_each: int, noise: float = 0.3) -> list[float]:
     """Return 20 level points, ten steps of −1% and 10 level points."""
-    levels = [100.0] * 20 + [100 * 0.99**i for i in range(1, 11) for _ in range(points_each)] + [100 * 0.99**10] * 10
+    levels = (
+        [100.0] * 20
+        + [100 * 0.99**i for i in range(1, 11) for _ in range(points_each)]
+        + [100 * 0.99**10] * 10
+    )
     return [level + wave for level, wave in zip(levels, flat(len(levels), 0.0, noise))]
 
 
@@ -30,7 +34,10 @@ def test_ten_steps_of_one_percent_are_a_drift_and_nothing_else(points_each: int)
     assert changes.drift is not None and changes.steps == []
     assert changes.drift.relative == pytest.approx(-0.096, abs=0.015)
     knots = max(8, len(values) // 10)  # where it begins and ends is known to a tenth of the series
-    assert abs(changes.drift.start - 20) <= knots and abs(changes.drift.end - (len(values) - 10)) <= knots
+    assert (
+        abs(changes.drift.start - 20) <= knots
+        and abs(changes.drift.end - (len(values) - 10)) <= knots
+    )
 
 
 def test_a_step_before_the_drift_stays_a_step() -> None:
@@ -64,7 +71,10 @@ def test_nothing_is_reported_twice(values: list[float]) -> None:
     replaced = changes.drift.replaces if changes.drift else ()
 
     assert not {step.index for step in changes.steps} & set(replaced)
-    assert all(step.recovered_at not in replaced and step.recovers not in replaced for step in changes.steps)
+    assert all(
+        step.recovered_at not in replaced and step.recovers not in replaced
+        for step in changes.steps
+    )
 
 
 def test_missing_points_move_the_drift_and_invent_none() -> None:
@@ -74,10 +84,16 @@ def test_missing_points_move_the_drift_and_invent_none() -> None:
     drift, moved = detect_drift(values), detect_drift(holed)
 
     assert drift is not None and moved is not None
-    assert (moved.start, moved.end, moved.p_value) == (2 * drift.start, 2 * drift.end, drift.p_value)
+    assert (moved.start, moved.end, moved.p_value) == (
+        2 * drift.start,
+        2 * drift.end,
+        drift.p_value,
+    )
 
 
-@pytest.mark.parametrize("values", [[], [1.0] * 5, [1.0] * 50, [0.0] * 50, flat(60, 100.0), [1.0, 2.0, 3.0, 4.0]])
+@pytest.mark.parametrize(
+    "values", [[], [1.0] * 5, [1.0] * 50, [0.0] * 50, flat(60, 100.0), [1.0, 2.0, 3.0, 4.0]]
+)
 def test_what_stays_has_no_drift(values: list[float]) -> None:
     assert detect_drift(values) is None
 
@@ -101,7 +117,9 @@ def test_flat_and_stepped_series_are_seldom_called_drifting() -> None:
         ([], 30, False),
     ],
 )
-def test_a_series_that_stopped_while_its_suite_went_on(times: list[int], suite_runs: int, vanished: bool) -> None:
+def test_a_series_that_stopped_while_its_suite_went_on(
+    times: list[int], suite_runs: int, vanished: bool
+) -> None:
     assert is_stopped(list(times), list(range(suite_runs))) is vanished
 
 

@@ -26,7 +26,9 @@ def _run(reader: sqlite3.Connection, name: str) -> str:
     return str(reader.execute("select id from runs where name = ?", (name,)).fetchone()[0])
 
 
-def _step(sequence: int, kind: str = "artifact", attempt: int | None = 0, name: str = "x") -> CompileEvent:
+def _step(
+    sequence: int, kind: str = "artifact", attempt: int | None = 0, name: str = "x"
+) -> CompileEvent:
     return CompileEvent(1, "p", sequence, kind, sequence, attempt, name, None, "kept", 1)
 
 
@@ -47,32 +49,49 @@ def test_every_step_is_there_once_and_in_order(explored_reader: sqlite3.Connecti
     assert first.compile.outcome == "broke"
 
 
-def test_a_compile_has_one_outcome_wherever_it_is_listed(recorded_reader: sqlite3.Connection) -> None:
+def test_a_compile_has_one_outcome_wherever_it_is_listed(
+    recorded_reader: sqlite3.Connection,
+) -> None:
     seen: set[str] = set()
     for run in recorded_reader.execute("select id from runs").fetchall():
         rows = compiles.list_compiles(recorded_reader, run["id"], limit=1000).rows
         outcomes = {row.id: row.outcome for row in rows}
-        assert {row.key: row.outcome for row in stacks.list_stack_compiles(recorded_reader, run["id"])} == outcomes
+        assert {
+            row.key: row.outcome for row in stacks.list_stack_compiles(recorded_reader, run["id"])
+        } == outcomes
         assert compiles.count_outcomes(recorded_reader, run["id"]) == Counter(outcomes.values())
         for outcome in OUTCOMES:
-            listed = compiles.list_compiles(recorded_reader, run["id"], CompileFilter(outcome=outcome), limit=1000).rows
+            listed = compiles.list_compiles(
+                recorded_reader, run["id"], CompileFilter(outcome=outcome), limit=1000
+            ).rows
             assert [row.id for row in listed] == [row.id for row in rows if row.outcome == outcome]
         seen |= set(outcomes.values())
     assert {"compiled", "broke", "empty", "failed"} <= seen
 
 
 @pytest.mark.parametrize("run", ["zoo_graph_breaks", "zoo_recompiles"])
-def test_the_tabs_of_a_run_name_a_compile_alike(explored_client: FlaskClient, explored_reader, run: str) -> None:
+def test_the_tabs_of_a_run_name_a_compile_alike(
+    explored_client: FlaskClient, explored_reader, run: str
+) -> None:
     run_id = _run(explored_reader, run)
     compiled = explored_client.get(f"/api/v1/runs/{run_id}/compiles").json["data"]
     expected = Counter(OUTCOME_WORDS[row["outcome"]].word for row in compiled)
-    pages = [explored_client.get(f"/runs/{run_id}{tab}").text for tab in ("?tab=compiles", "/directory", "/stacks")]
+    pages = [
+        explored_client.get(f"/runs/{run_id}{tab}").text
+        for tab in ("?tab=compiles", "/directory", "/stacks")
+    ]
     rows = re.findall(r"<tbody.*</tbody>", pages[0], re.DOTALL)[0]
     entries = re.findall(r"<h3>.*?</header>", pages[1], re.DOTALL)
-    legend = re.findall(r'<ul class="legend" aria-label="Outcomes">(.*?)</ul>', pages[2], re.DOTALL)[0]
+    legend = re.findall(
+        r'<ul class="legend" aria-label="Outcomes">(.*?)</ul>', pages[2], re.DOTALL
+    )[0]
     assert Counter(re.findall(r'<span class="badge[^>]*>([^<]+)</span>', rows)) == expected
-    assert Counter(re.findall(r'<span class="badge[^>]*>([^<]+)</span>', "".join(entries))) == expected
-    assert {word: int(count) for word, count in re.findall(r"</span>([^<(]+) \((\d+)\)", legend)} == expected
+    assert (
+        Counter(re.findall(r'<span class="badge[^>]*>([^<]+)</span>', "".join(entries))) == expected
+    )
+    assert {
+        word: int(count) for word, count in re.findall(r"</span>([^<(]+) \((\d+)\)", legend)
+    } == expected
 
 
 def test_events_belong_to_the_attempt_of_the_artifacts_before_them() -> None:
@@ -96,29 +115,50 @@ def test_events_belong_to_the_attempt_of_the_artifacts_before_them() -> None:
     ]
 
 
-def test_page_names_outcomes_and_links_everything(explored_client: FlaskClient, explored_reader) -> None:
+def test_page_names_outcomes_and_links_everything(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _run(explored_reader, "zoo_graph_breaks")
     page = explored_client.get(f"/runs/{run_id}/directory").text
-    for text in ("broke and resumed", "Attempt 1", "9 records that describe tensors", "GB0059", "forward record"):
+    for text in (
+        "broke and resumed",
+        "Attempt 1",
+        "9 records that describe tensors",
+        "GB0059",
+        "forward record",
+    ):
         assert text in page, text
     for address in set(re.findall(rf'href="(/runs/{run_id}/(?:artifacts|compiles)[^"#]*)', page)):
         assert explored_client.get(address.replace("&amp;", "&")).status_code == 200, address
-    recompiles = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_recompiles')}/directory").text
+    recompiles = explored_client.get(
+        f"/runs/{_run(explored_reader, 'zoo_recompiles')}/directory"
+    ).text
     assert "changes against 0/0" in recompiles and "recompile limit" in recompiles
 
 
 @pytest.mark.parametrize(
     ("query", "count"),
-    [("outcome=broke", 3), ("outcome=compiled", 0), ("artifact=dynamo_output_graph", 2), ("q=nobody", 0)],
+    [
+        ("outcome=broke", 3),
+        ("outcome=compiled", 0),
+        ("artifact=dynamo_output_graph", 2),
+        ("q=nobody", 0),
+    ],
 )
-def test_filters_leave_what_they_say(explored_client: FlaskClient, explored_reader, query: str, count: int) -> None:
-    page = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_graph_breaks')}/directory?{query}").text
+def test_filters_leave_what_they_say(
+    explored_client: FlaskClient, explored_reader, query: str, count: int
+) -> None:
+    page = explored_client.get(
+        f"/runs/{_run(explored_reader, 'zoo_graph_breaks')}/directory?{query}"
+    ).text
     assert page.count('class="panel entry"') == count
     assert ("No compiles match" in page) == (count == 0)
 
 
 def test_a_bad_outcome_is_refused_in_words(explored_client: FlaskClient, explored_reader) -> None:
-    answer = explored_client.get(f"/runs/{_run(explored_reader, 'zoo_recompiles')}/directory?outcome=best")
+    answer = explored_client.get(
+        f"/runs/{_run(explored_reader, 'zoo_recompiles')}/directory?outcome=best"
+    )
     assert answer.status_code == 400 and "is not one of compiled, restarted, broke" in answer.text
 
 
@@ -138,7 +178,9 @@ def test_an_empty_run_says_what_to_do(client: FlaskClient, store: sqlite3.Connec
     assert "No compiles" in client.get("/runs/EMPTY/directory").text
 
 
-def test_a_compile_leads_to_every_other_view_of_it(explored_client: FlaskClient, explored_reader) -> None:
+def test_a_compile_leads_to_every_other_view_of_it(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _run(explored_reader, "zoo_recompiles")
     key = explored_reader.execute(
         "select id from compiles where run_id = ? and compile_id = '0/1'", (run_id,)
@@ -146,6 +188,11 @@ def test_a_compile_leads_to_every_other_view_of_it(explored_client: FlaskClient,
     page = explored_client.get(f"/runs/{run_id}/compiles/{key}").text
     row = page.split('aria-label="This compile elsewhere"')[1].split("</nav>")[0]
     places = dict(reversed(link) for link in re.findall(r'href="([^"]+)">([^<]+)<', row))
-    assert list(places) == ["On the timeline", "Guards as a tree", "Changes from 0/0", "Among all stacks"]
+    assert list(places) == [
+        "On the timeline",
+        "Guards as a tree",
+        "Changes from 0/0",
+        "Among all stacks",
+    ]
     for address in places.values():
         assert explored_client.get(address.replace("&amp;", "&")).status_code == 200, address

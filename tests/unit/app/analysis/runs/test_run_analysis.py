@@ -35,7 +35,10 @@ def test_problems_name_caches_that_are_off_or_bypassed() -> None:
     changed = [{"inductor": {"fx_graph_cache": {"value": False, "default": True}}}]
     bypass = CacheResult("aot_autograd", "bypass", "custom op", 3, None, None)
     problems = list_problems(RunFacts(changed=changed, cacheable_us=2_000_000, caches=[bypass]))
-    assert [problem.title for problem in problems] == ["Caches are disabled", "AOTAutograd cache bypassed"]
+    assert [problem.title for problem in problems] == [
+        "Caches are disabled",
+        "AOTAutograd cache bypassed",
+    ]
     assert "inductor.fx_graph_cache = False" in problems[0].advice
     assert problems[1].number == "3 graphs"
 
@@ -43,7 +46,10 @@ def test_problems_name_caches_that_are_off_or_bypassed() -> None:
 def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
     phases = Phases(750, 250, 0, None, None, None, None, None)
     shares = list_shares(phases)
-    assert [(share.phase.name, share.start, share.width) for share in shares] == [("dynamo", 0, 75), ("aot", 75, 25)]
+    assert [(share.phase.name, share.start, share.width) for share in shares] == [
+        ("dynamo", 0, 75),
+        ("aot", 75, 25),
+    ]
     assert sum_phases(phases) == 1000
     assert sum_phases(Phases(*(None,) * 8)) is None
     assert list_shares(phases, 2000)[0].width == 37.5
@@ -52,9 +58,15 @@ def test_shares_fill_the_bar_and_leave_out_what_took_no_time() -> None:
 def test_list_changes_counts_the_processes_that_have_one() -> None:
     verbose = {"dynamo": {"verbose": {"value": True, "default": False}}}
     changes = list_changes(
-        [("a", verbose), ("b", verbose), ("c", {"dynamo": {"verbose": {"value": "", "default": False}}})]
+        [
+            ("a", verbose),
+            ("b", verbose),
+            ("c", {"dynamo": {"verbose": {"value": "", "default": False}}}),
+        ]
     )
-    assert [(change.name, change.value, change.default, change.process_count) for change in changes] == [
+    assert [
+        (change.name, change.value, change.default, change.process_count) for change in changes
+    ] == [
         ("verbose", '""', "False", 1),
         ("verbose", "True", "False", 2),
     ]
@@ -77,7 +89,9 @@ def test_shorten_steps_keeps_both_ends() -> None:
 def test_words_tell_an_unfinished_compile_from_a_running_one() -> None:
     assert describe_outcome("started", True).word == "started"
     assert describe_outcome("started", False).word == "not finished"
-    assert gb_url("GB0059") == "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
+    assert (
+        gb_url("GB0059") == "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0059.html"
+    )
     assert gb_url("GB../x") is None
 
 
@@ -106,13 +120,37 @@ def test_capabilities_are_missing_only_where_torch_lacks_them() -> None:
 def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
     phases = Phases(2_000_000, 10, None, None, None, None, None, None)
     row = CompileRow(
-        *(4, "p", 1, 0, "0/0", 0, 0, 1, "<a>", "a.py", 1, None, "compiled", 0, 1, 1, 1, 0, None, None, "rank 1"),
+        *(
+            4,
+            "p",
+            1,
+            0,
+            "0/0",
+            0,
+            0,
+            1,
+            "<a>",
+            "a.py",
+            1,
+            None,
+            "compiled",
+            0,
+            1,
+            1,
+            1,
+            0,
+            None,
+            None,
+            "rank 1",
+        ),
         phases,
         None,
     )
     chart = chart_compiles([row], "RUN", 1)
     go.Figure(chart.figure)
-    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["rank 1 · &lt;a> · a.py:1 · first compile 0/0 "]
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == [
+        "rank 1 · &lt;a> · a.py:1 · first compile 0/0 "
+    ]
     assert chart.figure["data"][0]["customdata"] == ["/runs/RUN/compiles/4"]
     assert chart.rows[0][:4] == ["rank 1 · <a> · a.py:1 · first compile", "0/0", "2.00 s", "2.00 s"]
 
@@ -124,11 +162,35 @@ def test_labels_of_phases_are_so_on_a_cpu_too() -> None:
 
 def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None:
     first = CompileRow(
-        *(0, "p", 1, 0, "0/0", 0, 0, None, "f", "a.py", 1, None, "compiled", 5, 1, 1, 1, 0, None, None, ""),
+        *(
+            0,
+            "p",
+            1,
+            0,
+            "0/0",
+            0,
+            0,
+            None,
+            "f",
+            "a.py",
+            1,
+            None,
+            "compiled",
+            5,
+            1,
+            1,
+            1,
+            0,
+            None,
+            None,
+            "",
+        ),
         Phases(500, *(None,) * 7),
         None,
     )
-    again = replace(first, id=1, started_us=9, recompiled_from="0/0", recompile_category="tensor_size")
+    again = replace(
+        first, id=1, started_us=9, recompiled_from="0/0", recompile_category="tensor_size"
+    )
     rows = [
         replace(again, phases=Phases(1000, *(None,) * 7)),
         replace(first, function="g", phases=Phases(0, *(None,) * 7)),
@@ -136,7 +198,10 @@ def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None
         first,
     ]
     groups = group_compiles(rows)
-    assert [(group.code, group.line, len(group.bars)) for group in groups] == [("f", "a.py:1", 2), ("h", "a.py:1", 1)]
+    assert [(group.code, group.line, len(group.bars)) for group in groups] == [
+        ("f", "a.py:1", 2),
+        ("h", "a.py:1", 1),
+    ]
     assert [(bar.compile.role, bar.time_us, bar.shares[0].width) for bar in groups[0].bars] == [
         ("first compile", 500, 50.0),
         ("recompile: tensor size", 1000, 100.0),
@@ -145,7 +210,9 @@ def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None
 
 
 def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
-    message = "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node"
+    message = (
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node"
+    )
     failure = FailureGroup("TorchRuntimeError", message, "f", "model.py", 7, 1)
     (refused,) = list_problems(RunFacts(failures=[failure]))
     (other,) = list_problems(RunFacts(failures=[replace(failure, message="no module named x")]))

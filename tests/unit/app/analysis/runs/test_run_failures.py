@@ -1,4 +1,6 @@
-"""What compiled code raised is seen: on the run's page, its compile's, in reports and in the API."""
+"""What compiled code raised is seen: on the run's page, its compile's, in reports and in the
+API.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ RAISED: dict[str, Any] = {
     "line": 40,
     "occurrence_count": 1200,
 }
-ENDED: dict[str, Any] = {"phase": "program", "error_type": "ValueError", "message": "no", "ended_program": True}
+ENDED: dict[str, Any] = {
+    "phase": "program",
+    "error_type": "ValueError",
+    "message": "no",
+    "ended_program": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +100,9 @@ def test_the_failures_tab_has_a_card_for_each(client: FlaskClient) -> None:
     assert "<b onclick" not in text
 
 
-def test_the_compiles_page_says_what_its_code_raised(client: FlaskClient, reader: sqlite3.Connection) -> None:
+def test_the_compiles_page_says_what_its_code_raised(
+    client: FlaskClient, reader: sqlite3.Connection
+) -> None:
     (key,) = reader.execute("select compile_key from failures where phase = 'backward'").fetchone()
     text = get(client, f"/runs/{RUN}/compiles/{key}")
     assert "1,200 times" in text and "RuntimeError" in text
@@ -102,7 +111,9 @@ def test_the_compiles_page_says_what_its_code_raised(client: FlaskClient, reader
 
 def test_the_api_tells_phases_counts_and_the_end(client: FlaskClient) -> None:
     rows = client.get(f"/api/v1/runs/{RUN}/failures").json["data"]  # type: ignore[index]
-    assert [(row["phase"], row["occurrence_count"], row["ended_program"], row["file"]) for row in rows] == [
+    assert [
+        (row["phase"], row["occurrence_count"], row["ended_program"], row["file"]) for row in rows
+    ] == [
         ("backward", 1200, False, "train.py"),
         ("program", 1, True, None),
         ("compile", 1, False, "model.py"),
@@ -115,7 +126,9 @@ def test_a_comparison_counts_them_as_failures(
     open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
-    side = load_side(SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), RUN, "base"))
+    side = load_side(
+        SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), RUN, "base")
+    )
     assert side.totals["failure_count"] == 3
 
 
@@ -125,5 +138,9 @@ def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: P
     summary = summarize(str(database), RUN)
     assert summary is not None and summary.failure_count == 3
     verdict, counts, next_command = closing_lines(str(database), RUN)
-    assert verdict == summary.savings and ", 3 failures; " in counts and f" try {RUN} --fix " in next_command
+    assert (
+        verdict == summary.savings
+        and ", 3 failures; " in counts
+        and f" try {RUN} --fix " in next_command
+    )
     assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)

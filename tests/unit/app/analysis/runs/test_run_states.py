@@ -1,4 +1,6 @@
-"""How runs and models stand in lists and on pages: what failed or is slower is never plain green."""
+"""How runs and models stand in lists and on pages: what failed or is slower is never plain
+green.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,14 @@ def test_state_names_what_failed_in_a_run(
     assert described == (word, kind, described.explanation, problems)
     for page in ("/runs", "/runs/R1"):
         text = client.get(page).text
-        assert all(f'<span class="badge badge--bad">{problem}</span>' in text for problem in problems), page
+        assert all(
+            f'<span class="badge badge--bad">{problem}</span>' in text for problem in problems
+        ), page
     status = f"badge--{'bad' if kind == 'bad' else 'warn'}" if problems else "badge--good"
     ended = [state] if state == "killed" or not problems else []
-    assert re.search(rf'(?i){status}"[^>]*>{", ".join([*ended, *problems])}</span>', client.get("/").text)
+    assert re.search(
+        rf'(?i){status}"[^>]*>{", ".join([*ended, *problems])}</span>', client.get("/").text
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,12 @@ def test_state_names_what_failed_in_a_run(
     [
         ({"state": "finished", "exit_code": 0}, {}, "good", "No failures. "),
         ({"state": "failed", "exit_code": 3}, {}, "warn", "The program ended with exit code 3. "),
-        ({"state": "killed", "signal": "SIGKILL"}, {}, "warn", "The program was ended by SIGKILL. "),
+        (
+            {"state": "killed", "signal": "SIGKILL"},
+            {},
+            "warn",
+            "The program was ended by SIGKILL. ",
+        ),
         ({"state": "finished"}, {"failed_result_count": 1}, "warn", "1 result failed. "),
     ],
 )
@@ -90,16 +101,34 @@ def test_verdict_claims_no_failures_only_of_a_run_without_any(
         (None, None, "good"),
     ],
 )
-def test_measured_model_that_is_slower_is_not_green(speedup: float | None, high: float | None, kind: str) -> None:
-    values = {"status": "measured", "reason": None, "speedup": speedup, "speedup_low": None, "speedup_high": high}
+def test_measured_model_that_is_slower_is_not_green(
+    speedup: float | None, high: float | None, kind: str
+) -> None:
+    values = {
+        "status": "measured",
+        "reason": None,
+        "speedup": speedup,
+        "speedup_low": None,
+        "speedup_high": high,
+    }
     assert describe_status(fill(ExperimentResult, values)).kind == kind
 
 
 @on_both_engines
-def test_a_run_of_results_alone_counts_nothing(client: FlaskClient, store: sqlite3.Connection) -> None:
-    add_run(store, "R1", torch_version=None, totals={"result_count": 3, "graph_break_count": 2, "process_count": 1})
+def test_a_run_of_results_alone_counts_nothing(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_run(
+        store,
+        "R1",
+        torch_version=None,
+        totals={"result_count": 3, "graph_break_count": 2, "process_count": 1},
+    )
     data = client.get("/api/v1/runs/R1").json["data"]  # type: ignore[index]
-    assert {name: data[name] for name in ("graph_break_count", "compile_count", "recompile_count", "compile_us")} == {
+    assert {
+        name: data[name]
+        for name in ("graph_break_count", "compile_count", "recompile_count", "compile_us")
+    } == {
         "graph_break_count": 2,
         "compile_count": None,
         "recompile_count": None,
@@ -113,9 +142,13 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
     totals = {"result_count": 3, "failed_result_count": 2, "process_count": 2}
-    add_run(store, "R1", torch_version=None, source="import", gpu_name=None, gpu_count=0, totals=totals)
+    add_run(
+        store, "R1", torch_version=None, source="import", gpu_name=None, gpu_count=0, totals=totals
+    )
     times = {"started_us": 1, "last_seen_us": 1, "last_sequence": -1}
-    insert(store, "processes", id="a" * 32, run_id="R1", **times, capabilities="{}", environment="{}")
+    insert(
+        store, "processes", id="a" * 32, run_id="R1", **times, capabilities="{}", environment="{}"
+    )
     for tab in ("compiles", "breaks", "recompiles", "failures", "caches", "processes"):
         text = client.get(f"/runs/R1?tab={tab}").text
         assert "<h2>Not recorded</h2>" in text and "Result files do not record" in text, tab
@@ -139,8 +172,13 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
 def test_failures_and_skipped_frames_are_one_number_each_wherever_shown(
     recorded: Path, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    runs = recorded_reader.execute("select r.name, t.* from run_totals as t join runs as r on r.id = run_id").fetchall()
-    counts = {run["name"].rpartition("-")[2]: (run["failure_count"], run["skipped_frame_count"]) for run in runs}
+    runs = recorded_reader.execute(
+        "select r.name, t.* from run_totals as t join runs as r on r.id = run_id"
+    ).fetchall()
+    counts = {
+        run["name"].rpartition("-")[2]: (run["failure_count"], run["skipped_frame_count"])
+        for run in runs
+    }
     assert counts["hf_T5"] == (0, 2)
     for run in runs:
         api = recorded_client.get(f"/api/v1/runs/{run['run_id']}").json["data"]  # type: ignore[index]
@@ -158,5 +196,7 @@ def test_failures_and_skipped_frames_are_one_number_each_wherever_shown(
         listed = recorded_client.get(f"/api/v1/runs/{run['run_id']}/failures").json["data"]  # type: ignore[index]
         badge = re.search(r'Failures <span class="tabs__count">(\d+)</span>', page)
         assert badge is not None
-        assert {int(badge[1]), page.count('id="failure-'), len(listed)} == {run["failure_count"]}, run["name"]
+        assert {int(badge[1]), page.count('id="failure-'), len(listed)} == {run["failure_count"]}, (
+            run["name"]
+        )
         assert sum(item.count for item in summary.failures) == run["failure_count"], run["name"]

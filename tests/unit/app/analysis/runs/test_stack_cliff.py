@@ -21,7 +21,9 @@ RUN = "01STACKCLIFF"
 
 
 def record(store: sqlite3.Connection, *counts: PageFaultsCounted, room: bool = False) -> None:
-    start = RunStarted("recorder", 0, 1, RUN, "train", argv=["python", "train.py", "--lr", "3"], stack_room=room)
+    start = RunStarted(
+        "recorder", 0, 1, RUN, "train", argv=["python", "train.py", "--lr", "3"], stack_room=room
+    )
     process = ProcessStarted("p", 0, 2, RUN, pid=7, python_version="3.12.1")
     Ingestor(store, "test.db").ingest(RUN, [start, process, *counts])
 
@@ -38,7 +40,9 @@ def findings(store: sqlite3.Connection) -> list[object]:
 
 def test_the_newest_count_of_faults_stands_whatever_its_order(store: sqlite3.Connection) -> None:
     record(store, counted(30, 140_000, True), counted(20, 7, False), counted(30, 140_000, True))
-    row = store.execute("select calm_fault_count, calm_us, calm_cpu_us, is_on_stack_cliff from processes").fetchone()
+    row = store.execute(
+        "select calm_fault_count, calm_us, calm_cpu_us, is_on_stack_cliff from processes"
+    ).fetchone()
     assert tuple(row) == (140_000, 2_000_000, 1_500_000, 1)
 
 
@@ -79,14 +83,23 @@ def test_show_names_the_command_that_settles_it(store: sqlite3.Connection, datab
     record(store, counted(30, 140_000, True))
     summary = summarize(str(database), RUN)
     assert summary is not None
-    assert "up to 70,000 page faults a second" in summary.text() and "`run --stack-room` settles it" in summary.text()
+    assert (
+        "up to 70,000 page faults a second" in summary.text()
+        and "`run --stack-room` settles it" in summary.text()
+    )
 
 
-def test_faults_that_nobody_counted_are_null(store: sqlite3.Connection, client: FlaskClient) -> None:
+def test_faults_that_nobody_counted_are_null(
+    store: sqlite3.Connection, client: FlaskClient
+) -> None:
     record(store)
     assert "Page faults between compiles" not in client.get(f"/runs/{RUN}?tab=processes").text
     (process,) = client.get(f"/api/v1/runs/{RUN}/processes").json["data"]
-    assert (process["calm_us"], process["calm_fault_count"], process["is_on_stack_cliff"]) == (None, None, None)
+    assert (process["calm_us"], process["calm_fault_count"], process["is_on_stack_cliff"]) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_patch_release_of_python_is_a_change_of_the_environment(
@@ -97,11 +110,15 @@ def test_a_patch_release_of_python_is_a_change_of_the_environment(
             f"R{number}",
             [
                 RunStarted(f"r{number}", 0, number + 1, f"R{number}", "train"),
-                ProcessStarted(f"p{number}", 0, number + 1, f"R{number}", pid=1, python_version=version),
+                ProcessStarted(
+                    f"p{number}", 0, number + 1, f"R{number}", pid=1, python_version=version
+                ),
             ],
         )
     changes = find_changes(
-        sorted(list_trend_runs(open_engine(store), ["R0", "R1", "R2"]), key=lambda run: run.started_us)
+        sorted(
+            list_trend_runs(open_engine(store), ["R0", "R1", "R2"]), key=lambda run: run.started_us
+        )
     )
     assert [(change.run.id, change.label) for change in changes] == [("R2", "Python 3.12.13")]
     assert FIELDS["python"] == ("Python", "warns")

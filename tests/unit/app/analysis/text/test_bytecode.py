@@ -1,4 +1,6 @@
-"""Listings of bytecode as rows: those that torch 2.13 recorded on Python 3.11, and what this Python writes."""
+"""Listings of bytecode as rows: those that torch 2.13 recorded on Python 3.11, and what this Python
+writes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ ExceptionTable:
 def test_recorded_listing_has_each_instruction() -> None:
     listing = parse_bytecode(RECORDED[ORIGINAL])
     assert listing is not None and listing.has_offsets
-    assert listing.row_count == len([line for line in RECORDED[ORIGINAL].split("\n") if line.strip()])
+    assert listing.row_count == len(
+        [line for line in RECORDED[ORIGINAL].split("\n") if line.strip()]
+    )
     assert not any(row.remark for row in listing.rows)
     assert listing.rows[0] == BytecodeRow(1, "5", "0", "", "COPY_FREE_VARS", "1")
     [target] = [row for row in listing.rows if row.target]
@@ -56,7 +60,10 @@ def test_listing_of_newer_python_has_labels_instead_of_offsets() -> None:
         ("3", "", "LOAD_GLOBAL"),
         ("", "L1", "LOAD_FAST"),
     ]
-    assert [row.remark for row in listing.rows if row.remark] == ["ExceptionTable:", "L1 to L2 -> L2 [0] lasti"]
+    assert [row.remark for row in listing.rows if row.remark] == [
+        "ExceptionTable:",
+        "L1 to L2 -> L2 [0] lasti",
+    ]
 
 
 def test_this_pythons_listing_is_read_as_its_instructions() -> None:
@@ -64,7 +71,9 @@ def test_this_pythons_listing_is_read_as_its_instructions() -> None:
     listing = parse_bytecode(dis.Bytecode(code).dis())
     assert listing is not None
     rows = [row for row in listing.rows if row.opcode]
-    assert [row.opcode for row in rows] == [instruction.opname for instruction in dis.get_instructions(code)]
+    assert [row.opcode for row in rows] == [
+        instruction.opname for instruction in dis.get_instructions(code)
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "nothing here", "\n\n", "12 34"])
@@ -78,11 +87,24 @@ def test_odd_text_never_raises(text: str) -> None:
     assert listing is None or listing.row_count >= len(listing.rows) > 0
 
 
-@pytest.mark.parametrize("text", [RECORDED[ORIGINAL], WITHOUT_OFFSETS, f"  5   0 LOAD_CONST   1 ({MARKUP})"])
-def test_page_shows_a_listing_as_columns(client: FlaskClient, store: sqlite3.Connection, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [RECORDED[ORIGINAL], WITHOUT_OFFSETS, f"  5   0 LOAD_CONST   1 ({MARKUP})"]
+)
+def test_page_shows_a_listing_as_columns(
+    client: FlaskClient, store: sqlite3.Connection, text: str
+) -> None:
     add_run(store, "R")
-    payload = insert(store, "payloads", digest=b"x" * 16, size_bytes=len(text), body=pack_large(text.encode()))
-    values = {"process_id": "p", "sequence": 1, "name": ORIGINAL, "encoding": "string", "state": "kept", "time_us": 1}
+    payload = insert(
+        store, "payloads", digest=b"x" * 16, size_bytes=len(text), body=pack_large(text.encode())
+    )
+    values = {
+        "process_id": "p",
+        "sequence": 1,
+        "name": ORIGINAL,
+        "encoding": "string",
+        "state": "kept",
+        "time_us": 1,
+    }
     number = insert(store, "artifacts", run_id="R", payload_id=payload, **values)
     store.commit()
     page = client.get(f"/runs/R/artifacts/{number}").text

@@ -1,4 +1,6 @@
-"""Coloured lines: nothing lost, nothing unescaped, every line whole, comments where Python has them, contrast."""
+"""Coloured lines: nothing lost, nothing unescaped, every line whole, comments where Python has
+them, contrast.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def _spans(name: str, language: str, kind: str) -> list[str]:
 @given(hostile, st.sampled_from(LANGUAGES))
 def test_highlight_keeps_every_character_and_closes_every_line(text: str, language: str) -> None:
     lines = highlight(text, language)
-    shown = text.replace("\r\n", "\n").replace("\r", "\n").translate(code._PICTURES).removesuffix("\n")
+    shown = (
+        text.replace("\r\n", "\n").replace("\r", "\n").translate(code._PICTURES).removesuffix("\n")
+    )
     assert _plain(lines) == shown
     for line in lines:
         assert "<" not in SPAN.sub("", line)
@@ -78,7 +82,9 @@ def test_highlight_keeps_recorded_artifacts(name: str) -> None:
 def test_highlight_finds_the_comments_that_python_finds() -> None:
     text = artifacts()["inductor_output_code"]
     pythons = [
-        token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
     ]
     ours = _spans("inductor_output_code", "python", "c")
     assert len(pythons) > 100
@@ -88,10 +94,15 @@ def test_highlight_finds_the_comments_that_python_finds() -> None:
 def test_a_kernel_in_a_string_is_read_as_code() -> None:
     assert "@triton.jit" in _spans("inductor_output_code", "python", "d")
     assert (
-        "triton_poi_fused_add_0" in artifacts()["inductor_output_code"] or "tl" in artifacts()["inductor_output_code"]
+        "triton_poi_fused_add_0" in artifacts()["inductor_output_code"]
+        or "tl" in artifacts()["inductor_output_code"]
     )
     kernel = highlight(
-        "k = async_compile.triton('k', '''\nimport triton\n@triton.jit\ndef k(x):\n    return 1\n''')", "python"
+        (
+            "k = async_compile.triton('k', '''\nimport triton\n@triton.jit\ndef k(x):\n    return "
+            "1\n''')"
+        ),
+        "python",
     )
     assert kernel[3] == '<span class="k">def</span> <span class="f">k</span>(x):'
     assert kernel[5] == "<span class=\"s\">'''</span>)"
@@ -100,11 +111,16 @@ def test_a_kernel_in_a_string_is_read_as_code() -> None:
 def test_a_cpp_kernel_in_a_raw_string_is_read_as_cpp() -> None:
     types = _spans("inductor_output_code_cpp", "python", "t")
     assert {"float", "int64_t"} <= set(types)
-    assert any(span.strip().startswith("#pragma omp") for span in _spans("inductor_output_code_cpp", "python", "d"))
+    assert any(
+        span.strip().startswith("#pragma omp")
+        for span in _spans("inductor_output_code_cpp", "python", "d")
+    )
 
 
 def test_a_graph_shows_types_operators_and_the_users_line() -> None:
-    assert '"f32[s27, 8, 512][512, 512*s27, 1]cuda:1"' in _spans("aot_joint_graph_dynamic", "graph", "t")
+    assert '"f32[s27, 8, 512][512, 512*s27, 1]cuda:1"' in _spans(
+        "aot_joint_graph_dynamic", "graph", "t"
+    )
     assert '"Sym(s27)"' in _spans("aot_joint_graph_dynamic", "graph", "t")
     assert "torch.ops.aten.mm.default" in _spans("aot_joint_graph_dynamic", "graph", "f")
     assert "return x + s.f(x)" in _spans("aot_joint_graph_dynamic", "graph", "u")
@@ -128,7 +144,9 @@ def test_a_big_text_is_plain_and_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_unknown_language_is_named() -> None:
-    with pytest.raises(ValueError, match="language: 'rust' is not one of python, graph, cpp, json, text"):
+    with pytest.raises(
+        ValueError, match="language: 'rust' is not one of python, graph, cpp, json, text"
+    ):
         highlight("", "rust")
 
 
@@ -136,13 +154,17 @@ def test_json_is_laid_out_and_broken_json_is_kept() -> None:
     shown = indent_json(artifacts()["triton_kernel_info"])
     assert '\n    "autotune_cache_state": "miss",' in shown
     assert (
-        '<span class="f">"autotune_cache_state"</span>: <span class="s">"miss"</span>,' in highlight(shown, "json")[2]
+        '<span class="f">"autotune_cache_state"</span>: <span class="s">"miss"</span>,'
+        in highlight(shown, "json")[2]
     )
     assert indent_json('{"cut off": ') == '{"cut off": '
 
 
 def test_the_box_has_a_link_a_line(shared_app: Flask) -> None:
-    template = '{% import "_macros/code.html" as code with context %}{{ code.box(lines, "joint", "Joint graph") }}'
+    template = (
+        '{% import "_macros/code.html" as code with context %}{{ code.box(lines, "joint", '
+        '"Joint graph") }}'
+    )
     with shared_app.test_request_context():
         html = render_template_string(template, lines=highlight("<b>\n" * 250, "text"))
     assert html.count('class="ln"') == html.count("<code>&lt;b&gt;</code>") == 250
@@ -173,5 +195,7 @@ def _contrast(first: str, other: str) -> float:
 
 def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

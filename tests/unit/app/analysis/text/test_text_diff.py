@@ -1,4 +1,6 @@
-"""Two texts compared: nothing lost for any texts, torch's own noise ignored, long and repetitive texts bounded."""
+"""Two texts compared: nothing lost for any texts, torch's own noise ignored, long and repetitive
+texts bounded.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from compileboard.app.analysis.text import diff as text_diff
 from compileboard.app.analysis.text.diff import NOISE, Fold, ShownRow, TextDiff, diff_texts
 from tests.unit.app.artifacts import artifacts
 
-few_lines = st.lists(st.sampled_from(["a", "b", "f(x, 1)", "f(x, 2)", "", "at 0x7f", "at 0x80"]), max_size=30).map(
-    "\n".join
-)
+few_lines = st.lists(
+    st.sampled_from(["a", "b", "f(x, 1)", "f(x, 2)", "", "at 0x7f", "at 0x80"]), max_size=30
+).map("\n".join)
 texts = st.one_of(st.text(), few_lines)
 
 
@@ -30,8 +32,12 @@ def test_the_sides_of_a_diff_are_its_texts(old: str, new: str, ignore: set[str])
     diff = diff_texts(old, new, ignore=ignore)
     assert _sides(diff) == (old, new)
     assert diff.identical == (old == new)
-    assert [row.left_number for row in diff.rows if row.left_number] == list(range(1, old.count("\n") + 2))
-    assert [row.right_number for row in diff.rows if row.right_number] == list(range(1, new.count("\n") + 2))
+    assert [row.left_number for row in diff.rows if row.left_number] == list(
+        range(1, old.count("\n") + 2)
+    )
+    assert [row.right_number for row in diff.rows if row.right_number] == list(
+        range(1, new.count("\n") + 2)
+    )
     assert all(row.left_text == row.right_text for row in diff.rows if row.kind == "same") or ignore
 
 
@@ -86,7 +92,13 @@ def test_a_static_graph_against_a_dynamic_one_differs_in_its_sizes() -> None:
     diff = diff_texts(artifacts()["aot_joint_graph"], artifacts()["aot_joint_graph_dynamic"])
     assert diff.changed_count > 50
     assert diff.coarse_because == ""
-    sizes = {text for row in diff.parts if isinstance(row, ShownRow) for text, changed in row.right or () if changed}
+    sizes = {
+        text
+        for row in diff.parts
+        if isinstance(row, ShownRow)
+        for text, changed in row.right or ()
+        if changed
+    }
     assert "s27" in sizes
 
 
@@ -97,7 +109,10 @@ def test_addresses_and_ids_of_objects_can_be_ignored() -> None:
     diff = diff_texts(new, moved, ignore=["object ids"])
     assert diff.equivalent and not diff.identical
     assert _sides(diff) == (new, moved)
-    assert diff_texts(old, new, ignore=NOISE).changed_count < diff_texts(old, new).changed_count or old == new
+    assert (
+        diff_texts(old, new, ignore=NOISE).changed_count < diff_texts(old, new).changed_count
+        or old == new
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +127,10 @@ def test_addresses_and_ids_of_objects_can_be_ignored() -> None:
         ("object ids", "G['__builtins_dict___12']['super']", "G['__builtins_dict___4']['super']"),
         (
             "paths of generated code",
-            "# kernel path: /var/cache/a/5u/c5ub3rjditoakcsv4x4qjqy26esbr254yap56lswr7j23u6f735r.py",
+            (
+                "# kernel path: "
+                "/var/cache/a/5u/c5ub3rjditoakcsv4x4qjqy26esbr254yap56lswr7j23u6f735r.py"
+            ),
             "# kernel path: /tmp/t/kt/cktx2q7sgh46vznjio4gwffc3r7732arc3fcmvtemz4gqe4h5d72.py",
         ),
     ],
@@ -146,11 +164,14 @@ def test_a_page_shows_a_bounded_number_of_rows() -> None:
 
 def test_the_table_says_by_sign_and_word_what_differs(shared_app: Flask) -> None:
     template = (
-        '{% import "_macros/code.html" as code with context %}{{ code.diff(diff, "old", "new", whole="?all=1") }}'
+        '{% import "_macros/code.html" as code with context %}{{ code.diff(diff, "old", "new", '
+        'whole="?all=1") }}'
     )
     same = "\n".join(f"line {number}" for number in range(20))
     with shared_app.test_request_context():
-        html = render_template_string(template, diff=diff_texts(f"<i>\n{same}\nf(1)", f"{same}\nf(2)\n<b>"))
+        html = render_template_string(
+            template, diff=diff_texts(f"<i>\n{same}\nf(1)", f"{same}\nf(2)\n<b>")
+        )
         equal = render_template_string(template, diff=diff_texts("a", "a"))
     assert "~ 1 line changed" in html and "+ 1 line added" in html and "− 1 line removed" in html
     assert '<td class="sign">−</td><td class="side">&lt;i&gt;</td>' in html

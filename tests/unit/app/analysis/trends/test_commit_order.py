@@ -1,4 +1,6 @@
-"""The order of commits: descendants after ancestors whatever the clocks say, and no commit is ever lost."""
+"""The order of commits: descendants after ancestors whatever the clocks say, and no commit is ever
+lost.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,13 @@ from hypothesis import strategies as st
 from compileboard.app.analysis.trends.commit_order import Parents, order_commits
 
 
-def make_chain(count: int, times: list[int] | None = None, name: str = "c") -> dict[str, tuple[str | None, int]]:
-    return {f"{name}{n}": (f"{name}{n - 1}" if n else None, times[n] if times else n) for n in range(count)}
+def make_chain(
+    count: int, times: list[int] | None = None, name: str = "c"
+) -> dict[str, tuple[str | None, int]]:
+    return {
+        f"{name}{n}": (f"{name}{n - 1}" if n else None, times[n] if times else n)
+        for n in range(count)
+    }
 
 
 def sort(seen: dict[str, int], parents: Parents) -> list[str]:
@@ -20,7 +27,9 @@ def sort(seen: dict[str, int], parents: Parents) -> list[str]:
 
 
 @given(data=st.data(), count=st.integers(1, 30))
-def test_a_chain_that_was_measured_in_any_order_comes_back_in_its_own(data: st.DataObject, count: int) -> None:
+def test_a_chain_that_was_measured_in_any_order_comes_back_in_its_own(
+    data: st.DataObject, count: int
+) -> None:
     times = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     measured = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
     seen = {f"c{n}": at for at, n in enumerate(data.draw(st.permutations(measured)))}
@@ -34,7 +43,9 @@ HASHES = st.sampled_from("abcdefgh")
 
 @given(
     seen=st.dictionaries(HASHES, st.integers(0, 9)),
-    parents=st.dictionaries(HASHES, st.tuples(st.none() | HASHES | st.just("nobody's"), st.integers(0, 9))),
+    parents=st.dictionaries(
+        HASHES, st.tuples(st.none() | HASHES | st.just("nobody's"), st.integers(0, 9))
+    ),
 )
 def test_no_commit_is_lost_in_broken_chains_and_circles(
     seen: dict[str, int], parents: dict[str, tuple[str | None, int]]
@@ -47,18 +58,31 @@ def test_no_commit_is_lost_in_broken_chains_and_circles(
 
 
 @given(seen=st.dictionaries(HASHES, st.integers(0, 9)))
-def test_without_any_history_commits_stand_by_when_they_were_first_seen(seen: dict[str, int]) -> None:
+def test_without_any_history_commits_stand_by_when_they_were_first_seen(
+    seen: dict[str, int],
+) -> None:
     assert sort(seen, {}) == sorted(seen, key=lambda commit: (seen[commit], commit))
 
 
 def test_a_commit_measured_late_goes_before_its_descendants_and_nothing_else_moves() -> None:
     parents = make_chain(5, [0, 10, 20, 30, 40]) | {"other": (None, 25)}
-    assert sort({"c2": 100, "c4": 101, "other": 102, "c0": 103}, parents) == ["c0", "c2", "other", "c4"]
+    assert sort({"c2": 100, "c4": 101, "other": 102, "c0": 103}, parents) == [
+        "c0",
+        "c2",
+        "other",
+        "c4",
+    ]
 
 
 def test_branches_of_one_fork_stand_beside_each_other_by_time() -> None:
     parents = make_chain(4, [0, 10, 20, 30]) | {"x": ("c1", 15), "y": ("x", 25)}
-    assert sort(dict.fromkeys(("y", "x", "c3", "c2", "c0"), 99), parents) == ["c0", "x", "c2", "y", "c3"]
+    assert sort(dict.fromkeys(("y", "x", "c3", "c2", "c0"), 99), parents) == [
+        "c0",
+        "x",
+        "c2",
+        "y",
+        "c3",
+    ]
     assert order_commits({"y": 0, "c3": 1}, parents).histories == 1
 
 

@@ -1,4 +1,6 @@
-"""ClickHouse's HTTP interface over the one in this process: queries, values, settings, inserts, errors, users."""
+"""ClickHouse's HTTP interface over the one in this process: queries, values, settings, inserts,
+errors, users.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ import zstandard
 
 _FORMAT = re.compile(r"\bformat\s+(\w+)\s*;?\s*$", re.IGNORECASE)
 _INSERT = re.compile(r"^\s*insert\s+into\b(?!.*\bselect\b)", re.IGNORECASE | re.DOTALL)
-_NOT_SETTINGS = {"query", "database", "session_id", "query_id", "wait_end_of_query", "client_protocol_version"}
+_NOT_SETTINGS = {
+    "query",
+    "database",
+    "session_id",
+    "query_id",
+    "wait_end_of_query",
+    "client_protocol_version",
+}
 _CODECS = {
     "lz4": lz4.frame.decompress,
     "zstd": lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
@@ -77,18 +86,29 @@ class _Handler(BaseHTTPRequestHandler):
                 values[str(name)] = part.get_payload(decode=True).decode()
             body = b""
         elif "query" not in values:
-            head, end, rows = body.partition(b"FORMAT Native\n")  # of an insert; its rows are no text
-            values["query"], body = (head.decode() + "FORMAT Native", rows) if end else (body.decode(), b"")
+            head, end, rows = body.partition(
+                b"FORMAT Native\n"
+            )  # of an insert; its rows are no text
+            values["query"], body = (
+                (head.decode() + "FORMAT Native", rows) if end else (body.decode(), b"")
+            )
         time.sleep(self.server.delay_s)
         if not self._is_known():
-            words = f"Code: 516. DB::Exception: {self.server.user}: Authentication failed. (AUTHENTICATION_FAILED)"
+            words = (
+                f"Code: 516. DB::Exception: {self.server.user}: Authentication failed. "
+                "(AUTHENTICATION_FAILED)"
+            )
             self._answer(403, words.encode(), {"X-ClickHouse-Exception-Code": "516"})
             return
         try:
             answer, form = self._run(values, body)
         except Exception as error:
             code = re.search(r"Code: (\d+)", str(error))
-            self._answer(500, str(error).encode(), {"X-ClickHouse-Exception-Code": code[1] if code else "1002"})
+            self._answer(
+                500,
+                str(error).encode(),
+                {"X-ClickHouse-Exception-Code": code[1] if code else "1002"},
+            )
             return
         self._answer(200, answer, {"X-ClickHouse-Format": form, "X-ClickHouse-Timezone": "UTC"})
 
@@ -109,7 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         return self.headers.get("Authorization") == f"Basic {word}"
 
     def _run(self, values: dict[str, str], body: bytes) -> tuple[bytes, str]:
-        import chdb  # not above: it blocks SIGPIPE in the thread that imports it, for all that is started there later
+        # Not above: it blocks SIGPIPE in the thread that imports it, for all that is started there
+        # later
+        import chdb
 
         sql = values["query"]
         self.server.statements.append(sql)

@@ -11,7 +11,8 @@ from compileboard.app.engines.tables import SHARD_KEYS, list_statements
 from compileboard.collectors.store.sealed.address import AddressError
 from tests.tools.observed import ROOT
 
-# One shard, and a keeper in memory: what a process alone can have. It runs no statement on other servers.
+# One shard, and a keeper in memory: what a process alone can have. It runs no statement on other
+# servers.
 _CONFIG = """
 <clickhouse>
   <zookeeper><implementation>testkeeper</implementation></zookeeper>
@@ -60,12 +61,16 @@ os._exit(0)  # the keeper in memory does not end in order
 
 
 @pytest.mark.clickhouse
-def test_a_clusters_tables_can_be_made_and_are_read_as_one(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_clusters_tables_can_be_made_and_are_read_as_one(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     config = tmp_path / "config.xml"
     config.write_text(_CONFIG)
     path = board.execute("pragma database_list").fetchone()[2]
     command = [sys.executable, "-c", _PROGRAM, path, str(tmp_path / "clickhouse"), str(config)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stderr
     replicated = [text for text in list_statements("fleet") if "engine = Replicated" in text]
     assert done.stdout.splitlines()[-1].split() == [str(len(replicated)), "3"]
@@ -77,7 +82,9 @@ def test_every_statement_of_a_cluster_names_it() -> None:
     assert not any("cluster" in text for text in list_statements())
     for table in SHARD_KEYS:
         assert sum(f"if not exists {table}_local " in text for text in statements) == 1
-        assert any("Distributed" in text and f", {table}_local, cityHash64" in text for text in statements)
+        assert any(
+            "Distributed" in text and f", {table}_local, cityHash64" in text for text in statements
+        )
 
 
 def test_a_cluster_has_a_plain_name() -> None:

@@ -31,7 +31,9 @@ def server(chdb_folder: Path) -> Iterator[ChdbServer]:
 
 @pytest.fixture
 def address(server: ChdbServer, client: Any) -> ClickHouseAddress:
-    return ClickHouseAddress("127.0.0.1", server.server_port, server.user, client.database, "/srv/board")
+    return ClickHouseAddress(
+        "127.0.0.1", server.server_port, server.user, client.database, "/srv/board"
+    )
 
 
 def test_runs_are_published_over_http_as_in_process(
@@ -66,13 +68,17 @@ def test_clickhouse_may_refuse_its_user_for_a_while(
 def test_errors_of_a_connection_say_what_to_do(
     server: ChdbServer, address: ClickHouseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(EngineAway, match=r"refuses user 'board' .*516.* COMPILEBOARD_CLICKHOUSE_PASSWORD"):
+    with pytest.raises(
+        EngineAway, match=r"refuses user 'board' .*516.* COMPILEBOARD_CLICKHOUSE_PASSWORD"
+    ):
         connect(address, "wrong")
     with pytest.raises(EngineAway, match=r"does not take what it is asked|lacks a table"):
         connect(replace(address, database="nowhere"), server.password)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         port = silent.getsockname()[1]
-    with pytest.raises(EngineAway, match=rf"127.0.0.1:{port}/.* cannot be reached .*Check that it runs"):
+    with pytest.raises(
+        EngineAway, match=rf"127.0.0.1:{port}/.* cannot be reached .*Check that it runs"
+    ):
         connect(replace(address, port=port), server.password)
     monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 1)
     server.delay_s = 1.5

@@ -93,7 +93,8 @@ class Board(RuleBasedStateMachine):
     def beat(self, number: int, state: str) -> None:
         with write(self.path) as board:
             board.execute(
-                "update runs set state = ?, heartbeat_us = ? where id = ?", (state, self.now_us, self.ids[number])
+                "update runs set state = ?, heartbeat_us = ? where id = ?",
+                (state, self.now_us, self.ids[number]),
             )
             change_run(board, self.ids[number])
 
@@ -109,7 +110,10 @@ class Board(RuleBasedStateMachine):
 
     @rule()
     def back_up(self) -> None:
-        with write(self.path) as board, closing(sqlite3.connect(self.path.parent / "backup.db")) as backup:
+        with (
+            write(self.path) as board,
+            closing(sqlite3.connect(self.path.parent / "backup.db")) as backup,
+        ):
             board.backup(backup)
 
     @rule()
@@ -155,7 +159,10 @@ def test_whatever_happens_the_engine_has_what_the_board_has(
     run_state_machine_as_test(
         lambda: Board(interrupted, chdb_folder, recorded),
         settings=settings(
-            max_examples=int(os.environ.get("EXAMPLES", "2")), stateful_step_count=10, deadline=None, derandomize=True
+            max_examples=int(os.environ.get("EXAMPLES", "2")),
+            stateful_step_count=10,
+            deadline=None,
+            derandomize=True,
         ),
     )
 
@@ -187,11 +194,15 @@ print("same")
 """
 
 
-def test_a_process_that_is_killed_leaves_nothing_half_published(board: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_leaves_nothing_half_published(
+    board: sqlite3.Connection, tmp_path: Path
+) -> None:
     path = board.execute("pragma database_list").fetchone()[2]
     for step in ("insert_rows", ""):
         command = [sys.executable, "-c", _PASS, path, str(tmp_path / "clickhouse"), step]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
         assert done.returncode == (-signal.SIGKILL if step else 0), done.stderr
         change_run(board, _ids(board)[0])
     assert done.stdout.strip() == "same"

@@ -41,7 +41,9 @@ def _ids(board: sqlite3.Connection) -> list[str]:
     return [row["id"] for row in board.execute("select id from runs order by id")]
 
 
-def test_a_pass_publishes_what_changed_and_nothing_twice(client: Any, board: sqlite3.Connection) -> None:
+def test_a_pass_publishes_what_changed_and_nothing_twice(
+    client: Any, board: sqlite3.Connection
+) -> None:
     publisher = _publish(client)
     assert publisher.run_pass(board, NOW_US).whole_count == 3
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome()
@@ -49,7 +51,9 @@ def test_a_pass_publishes_what_changed_and_nothing_twice(client: Any, board: sql
     annotate(board, _ids(board)[0], title="Slow", pinned=True)
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(row_count=1)
     change_run(board, _ids(board)[1])
-    assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(row_count=1)  # it may change again at once
+    assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(
+        row_count=1
+    )  # it may change again at once
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(whole_count=1)
     assert_same(client, board)
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome()
@@ -68,14 +72,18 @@ def test_a_deleted_run_goes_at_once_and_comes_back(client: Any, board: sqlite3.C
     assert_same(client, board)
 
 
-def test_roll_ups_of_a_live_run_come_ever_less_often(client: Any, board: sqlite3.Connection) -> None:
+def test_roll_ups_of_a_live_run_come_ever_less_often(
+    client: Any, board: sqlite3.Connection
+) -> None:
     publisher = _publish(client)
     run_id = _ids(board)[0]
     whole = []
     for minute in range(16):
         now_us = NOW_US + minute * MINUTE_US
         change_run(board, run_id)
-        board.execute("update runs set state = 'running', heartbeat_us = ? where id = ?", (now_us, run_id))
+        board.execute(
+            "update runs set state = 'running', heartbeat_us = ? where id = ?", (now_us, run_id)
+        )
         outcome = publisher.run_pass(board, now_us)
         assert outcome.whole_count + outcome.row_count == (3 if minute == 0 else 1)
         whole += [minute] * (outcome.whole_count - (2 if minute == 0 else 0))
@@ -83,7 +91,10 @@ def test_roll_ups_of_a_live_run_come_ever_less_often(client: Any, board: sqlite3
             "select compile_count from runs where id = %(id)s", {"id": run_id}, SETTINGS
         ).result_rows
         assert (
-            counts[0] == board.execute("select compile_count from run_totals where run_id = ?", (run_id,)).fetchone()[0]
+            counts[0]
+            == board.execute(
+                "select compile_count from run_totals where run_id = ?", (run_id,)
+            ).fetchone()[0]
         )
     assert whole == [1, 3, 7, 15]
     board.execute("update runs set state = 'finished', ended_us = ? where id = ?", (now_us, run_id))
@@ -125,7 +136,9 @@ def test_a_run_whose_file_is_lost_is_listed_and_published_whole_when_it_is_back(
     client: Any, board: sqlite3.Connection
 ) -> None:
     _publish(client).run_pass(board, NOW_US)
-    totals = client.query("select id, compile_count from runs order by id", settings=SETTINGS).result_rows
+    totals = client.query(
+        "select id, compile_count from runs order by id", settings=SETTINGS
+    ).result_rows
     first, *_others = seal_all(board)
     board.execute("update published_runs set version = 2 * version + 100")
     empty_database(client)
@@ -139,8 +152,15 @@ def test_a_run_whose_file_is_lost_is_listed_and_published_whole_when_it_is_back(
         for _ in range(2):
             (refused,) = publisher.run_pass(board, NOW_US).refused
             assert str(file) in str(refused)
-        assert client.query("select id, compile_count from runs order by id", settings=SETTINGS).result_rows == totals
-        assert client.query("select count() from results where run_id = %(id)s", {"id": first}).result_rows == [(0,)]
+        assert (
+            client.query(
+                "select id, compile_count from runs order by id", settings=SETTINGS
+            ).result_rows
+            == totals
+        )
+        assert client.query(
+            "select count() from results where run_id = %(id)s", {"id": first}
+        ).result_rows == [(0,)]
         assert first in list_lost_files(board) and len(list_lost_files(board)) == 1
     file.write_bytes(packed)
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(whole_count=1)
@@ -202,7 +222,9 @@ def test_an_engine_that_lost_its_tables_is_filled_again(
     assert_same(empty, board)
 
 
-def test_a_sealed_run_is_published_from_its_file(client: Any, board: sqlite3.Connection, chdb_folder: Path) -> None:
+def test_a_sealed_run_is_published_from_its_file(
+    client: Any, board: sqlite3.Connection, chdb_folder: Path
+) -> None:
     _publish(client).run_pass(board, NOW_US)
     expected = {table: read_engine(client, board, table) for table in ROLLUPS}
     sealed = seal_all(board)
@@ -226,7 +248,9 @@ def test_two_boards_do_not_share_a_database(client: Any, board: sqlite3.Connecti
         _publish(client).run_pass(board, NOW_US)
 
 
-def test_what_waits_is_counted_while_clickhouse_is_away(client: Any, board: sqlite3.Connection) -> None:
+def test_what_waits_is_counted_while_clickhouse_is_away(
+    client: Any, board: sqlite3.Connection
+) -> None:
     assert get_publication_state(board) is None
     publisher = _publish(client)
     publisher.run_pass(board, NOW_US)
@@ -248,9 +272,14 @@ def test_what_waits_is_counted_while_clickhouse_is_away(client: Any, board: sqli
 
 def test_a_clash_holds_up_its_own_run_alone(client: Any, board: sqlite3.Connection) -> None:
     (thing,) = board.execute("select distinct_id from run_breaks limit 1").fetchone()
-    with_it = [row[0] for row in board.execute("select run_id from run_breaks where distinct_id = ?", (thing,))]
+    with_it = [
+        row[0]
+        for row in board.execute("select run_id from run_breaks where distinct_id = ?", (thing,))
+    ]
     client.insert(
-        "distinct_breaks", [(thing, "other", "", "[]", 0)], ["id", "fingerprint", "reason", "hints", "version"]
+        "distinct_breaks",
+        [(thing, "other", "", "[]", 0)],
+        ["id", "fingerprint", "reason", "hints", "version"],
     )
     publisher = _publish(client)
     outcome = publisher.run_pass(board, NOW_US)
@@ -273,7 +302,9 @@ def test_commits_are_those_of_the_board(client: Any, board: sqlite3.Connection) 
         save_commits(board, commits)
         change_run(board, _ids(board)[0])
         publisher.run_pass(board, NOW_US)
-        assert client.query(sql, settings=SETTINGS).result_rows == [tuple(row) for row in board.execute(sql)]
+        assert client.query(sql, settings=SETTINGS).result_rows == [
+            tuple(row) for row in board.execute(sql)
+        ]
     board.execute("delete from commits")
     change_run(board, _ids(board)[0])
     publisher.run_pass(board, NOW_US)

@@ -33,9 +33,13 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
     path = tmp_path_factory.mktemp("board") / "board.db"
     record_board(path, 8)
     with write(path) as connection:
-        first, second, *_ = (row["id"] for row in connection.execute("select id from runs order by id"))
+        first, second, *_ = (
+            row["id"] for row in connection.execute("select id from runs order by id")
+        )
         annotate(connection, first, title="Baseline ⚑", note="tab\t, 'quote' and \\", pinned=True)
-        connection.execute("insert into run_tags values (?, 'team', 'compilers'), (?, 'k:v', '')", (first, second))
+        connection.execute(
+            "insert into run_tags values (?, 'team', 'compilers'), (?, 'k:v', '')", (first, second)
+        )
         yield connection
 
 
@@ -43,7 +47,9 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
 def client(chdb_folder: Path, board: sqlite3.Connection) -> Any:
     client = open_database(chdb_folder)
     tables.create(client)
-    for pub, (run_id,) in enumerate(board.execute("select id from runs order by pub").fetchall(), 1):
+    for pub, (run_id,) in enumerate(
+        board.execute("select id from runs order by pub").fetchall(), 1
+    ):
         insert_run(client, _read(board, run_id), pub)
     return client
 
@@ -55,7 +61,9 @@ def _read(board: sqlite3.Connection, run_id: str) -> RunSnapshot:
 
 
 @pytest.mark.parametrize("table", [*ACROSS, *THINGS])
-def test_a_table_has_the_rows_and_columns_of_sqlite(client: Any, board: sqlite3.Connection, table: str) -> None:
+def test_a_table_has_the_rows_and_columns_of_sqlite(
+    client: Any, board: sqlite3.Connection, table: str
+) -> None:
     names = list_names(board, table)
     columns = [row[0] for row in client.query(f"describe table {table}").result_rows]
     assert [name for name in columns if name not in NOT_THERE.get(table, ())][: len(names)] == names
@@ -65,7 +73,9 @@ def test_a_table_has_the_rows_and_columns_of_sqlite(client: Any, board: sqlite3.
 
 
 def test_a_run_that_is_published_again_counts_once(client: Any, board: sqlite3.Connection) -> None:
-    run_id = board.execute("select run_id from results order by id desc limit 1").fetchone()["run_id"]
+    run_id = board.execute("select run_id from results order by id desc limit 1").fetchone()[
+        "run_id"
+    ]
     insert_run(client, _read(board, run_id), 1000)
     assert_same(client, board)
 
@@ -75,8 +85,14 @@ def test_a_clash_of_ids_is_refused(client: Any, board: sqlite3.Connection) -> No
     snapshot = _read(board, run_id)
     assert snapshot.things is not None
     first, *_ = snapshot.things["distinct_breaks"]
-    with pytest.raises(IdClash, match=f"{run_id} is not published: in distinct_breaks the id {first[0]} is of"):
-        insert_run(client, replace(snapshot, things={"distinct_breaks": [(first[0], "other", *first[2:])]}), 2000)
+    with pytest.raises(
+        IdClash, match=f"{run_id} is not published: in distinct_breaks the id {first[0]} is of"
+    ):
+        insert_run(
+            client,
+            replace(snapshot, things={"distinct_breaks": [(first[0], "other", *first[2:])]}),
+            2000,
+        )
     assert_same(client, board)
 
 
@@ -93,13 +109,18 @@ def test_the_month_of_any_time_is_known() -> None:
 
 def test_tables_of_an_earlier_version_get_small_blocks(client: Any) -> None:
     def read_settings() -> str:
-        sql = "select engine_full from system.tables where database = currentDatabase() and name = 'results_rows'"
+        sql = (
+            "select engine_full from system.tables where database = currentDatabase() and name "
+            "= 'results_rows'"
+        )
         return str(client.query(sql).result_rows[0][0])
 
     tables.create(client)
     settings = read_settings()
     assert "min_compress_block_size = 8192" in settings
-    client.command("alter table results_rows reset setting min_compress_block_size, max_compress_block_size")
+    client.command(
+        "alter table results_rows reset setting min_compress_block_size, max_compress_block_size"
+    )
     assert "compress_block_size" not in read_settings()
     tables.create(client)
     assert sorted(read_settings().split(", ")) == sorted(settings.split(", "))

@@ -1,4 +1,6 @@
-"""Rows of a run with several processes name theirs; a run of one process names none. The run is two real ranks."""
+"""Rows of a run with several processes name theirs; a run of one process names none. The run is two
+real ranks.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +54,24 @@ def test_a_row_names_its_rank(ranks: sqlite3.Connection, list_rows: Any) -> None
 
 def test_compiles_of_stacks_name_their_rank(ranks: sqlite3.Connection) -> None:
     compiles = list_stack_compiles(ranks, find_run(ranks))
-    assert {(compiled.rank, compiled.process) for compiled in compiles} == {(0, "rank 0"), (1, "rank 1")}
+    assert {(compiled.rank, compiled.process) for compiled in compiles} == {
+        (0, "rank 0"),
+        (1, "rank 1"),
+    }
 
 
-def test_the_terminal_names_the_rank_of_a_compile_that_never_finished(database: Path, tmp_path: Path) -> None:
+def test_the_terminal_names_the_rank_of_a_compile_that_never_finished(
+    database: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.db"
     copy.write_bytes(database.read_bytes())
     with closing(sqlite3.connect(copy)) as connection, connection:
         run_id = find_run(connection)
-        connection.execute("update compiles set outcome = 'started' where id in (select max(id) from compiles)")
-        (rank,) = connection.execute("select rank from processes where id = (select process_id from compiles"
+        connection.execute(
+            "update compiles set outcome = 'started' where id in (select max(id) from compiles)"
+        )
+        (rank,) = connection.execute("select rank from processes where id = (select process_id "
+                                     "from compiles"
                                      " where outcome = 'started')").fetchone()  # fmt: skip
     summary = summarize(str(copy), run_id)
     assert summary is not None
@@ -72,12 +82,18 @@ def test_a_run_of_one_process_names_none(tmp_path: Path, database: Path) -> None
     copy = tmp_path / "copy.db"
     copy.write_bytes(database.read_bytes())
     with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("delete from compiles where process_id > (select min(process_id) from compiles)")
+        connection.execute(
+            "delete from compiles where process_id > (select min(process_id) from compiles)"
+        )
     with closing(open_reader(copy)) as connection:
-        assert {compiled.process for compiled in list_stack_compiles(connection, find_run(connection))} == {""}
+        assert {
+            compiled.process for compiled in list_stack_compiles(connection, find_run(connection))
+        } == {""}
 
 
-@pytest.mark.parametrize("rest", ["?tab=breaks&view=each", "?tab=recompiles", "?tab=caches", "/stacks"])
+@pytest.mark.parametrize(
+    "rest", ["?tab=breaks&view=each", "?tab=recompiles", "?tab=caches", "/stacks"]
+)
 def test_pages_name_the_rank_of_a_row(
     explored_client: FlaskClient, explored_reader: sqlite3.Connection, rest: str
 ) -> None:

@@ -21,7 +21,9 @@ def test_savings_of_recorded_runs_never_pass_their_compile_time(
     assert _check_sums(explored_reader) > 3
 
 
-def test_a_break_in_a_called_function_has_the_code_after_it(recorded_reader: sqlite3.Connection) -> None:
+def test_a_break_in_a_called_function_has_the_code_after_it(
+    recorded_reader: sqlite3.Connection,
+) -> None:
     runs = [row["run_id"] for row in recorded_reader.execute("select run_id from run_totals")]
     causes = [cause for run_id in runs for cause in load_causes(recorded_reader, run_id)]
     assert any(part.recompile_keys for cause in causes for part in cause.resumed)

@@ -41,7 +41,10 @@ def test_the_api_lists_and_restores_deleted_runs(client: FlaskClient) -> None:
     assert client.post("/api/v1/deleted_runs/R1/restore").json["data"]["id"] == "R1"
     assert client.get("/api/v1/deleted_runs").json["data"] == []
     again = client.post("/api/v1/deleted_runs/R1/restore")
-    assert (again.status_code, again.json["error"]) == (404, "There is no run R1 among the deleted ones.")
+    assert (again.status_code, again.json["error"]) == (
+        404,
+        "There is no run R1 among the deleted ones.",
+    )
 
 
 def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(
@@ -54,7 +57,10 @@ def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(
     headers["Authorization"] = f"Bearer {create_token(store, 'Ada', ('write',), created_by='me')}"
     trusting.post("/runs/R1/delete", headers={**headers, "X-Forwarded-For": "192.0.2.7"})
     changes = client.get("/api/v1/audit").json["data"]
-    assert [(change["action"], change["detail"], change["actor"], change["address"]) for change in changes] == [
+    assert [
+        (change["action"], change["detail"], change["actor"], change["address"])
+        for change in changes
+    ] == [
         ("run.delete", None, "Ada", "192.0.2.7"),
         ("run.annotate", "title: best", None, "127.0.0.1"),
     ]
@@ -62,7 +68,9 @@ def test_who_changed_what_is_kept_and_what_changed_nothing_is_not(
     assert "Firefox &lt;b&gt;" in client.get("/activity?subject=R1").text
 
 
-def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_delete_restore_prune_and_say_who(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     db = ["--db", str(database)]
     assert main(["trash", "delete", "R1", *db]) == 0
     assert main(["trash", "delete", "R1", *db]) == 2
@@ -84,7 +92,9 @@ def test_commands_delete_restore_prune_and_say_who(database: Path, capsys: pytes
     ]
 
 
-def test_a_run_and_an_incident_have_the_name_that_people_use(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_run_and_an_incident_have_the_name_that_people_use(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     keep(store, make_change())
     client.post("/runs/R1/delete")
     client.post(f"/incidents/{'f' * 16}", data={"action": "acknowledge", "author": "Ada"})

@@ -25,10 +25,16 @@ def test_boxes_without_a_push_name_the_command(client: FlaskClient) -> None:
     ids=["receiving", "silent", "delivered"],
 )
 def test_a_stream_has_a_state(
-    client: FlaskClient, store: sqlite3.Connection, updated_us: int, ended_us: int | None, words: str
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    updated_us: int,
+    ended_us: int | None,
+    words: str,
 ) -> None:
     patch(client, STREAM.lines)
-    store.execute("update streams set updated_us = ?, ended_us = ?, lost_count = 7", (updated_us, ended_us))
+    store.execute(
+        "update streams set updated_us = ?, ended_us = ?, lost_count = 7", (updated_us, ended_us)
+    )
     page = client.get("/boxes").text
     assert words in page
     assert '<td class="number" data-label="Lost events">7</td>' in page
@@ -41,10 +47,15 @@ def test_a_stream_that_a_later_one_of_its_run_repeats_is_replaced(
 ) -> None:
     patch(client, STREAM.lines)
     store.execute("update streams set started_us = 4, updated_us = 5, ended_us = null")
-    columns = "run_id, {}, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count, version"
+    columns = (
+        "run_id, {}, token_id, stored_bytes, checksum, event_count, lost_count, "
+        "dropped_text_count, version"
+    )
     names = columns.format("stream_id")
     values = columns.format("'s2'")
-    store.execute(f"insert into streams ({names}, started_us, updated_us) select {values}, 6, 6 from streams")
+    store.execute(
+        f"insert into streams ({names}, started_us, updated_us) select {values}, 6, 6 from streams"
+    )
     rows = client.get("/api/v1/streams").json["data"]
     assert [(row["stream_id"], row["is_replaced"]) for row in rows] == [("s2", False), ("s1", True)]
     assert ">replaced<" in client.get("/boxes").text
@@ -58,7 +69,9 @@ def test_streams_of_a_deleted_run_say_so(client: FlaskClient, store: sqlite3.Con
     assert "/runs/R" not in page
 
 
-def test_a_silent_boxs_run_shows_as_interrupted(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_silent_boxs_run_shows_as_interrupted(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     patch(client, STREAM.lines[: STREAM.lines.rindex(b"\n", 0, -1) + 1])
     assert "Recording. This page refreshes itself." in client.get("/runs/R").text
     store.execute("update runs set heartbeat_us = 5")
@@ -73,11 +86,14 @@ def test_commands_of_a_pushed_run_and_of_a_board_elsewhere_name_the_server(
     page = f"/repros/{COMPILE_REPRO}"
     assert f"repro minify {COMPILE_REPRO} --db " in client.get(page).text
     store.execute(
-        "insert into streams (run_id, stream_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count,"
+        "insert into streams (run_id, stream_id, stored_bytes, checksum, event_count, "
+        "lost_count, dropped_text_count,"
         f" started_us, updated_us) values ('{RUN}', 's1', 0, 0, 0, 0, 0, 5, 5)"
     )
     assert f"repro minify {COMPILE_REPRO} --server http://localhost<" in client.get(page).text
     assert " --db " in client.get("/repros").text + client.get("/incidents").text
     config = client.application.config
-    monkeypatch.setitem(config, "COMPILEBOARD", replace(config["COMPILEBOARD"], allow_host="board.example.com"))
+    monkeypatch.setitem(
+        config, "COMPILEBOARD", replace(config["COMPILEBOARD"], allow_host="board.example.com")
+    )
     assert "bench --server http://localhost<" in client.get("/incidents").text

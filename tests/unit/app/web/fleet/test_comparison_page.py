@@ -26,7 +26,16 @@ from compileboard.app.cli.main import main
 from compileboard.app.engines.store import SingleFile
 from compileboard.app.queries.newest import read_clock
 from compileboard.app.screens.fleet.comparison import read_comparison
-from tests.unit.app.benched import DAY_US, HOSTILE, MLP, RUNS, add_results, bench_suite, list_suite, measure
+from tests.unit.app.benched import (
+    DAY_US,
+    HOSTILE,
+    MLP,
+    RUNS,
+    add_results,
+    bench_suite,
+    list_suite,
+    measure,
+)
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.test_hostile_text import _Seen
 
@@ -42,7 +51,9 @@ def change(event: Any) -> Any:
         values |= {name: values[name] * 0.8 for name in ("speedup", "speedup_low", "speedup_high")}
         values["abs_latency"] *= 1.25
         event = replace(
-            event, repeats=event.repeats | {"compiled": [value * 1.25 for value in event.repeats["compiled"]]}
+            event,
+            repeats=event.repeats
+            | {"compiled": [value * 1.25 for value in event.repeats["compiled"]]},
         )
     if event.model == "GPT2x4":
         values["graph_breaks"] = 2
@@ -55,7 +66,9 @@ def change(event: Any) -> Any:
 
 @pytest.fixture
 def suite(store: sqlite3.Connection) -> str:
-    """Record three runs, and a fourth in which much changed; give the address that compares the last two."""
+    """Record three runs, and a fourth in which much changed; give the address that compares the
+    last two.
+    """
     bench_suite(store)
     newcomer = measure(model=FORMULA, suite="bench_models", device="cuda", hardware="NVIDIA H200")
     add_results(store, NEW, *map(change, list_suite(2)), newcomer, started_us=START_US + 4 * DAY_US)
@@ -85,7 +98,9 @@ def test_the_page_says_what_changed_and_by_what(client: FlaskClient, suite: str)
     assert [word for word in words if word not in page] == []
     assert page.count("<script>") == 0
     seen = _Seen(client.get(suite).text)
-    assert [name for _tag, attributes in seen.tags for name in attributes if name.startswith("on")] == []
+    assert [
+        name for _tag, attributes in seen.tags for name in attributes if name.startswith("on")
+    ] == []
     assert str(escape(HOSTILE)) in page
 
 
@@ -99,12 +114,16 @@ def test_the_address_chooses_metrics_models_and_order(client: FlaskClient, suite
     assert rows[0] == "Bert4"
     assert "More models" in text_of(client, f"{suite}&limit=1")
     bad = ("x=1", "metric=odd", "metric=autograd_captures", "sort=odd", "anyway=2", "limit=0")
-    assert {query: client.get(f"{suite}&{query}").status_code for query in bad} == dict.fromkeys(bad, 400)
+    assert {query: client.get(f"{suite}&{query}").status_code for query in bad} == dict.fromkeys(
+        bad, 400
+    )
     assert client.get("/compare?new=nothing").status_code == 400
     assert client.get(f"/compare/report.doc?new={NEW}").status_code == 404
 
 
-def test_another_machine_is_refused_with_a_button(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_another_machine_is_refused_with_a_button(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_results(store, "OLD", MLP)
     add_results(store, "NEW", measure(hardware="Xeon"), started_us=START_US + DAY_US)
     page = text_of(client, "/compare?base=OLD&new=NEW")
@@ -116,7 +135,9 @@ def test_another_machine_is_refused_with_a_button(client: FlaskClient, store: sq
     assert "0%" in anyway
 
 
-def test_without_a_second_run_the_page_says_what_to_do(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_without_a_second_run_the_page_says_what_to_do(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     assert "Measure the built-in suite twice" in text_of(client, "/compare")
     add_run(store, "ONE")
     assert "There is no earlier run of the same suite as ONE" in text_of(client, "/compare?new=ONE")
@@ -147,7 +168,9 @@ def test_files_and_api_have_the_same_numbers(client: FlaskClient, suite: str) ->
         assert format_share(total["change"]) in text_of(client, address), address
 
 
-def test_reports_are_whole_and_keep_other_peoples_text_as_text(client: FlaskClient, suite: str) -> None:
+def test_reports_are_whole_and_keep_other_peoples_text_as_text(
+    client: FlaskClient, suite: str
+) -> None:
     query = suite.partition("?")[2]
     answer = client.get(f"/compare/report.html?{query}")
     assert "script-src 'sha256-" in answer.headers["Content-Security-Policy"]
@@ -164,7 +187,10 @@ def test_the_command_writes_what_the_page_saves(
 ) -> None:
     command = ["export", "--db", str(database), "--output", "-", "--format", "csv"]
     assert main([*command, "--compare", RUNS[2], NEW]) == 0
-    assert capsysbinary.readouterr().out == client.get(suite.replace("/compare?", "/compare/report.csv?")).data
+    assert (
+        capsysbinary.readouterr().out
+        == client.get(suite.replace("/compare?", "/compare/report.csv?")).data
+    )
     assert main([*command, "--compare", "branch:none", NEW]) == 2
     assert b"--compare base: no run of branch 'none'" in capsysbinary.readouterr().err
     assert main([*command, "--compare", RUNS[2], NEW, "--no-source"]) == 2
@@ -175,7 +201,9 @@ def test_the_command_writes_what_the_page_saves(
 @pytest.mark.usefixtures("suite")
 def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection) -> None:
     comparison = read_comparison(SingleFile(reader), read_clock(), RUNS[2], NEW)
-    chart = chart_changes(BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}")
+    chart = chart_changes(
+        BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}"
+    )
     assert chart is not None
     go.Figure(chart.figure)
     assert len(orjson.dumps(chart.figure)) < MAX_CHART_BYTES
@@ -189,8 +217,18 @@ def test_without_sides_pairs_are_proposed_and_each_can_be_compared(
 ) -> None:
     assert main(["baseline", "save", "good", "--run", RUNS[1], "--db", str(database)]) == 0
     page = client.get("/compare").text
-    addresses = [unescape(address) for address in re.findall(r'href="(/compare\?base=[^"]+)"', page)]
-    assert [address.partition("base=")[2].partition("&")[0] for address in addresses[:2]] == [RUNS[-1], "baseline:good"]
+    addresses = [
+        unescape(address) for address in re.findall(r'href="(/compare\?base=[^"]+)"', page)
+    ]
+    assert [address.partition("base=")[2].partition("&")[0] for address in addresses[:2]] == [
+        RUNS[-1],
+        "baseline:good",
+    ]
     assert {client.get(address).status_code for address in addresses} == {200}
-    verdict = client.get(addresses[0]).text.partition('id="verdict-title">')[2].partition("</h1>")[0]
-    assert unescape(verdict) == client.get(f"/api/v1{addresses[0]}").json["data"]["summary"]["sentence"]
+    verdict = (
+        client.get(addresses[0]).text.partition('id="verdict-title">')[2].partition("</h1>")[0]
+    )
+    assert (
+        unescape(verdict)
+        == client.get(f"/api/v1{addresses[0]}").json["data"]["summary"]["sentence"]
+    )

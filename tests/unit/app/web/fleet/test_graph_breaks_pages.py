@@ -28,25 +28,35 @@ ALL = GRAPH_BREAKS.read_filter({})
 def _listed(client: FlaskClient, query: str = "") -> list[int]:
     answer = client.get(f"/graph_breaks?{query}")
     assert answer.status_code == 200
-    return [int(number) for number in re.findall(r'<td class="text"><a href="/graph_breaks/(\d+)"', answer.text)]
+    return [
+        int(number)
+        for number in re.findall(r'<td class="text"><a href="/graph_breaks/(\d+)"', answer.text)
+    ]
 
 
-def test_distinct_breaks_agree_with_their_events(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+def test_distinct_breaks_agree_with_their_events(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection
+) -> None:
     page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
     rows = recorded_reader.execute(
-        "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by distinct_id"
+        "select distinct_id, count(*), count(distinct run_id) from graph_breaks group by "
+        "distinct_id"
     )
     assert {row.id: (row.break_count, row.run_count) for row in page.rows} == {
         format_id(key): (n, runs) for key, n, runs in rows
     }
 
 
-def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+def test_the_summary_is_the_sum_of_the_list(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection
+) -> None:
     page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=1000)
     slots = list_slots(open_engine(recorded_reader), ALL.runs)
     trends = get_reason_trends(open_engine(recorded_reader), GRAPH_BREAKS, ALL)
     summary, cells = trends.summary, trends.grid
-    total = recorded_reader.execute("select count(*), count(distinct run_id) from graph_breaks").fetchone()
+    total = recorded_reader.execute(
+        "select count(*), count(distinct run_id) from graph_breaks"
+    ).fetchone()
     assert (summary.break_count, summary.run_count) == tuple(total)
     assert summary.distinct_count == len(page.rows)
     assert summary.compile_us == sum(row.compile_us for row in page.rows)
@@ -60,12 +70,21 @@ def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_re
 def test_pages_visit_every_break_once_in_order(
     open_engine: OpenEngine, recorded_reader: sqlite3.Connection, order: str, way: str
 ) -> None:
-    whole = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, limit=1000).rows
+    whole = list_reasons(
+        open_engine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, limit=1000
+    ).rows
     keys = [getattr(graph_break, GRAPH_BREAKS.orders[order]) for graph_break in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, sort=order + way, cursor=cursor, limit=25)
+        page = list_reasons(
+            open_engine(recorded_reader),
+            GRAPH_BREAKS,
+            ALL,
+            sort=order + way,
+            cursor=cursor,
+            limit=25,
+        )
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -77,11 +96,20 @@ def test_pages_visit_every_break_once_in_order(
 def seeded(store: sqlite3.Connection) -> tuple[int, int]:
     """Add two breaks: `print` in both runs, `100%_sure` in the newer one alone."""
     function_id = add_function(store, "Model.forward", "model.py")
-    first = add_distinct_break(store, "print", function_id, gb_id="GB0059", gb_type="Builtin", source_line="print(x)")
+    first = add_distinct_break(
+        store, "print", function_id, gb_id="GB0059", gb_type="Builtin", source_line="print(x)"
+    )
     second = add_distinct_break(store, "100%_sure", None)
     for number, suite in enumerate(("a", "b")):
         add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
-        insert(store, "run_breaks", run_id=f"R{number}", distinct_id=first, break_count=3, compile_us=1000)
+        insert(
+            store,
+            "run_breaks",
+            run_id=f"R{number}",
+            distinct_id=first,
+            break_count=3,
+            compile_us=1000,
+        )
     insert(store, "run_breaks", run_id="R1", distinct_id=second, break_count=1, compile_us=10)
     return first, second
 
@@ -114,7 +142,9 @@ def test_a_filter_of_runs_counts_in_those_runs_alone(
     for suite, count in (("a", 3), ("b", 3), (None, 6)):
         selection = GRAPH_BREAKS.read_filter({"suite": suite} if suite else {})
         reasons = list_reasons(open_engine(reader), GRAPH_BREAKS, selection).rows
-        assert {graph_break.id: graph_break.break_count for graph_break in reasons}[format_id(seeded[0])] == count
+        assert {graph_break.id: graph_break.break_count for graph_break in reasons}[
+            format_id(seeded[0])
+        ] == count
 
 
 @pytest.mark.parametrize(
@@ -139,7 +169,9 @@ def test_one_break_has_its_runs_history_and_events(
     for row in list_reasons(open_engine(recorded_reader), GRAPH_BREAKS, ALL, limit=5).rows:
         reason = get_reason(open_engine(recorded_reader), GRAPH_BREAKS, parse_id(row.id))
         assert reason == row
-        runs = list_affected_runs(open_engine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500).rows
+        runs = list_affected_runs(
+            open_engine(recorded_reader), GRAPH_BREAKS, parse_id(row.id), limit=500
+        ).rows
         assert sum(run.count for run in runs) == row.break_count
         text = recorded_client.get(f"/graph_breaks/{row.id}").text
         assert all(f"/runs/{run.id}" in text for run in runs)
@@ -147,14 +179,19 @@ def test_one_break_has_its_runs_history_and_events(
 
 
 def test_history_has_a_zero_where_it_did_not_come(
-    open_engine: OpenEngine, reader: sqlite3.Connection, store: sqlite3.Connection, seeded: tuple[int, int]
+    open_engine: OpenEngine,
+    reader: sqlite3.Connection,
+    store: sqlite3.Connection,
+    seeded: tuple[int, int],
 ) -> None:
     add_run(store, "R2", suite="b", started_us=START_US + 2)
     history = list_history(open_engine(reader), GRAPH_BREAKS, seeded[1])
     assert [(point.run_id, point.count) for point in history] == [("R1", 1), ("R2", 0)]
 
 
-def test_a_break_whose_runs_are_gone_is_not_found(client: FlaskClient, seeded: tuple[int, int]) -> None:
+def test_a_break_whose_runs_are_gone_is_not_found(
+    client: FlaskClient, seeded: tuple[int, int]
+) -> None:
     assert client.get(f"/graph_breaks/{format_id(seeded[1])}").status_code == 200
     assert client.post("/runs/R1/delete").status_code == 303
     answer = client.get(f"/graph_breaks/{format_id(seeded[1])}")
@@ -166,10 +203,19 @@ def test_a_breaks_history_has_the_runs_without_a_suite_that_do_not_have_it(
     open_engine: OpenEngine, store: sqlite3.Connection
 ) -> None:
     distinct = add_distinct_break(store, "print")
-    for day, (name, suite, count) in enumerate([("a", None, 2), ("a", None, 0), ("b", None, 0), ("a", "nightly", 0)]):
+    for day, (name, suite, count) in enumerate(
+        [("a", None, 2), ("a", None, 0), ("b", None, 0), ("a", "nightly", 0)]
+    ):
         add_run(store, f"R{day}", name=name, suite=suite, started_us=START_US + day)
         if count:
-            insert(store, "run_breaks", run_id=f"R{day}", distinct_id=distinct, break_count=count, compile_us=1)
+            insert(
+                store,
+                "run_breaks",
+                run_id=f"R{day}",
+                distinct_id=distinct,
+                break_count=count,
+                compile_us=1,
+            )
     history = list_history(open_engine(store), GRAPH_BREAKS, distinct)
     assert [(point.run_id, point.count) for point in history] == [("R0", 2), ("R1", 0)], (
         "the same name and no suite, no other"
@@ -183,7 +229,14 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(
     for number in range(2 * MOST_SLOTS):
         add_run(store, f"R{number:03}", started_us=START_US + number)
         if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
-            insert(store, "run_breaks", run_id=f"R{number:03}", distinct_id=distinct, break_count=4, compile_us=1)
+            insert(
+                store,
+                "run_breaks",
+                run_id=f"R{number:03}",
+                distinct_id=distinct,
+                break_count=4,
+                compile_us=1,
+            )
     slots = list_slots(open_engine(store), ALL.runs)
     assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
     cells = get_reason_trends(open_engine(store), GRAPH_BREAKS, ALL).grid

@@ -68,16 +68,25 @@ def test_the_list_has_title_cause_commit_and_metrics(client: FlaskClient) -> Non
     ],
 )
 @pytest.mark.usefixtures("stored")
-def test_a_filter_is_the_same_on_the_page_and_in_the_api(client: FlaskClient, query: str, expected: set[str]) -> None:
+def test_a_filter_is_the_same_on_the_page_and_in_the_api(
+    client: FlaskClient, query: str, expected: set[str]
+) -> None:
     rows = client.get(f"/api/v1/incidents?{query}").json["data"]  # type: ignore[index]
     assert {row["id"] for row in rows} == expected
-    assert set(re.findall(r'href="/incidents/(\w+)"', client.get(f"/incidents?{query}").text)) == expected
+    assert (
+        set(re.findall(r'href="/incidents/(\w+)"', client.get(f"/incidents?{query}").text))
+        == expected
+    )
 
 
 @pytest.mark.usefixtures("stored")
-@pytest.mark.parametrize("query", ["state=odd", "status=odd", "since=odd", "odd=1", "cursor=odd", "limit=0"])
+@pytest.mark.parametrize(
+    "query", ["state=odd", "status=odd", "since=odd", "odd=1", "cursor=odd", "limit=0"]
+)
 def test_a_filter_that_cannot_be_used_is_refused(client: FlaskClient, query: str) -> None:
-    assert [client.get(f"{page}?{query}").status_code for page in ("/incidents", "/api/v1/incidents")] == [400, 400]
+    assert [
+        client.get(f"{page}?{query}").status_code for page in ("/incidents", "/api/v1/incidents")
+    ] == [400, 400]
 
 
 def test_pages_have_every_incident_once(client: FlaskClient, store: sqlite3.Connection) -> None:
@@ -102,14 +111,22 @@ def test_the_bar_counts_open_incidents(client: FlaskClient, reader: sqlite3.Conn
 def test_counts_and_series_come_from_one_statement_each(reader: sqlite3.Connection) -> None:
     counts = count_incidents(reader)
     assert (counts.incident_count, counts.open_count, counts.unconfirmed_count) == (8, 4, 1)
-    assert (counts.recovered_count, counts.improvement_count, counts.acknowledged_count) == (1, 1, 0)
+    assert (counts.recovered_count, counts.improvement_count, counts.acknowledged_count) == (
+        1,
+        1,
+        0,
+    )
     changes = list_series_changes(reader, "model", "bench_models", ["Breaky", "Hungry"])
     assert {change.id for change in changes} == {ONE, "changed"}
-    assert [change.id for change in list_series_changes(reader, "suite", "bench_models")] == ["suite"]
+    assert [change.id for change in list_series_changes(reader, "suite", "bench_models")] == [
+        "suite"
+    ]
 
 
 @pytest.mark.usefixtures("stored")
-def test_each_incident_has_a_page_with_its_facts(client: FlaskClient, reader: sqlite3.Connection) -> None:
+def test_each_incident_has_a_page_with_its_facts(
+    client: FlaskClient, reader: sqlite3.Connection
+) -> None:
     for (incident_id,) in reader.execute("select id from incidents"):
         text_of(client, f"/incidents/{incident_id}")
     page = text_of(client, f"/incidents/{ONE}")
@@ -135,14 +152,21 @@ def test_each_incident_has_a_page_with_its_facts(client: FlaskClient, reader: sq
 
 
 @pytest.mark.usefixtures("stored")
-@pytest.mark.parametrize("address", [f"/incidents/{ONE}", f"/incidents/{ONE}?change=suite", "/incidents/gone"])
-def test_the_chart_has_the_series_its_levels_and_the_range(client: FlaskClient, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", [f"/incidents/{ONE}", f"/incidents/{ONE}?change=suite", "/incidents/gone"]
+)
+def test_the_chart_has_the_series_its_levels_and_the_range(
+    client: FlaskClient, address: str
+) -> None:
     figure = _figures(client.get(address).text)["series"]
     names = [trace.get("name") for trace in figure["data"]]
     assert names[:2] == ["commit range", "before"]
     assert ("after" in names) == ("gone" not in address)
     band = figure["data"][0]
-    assert (band["x"], band["yaxis"]) == ([0, 0, 1, 1] if "gone" not in address else [1, 1, 2, 2], "y2")
+    assert (band["x"], band["yaxis"]) == (
+        [0, 0, 1, 1] if "gone" not in address else [1, 1, 2, 2],
+        "y2",
+    )
     assert len(go.Figure(figure).data) == len(names)
 
 
@@ -155,8 +179,15 @@ def test_a_change_leads_to_its_incident(client: FlaskClient) -> None:
 
 @pytest.mark.usefixtures("stored")
 def test_an_action_keeps_name_and_time_and_leads_back(client: FlaskClient) -> None:
-    for action, text in (("acknowledge", ""), ("comment", "since the driver"), ("ignore", "known"), ("reopen", "")):
-        answer = client.post(f"/incidents/{ONE}", data={"action": action, "author": " Ada  L. ", "text": text})
+    for action, text in (
+        ("acknowledge", ""),
+        ("comment", "since the driver"),
+        ("ignore", "known"),
+        ("reopen", ""),
+    ):
+        answer = client.post(
+            f"/incidents/{ONE}", data={"action": action, "author": " Ada  L. ", "text": text}
+        )
         assert (answer.status_code, answer.location) == (303, f"/incidents/{ONE}#activity")
         if action == "ignore":
             assert "Ignored by Ada L." in text_of(client, f"/incidents/{ONE}")
@@ -170,7 +201,10 @@ def test_an_action_keeps_name_and_time_and_leads_back(client: FlaskClient) -> No
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"action": "ignore", "author": "Ada", "text": " "}, "a reason is required to ignore an incident"),
+        (
+            {"action": "ignore", "author": "Ada", "text": " "},
+            "a reason is required to ignore an incident",
+        ),
         ({"action": "comment", "author": "Ada"}, "a comment needs text"),
         ({"action": "acknowledge", "author": " ", "text": "kept"}, "name is required"),
         ({"action": "acknowledge", "author": "A" * (AUTHOR_LIMIT + 1)}, "at most 100 characters"),
@@ -178,7 +212,9 @@ def test_an_action_keeps_name_and_time_and_leads_back(client: FlaskClient) -> No
         ({"action": "odd", "author": "Ada", "text": "kept"}, "'odd' is unknown"),
     ],
 )
-def test_what_cannot_be_saved_comes_back_as_typed(client: FlaskClient, typed: dict[str, str], message: str) -> None:
+def test_what_cannot_be_saved_comes_back_as_typed(
+    client: FlaskClient, typed: dict[str, str], message: str
+) -> None:
     answer = client.post(f"/incidents/{ONE}", data=typed)
     page = html.unescape(answer.text)
     assert answer.status_code == 400
@@ -194,16 +230,33 @@ def test_hostile_text_stays_text(client: FlaskClient, store: sqlite3.Connection)
     evidence = EVIDENCE | {
         "commits": {"known": True, "count": 1, "listed": [commit]},
         "environment": [{"word": BAD, "before": BAD, "now": BAD}],
-        "causes": [{"kind": "graph_break", "word": "new", "label": BAD, "before": None, "after": 1, "break_id": None}],
+        "causes": [
+            {
+                "kind": "graph_break",
+                "word": "new",
+                "label": BAD,
+                "before": None,
+                "after": 1,
+                "break_id": None,
+            }
+        ],
     }
     names = dict.fromkeys(("suite", "model", "mode", "dtype", "hardware", "backend", "branch"), BAD)
     keep(store, make_change(id="bad", **names, evidence=evidence))
     assert client.post("/incidents/bad", data={"action": "comment", **HOSTILE}).status_code == 303
-    for address in ("/incidents", "/incidents/bad", "/", f"/runs/{RUNS[1]}", "/incidents?model=%3Cscript%3Ealert(1)"):
+    for address in (
+        "/incidents",
+        "/incidents/bad",
+        "/",
+        f"/runs/{RUNS[1]}",
+        "/incidents?model=%3Cscript%3Ealert(1)",
+    ):
         page = client.get(address).text
         assert "<script>alert" not in page and "{{7*7}}49" not in page, address
         tags = _Seen(page).tags
-        assert [name for _, attributes in tags for name in attributes if name.startswith("on")] == [], address
+        assert [
+            name for _, attributes in tags for name in attributes if name.startswith("on")
+        ] == [], address
         assert [tag for tag, _ in tags if tag == "img"] == [], address
     comment = client.get("/api/v1/incidents/bad").json["data"]["comments"][0]  # type: ignore[index]
     assert (comment["author"], comment["text"]) == (HOSTILE["author"], HOSTILE["text"].strip())
@@ -212,16 +265,25 @@ def test_hostile_text_stays_text(client: FlaskClient, store: sqlite3.Connection)
 @pytest.mark.usefixtures("stored")
 def test_incidents_show_on_the_overview_their_run_model_and_trend(client: FlaskClient) -> None:
     assert f'href="/incidents/{ONE}"' in client.get("/").text
-    assert f'Incident since this run:\n  <a href="/incidents/{ONE}">' in client.get(f"/runs/{RUNS[1]}").text
+    assert (
+        f'Incident since this run:\n  <a href="/incidents/{ONE}">'
+        in client.get(f"/runs/{RUNS[1]}").text
+    )
     assert f'href="/incidents/{ONE}?change={ONE}"' in client.get("/models/Breaky?batch_size=8").text
     trend = client.get("/trends?model=Breaky&metric=speedup").text
     (mark,) = [trace for trace in _figures(trend)["trend-0"]["data"] if trace.get("yaxis") == "y2"]
     address = f"/incidents/{ONE}?change={ONE}"
-    assert (mark["x"], mark["customdata"], mark["marker"]["symbol"]) == ([1], [address], "triangle-up")
+    assert (mark["x"], mark["customdata"], mark["marker"]["symbol"]) == (
+        [1],
+        [address],
+        "triangle-up",
+    )
     assert "1 change detected" in trend
 
 
-def test_an_empty_list_says_what_to_do_or_that_all_is_well(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_an_empty_list_says_what_to_do_or_that_all_is_well(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     assert "compileboard-collect bench --db" in text_of(client, "/incidents")
     bench_suite(store)
     page = text_of(client, "/incidents")
@@ -235,7 +297,9 @@ def test_an_empty_list_says_what_to_do_or_that_all_is_well(client: FlaskClient, 
     assert "No incidents match" in text_of(client, "/incidents?model=odd")
 
 
-def test_another_site_cannot_speak_for_anyone(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_another_site_cannot_speak_for_anyone(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     keep(store, make_change())
     data = {"action": "acknowledge", "author": "Eve"}
     answer = client.post(f"/incidents/{ONE}", data=data, headers={"Sec-Fetch-Site": "cross-site"})

@@ -1,4 +1,6 @@
-"""The overview: its numbers are those of the rows; the charts of recorded runs are small and honest."""
+"""The overview: its numbers are those of the rows; the charts of recorded runs are small and
+honest.
+"""
 
 from __future__ import annotations
 
@@ -40,33 +42,58 @@ def add_break(store: sqlite3.Connection, reason: str, in_runs: list[tuple[str, s
     insert(store, "distinct_breaks", id=number, fingerprint=reason, reason=reason, hints="[]")
     for run_id, name, started_us in in_runs:
         add_run(store, run_id, name=name, started_us=started_us)
-        insert(store, "run_breaks", run_id=run_id, distinct_id=number, break_count=1, compile_us=1000)
+        insert(
+            store, "run_breaks", run_id=run_id, distinct_id=number, break_count=1, compile_us=1000
+        )
 
 
 def _figures(text: str) -> dict[str, Any]:
-    matches = re.findall(r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    matches = re.findall(
+        r'<script type="application/json" id="([^"]+)-data"[^>]*>(.*?)</script>', text, re.DOTALL
+    )
     return {name: json.loads(body) for name, body in matches}
 
 
 @on_both_engines
-def test_what_files_of_results_do_not_count_is_not_recorded(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_what_files_of_results_do_not_count_is_not_recorded(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_results(store, "R1", MLP)
     store.execute("update runs set source = 'import', torch_version = null")
     checkpoint(store)
     answer = client.get("/api/v1/overview").get_json()["data"]
     assert answer["totals"]["run_count"] == 1
-    counted = ("compile_count", "recompile_count", "graph_break_count", "failure_count", "compile_us", "recompile_us")
+    counted = (
+        "compile_count",
+        "recompile_count",
+        "graph_break_count",
+        "failure_count",
+        "compile_us",
+        "recompile_us",
+    )
     assert {name: answer["totals"][name] for name in counted} == dict.fromkeys(counted)
     assert answer["trend"][0]["compile_count"] is answer["trend"][0]["compile_us"] is None
     facts = _facts(client.get("/").text)
-    for label in ("Compiles", "Recompiles", "Graph breaks", "Compile time", "Spent on recompiles", "Failures"):
+    for label in (
+        "Compiles",
+        "Recompiles",
+        "Graph breaks",
+        "Compile time",
+        "Spent on recompiles",
+        "Failures",
+    ):
         assert "not recorded" in facts[label], label
-    for page, words in (("/recompiles", "no function was recompiled"), ("/graph_breaks", "every frame compiled whole")):
+    for page, words in (
+        ("/recompiles", "no function was recompiled"),
+        ("/graph_breaks", "every frame compiled whole"),
+    ):
         text = client.get(page).text
         assert "not recorded" in text and words not in text
 
 
-def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+def test_totals_are_those_of_the_rows(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
     facts = _facts(recorded_client.get("/").text)
     for label, table in (
         ("Runs", "runs"),
@@ -75,23 +102,31 @@ def test_totals_are_those_of_the_rows(recorded_client: FlaskClient, recorded_rea
         ("Graph breaks", "graph_breaks"),
         ("Failures", "compiles where outcome = 'failed'"),
     ):
-        assert facts[label] == str(recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]), label
+        assert facts[label] == str(
+            recorded_reader.execute(f"select count(*) from {table}").fetchone()[0]
+        ), label
 
 
 def test_rankings_are_those_of_the_rows(
     open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
     top = overview.list_top_breaks(open_engine(recorded_reader), limit=500)
-    rows = recorded_reader.execute("select distinct_id, count(*) from graph_breaks group by distinct_id").fetchall()
+    rows = recorded_reader.execute(
+        "select distinct_id, count(*) from graph_breaks group by distinct_id"
+    ).fetchall()
     counts = {format_id(key): n for key, n in rows}
     assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
     functions = overview.list_top_functions(open_engine(recorded_reader), limit=500)
-    rows = recorded_reader.execute("select function_id, count(*) from recompiles group by function_id").fetchall()
+    rows = recorded_reader.execute(
+        "select function_id, count(*) from recompiles group by function_id"
+    ).fetchall()
     assert {function.function_id: function.recompile_count for function in functions} == {
         format_id(key): n for key, n in rows if key
     }
     causes = overview.list_top_causes(open_engine(recorded_reader), limit=500)
-    assert sum(cause.recompile_count for cause in causes) == sum(function.recompile_count for function in functions)
+    assert sum(cause.recompile_count for cause in causes) == sum(
+        function.recompile_count for function in functions
+    )
     text = html.unescape(recorded_client.get("/").text)
     assert all(f"/graph_breaks/{graph_break.distinct_id}" in text for graph_break in top[:3])
     assert all(f"/recompiles/{cause.cause_id}" in text for cause in causes[:3])
@@ -99,11 +134,20 @@ def test_rankings_are_those_of_the_rows(
     assert costs == sorted(costs, reverse=True)
 
 
-def test_a_scope_is_that_suite_and_name_alone(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_scope_is_that_suite_and_name_alone(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     for number, (suite, name) in enumerate([("a", "x"), ("a", "y"), (None, "x")]):
         totals = {"compile_count": 10**number, "recompile_count": number}
-        add_run(store, f"R{number}", suite=suite, name=name, totals=totals, started_us=START_US + number)
-    for query, compiles in (("", "111"), ("suite=a", "11"), ("name=x", "101"), ("suite=a&name=y", "10")):
+        add_run(
+            store, f"R{number}", suite=suite, name=name, totals=totals, started_us=START_US + number
+        )
+    for query, compiles in (
+        ("", "111"),
+        ("suite=a", "11"),
+        ("name=x", "101"),
+        ("suite=a&name=y", "10"),
+    ):
         assert _facts(client.get(f"/?{query}").text)["Compiles"] == compiles
     assert _facts(client.get("/?suite=none").text)["Runs"] == "0"
 
@@ -121,7 +165,9 @@ def test_every_point_is_in_the_table_twin(
     text = recorded_client.get("/trends").text
     points = overview.list_trend(open_engine(recorded_reader))
     figure = _figures(text)["recompiles-chart"]
-    drawn = [value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]]
+    drawn = [
+        value for trace in figure["data"] if "markers" in trace["mode"] for value in trace["y"]
+    ]
     assert sorted(drawn) == sorted(point.recompile_count for point in points)
     twin = text[text.index('id="recorded-table"') :]
     assert twin[: twin.index("</details>")].count("<tr>") == len(points) + 1
@@ -182,7 +228,9 @@ def test_many_points_get_a_rolling_median_and_say_so() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 3, 1000])
-def test_axes_of_time_end_at_the_newest_run_and_a_lone_bar_does_not_fill_its_chart(runs: int) -> None:
+def test_axes_of_time_end_at_the_newest_run_and_a_lone_bar_does_not_fill_its_chart(
+    runs: int,
+) -> None:
     points = _points(1, runs)
     newest_ms = points[-1].started_us // 1000
     bars, *trends = [chart.figure["layout"]["xaxis"]["range"] for chart in _charts(points)]
@@ -193,7 +241,9 @@ def test_axes_of_time_end_at_the_newest_run_and_a_lone_bar_does_not_fill_its_cha
         assert low <= points[0].started_us // 1000 and high - low >= 12 * bin_ms
 
 
-def test_counts_of_runs_add_up(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+def test_counts_of_runs_add_up(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection
+) -> None:
     for points in (_points(3, 200), overview.list_trend(open_engine(recorded_reader))):
         figure = charts.chart_runs(points).figure
         assert sum(sum(trace["y"]) for trace in figure["data"]) == len(points)
@@ -263,7 +313,9 @@ def test_a_status_says_how_a_run_ended(
     assert ("train was killed" in text) == (run["state"] == "killed")
 
 
-def test_the_first_screen_needs_no_chart_library_and_no_select(recorded_client: FlaskClient) -> None:
+def test_the_first_screen_needs_no_chart_library_and_no_select(
+    recorded_client: FlaskClient,
+) -> None:
     text = recorded_client.get("/").text
     assert "plotly" not in text
     assert "application/json" not in text
@@ -281,7 +333,9 @@ def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
         (program["saved_us"] for program in programs), reverse=True
     )
     for program in programs:
-        causes = [cause for cause in load_causes(recorded_reader, program["run_id"]) if cause.is_fixable]
+        causes = [
+            cause for cause in load_causes(recorded_reader, program["run_id"]) if cause.is_fixable
+        ]
         assert (program["fix_count"], program["first_cause"]) == (len(causes), causes[0].title)
         assert program["compile_us"] is None or program["saved_us"] <= program["compile_us"]
         assert f'href="/runs/{program["run_id"]}"' in recorded_client.get("/").text
@@ -290,9 +344,18 @@ def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
 def test_a_failure_without_batch_size_is_one_model_on_every_page(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
-    """As upstream writes it: c fails with batch size 0, d's answer is wrong, and its speedup counts nowhere."""
+    """As upstream writes it: c fails with batch size 0, d's answer is wrong, and its speedup counts
+    nowhere.
+    """
     numbers = {"a": 1.0, "b": 1.5, "c": 2.0, "d": 4.0}
-    failed = {"model": "c", "batch_size": None, "values": {}, "repeats": {}, "status": "failed", "reason": "unknown"}
+    failed = {
+        "model": "c",
+        "batch_size": None,
+        "values": {},
+        "repeats": {},
+        "status": "failed",
+        "reason": "unknown",
+    }
     for day, run_id in enumerate(RUNS):
         results = [
             measure(**experiment | own)
@@ -300,12 +363,20 @@ def test_a_failure_without_batch_size_is_one_model_on_every_page(
             for experiment in ({"values": {"speedup": speedup}, "repeats": {}}, ACCURACY)
             for own in [{"model": model, "batch_size": 8, "task": None}]
         ]
-        results = [replace(own, accuracy="fail_accuracy" if own.model == "d" else own.accuracy) for own in results]
+        results = [
+            replace(own, accuracy="fail_accuracy" if own.model == "d" else own.accuracy)
+            for own in results
+        ]
         if day == 2:
-            results[4:6] = [measure(**failed), measure(**ACCURACY | failed | {"accuracy": "fail_to_run"})]
+            results[4:6] = [
+                measure(**failed),
+                measure(**ACCURACY | failed | {"accuracy": "fail_to_run"}),
+            ]
         add_results(store, run_id, *results, started_us=START_US + day * DAY_US)
     models = client.get("/api/v1/models").json["data"]
-    assert sorted((row["model"], row["status"]) for row in models if row["model"] == "c") == [("c", "failed")]
+    assert sorted((row["model"], row["status"]) for row in models if row["model"] == "c") == [
+        ("c", "failed")
+    ]
     assert "c fails" in client.get(f"/compare?base={RUNS[1]}&new={RUNS[2]}").text
     tiles = {tile["metric"]: tile for tile in client.get("/api/v1/overview").json["data"]["tiles"]}
     assert tiles["pass_ratio"]["verdict"] == "worse" and tiles["pass_ratio"]["value"] == 0.5

@@ -9,7 +9,12 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.reasons import get_reason, get_reason_trends, list_affected_runs, list_reasons
+from compileboard.app.queries.fleet.reasons import (
+    get_reason,
+    get_reason_trends,
+    list_affected_runs,
+    list_reasons,
+)
 from compileboard.app.queries.fleet.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.fixes.causes import Cause
@@ -20,22 +25,38 @@ from tests.unit.app.seed import START_US, add_function, add_run, insert
 ALL = RECOMPILES.read_filter({})
 
 
-def test_causes_agree_with_their_guard_failures(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+def test_causes_agree_with_their_guard_failures(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection
+) -> None:
     causes = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
-    rows = recorded_reader.execute("select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id")
+    rows = recorded_reader.execute(
+        "select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id"
+    )
     expected = {format_id(key): (newest, every) for key, newest, every in rows}
-    assert {cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes} == expected
+    assert {
+        cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes
+    } == expected
 
 
-def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_reader: sqlite3.Connection) -> None:
+def test_the_summary_is_the_sum_of_the_list(
+    open_engine: OpenEngine, recorded_reader: sqlite3.Connection
+) -> None:
     causes = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
     trends = get_reason_trends(open_engine(recorded_reader), RECOMPILES, ALL)
     summary, cells = trends.summary, trends.grid
-    total = recorded_reader.execute("select count(*), count(distinct run_id) from recompiles").fetchone()
+    total = recorded_reader.execute(
+        "select count(*), count(distinct run_id) from recompiles"
+    ).fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)
     failures = recorded_reader.execute("select count(*) from guard_failures").fetchone()[0]
-    assert summary.guard_failure_count == failures == sum(cause.guard_failure_count for cause in causes)
-    limits = recorded_reader.execute("select count(*) from compiles where outcome = 'recompile_limit'").fetchone()[0]
+    assert (
+        summary.guard_failure_count
+        == failures
+        == sum(cause.guard_failure_count for cause in causes)
+    )
+    limits = recorded_reader.execute(
+        "select count(*) from compiles where outcome = 'recompile_limit'"
+    ).fetchone()[0]
     assert summary.limit_count == limits
     assert sum(kind.count for kind in cells.kinds) == summary.recompile_count
 
@@ -45,12 +66,16 @@ def test_the_summary_is_the_sum_of_the_list(open_engine: OpenEngine, recorded_re
 def test_pages_visit_every_cause_once_in_order(
     open_engine: OpenEngine, recorded_reader: sqlite3.Connection, order: str, way: str
 ) -> None:
-    whole = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, limit=1000).rows
+    whole = list_reasons(
+        open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, limit=1000
+    ).rows
     keys = [getattr(cause, RECOMPILES.orders[order]) for cause in whole]
     assert keys == sorted(keys, reverse=not way)
     cursor, seen = None, []
     while True:
-        page = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, cursor=cursor, limit=25)
+        page = list_reasons(
+            open_engine(recorded_reader), RECOMPILES, ALL, sort=order + way, cursor=cursor, limit=25
+        )
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -58,8 +83,15 @@ def test_pages_visit_every_cause_once_in_order(
     assert seen == [cause.id for cause in whole]
 
 
-def _add_cause(store: sqlite3.Connection, category: str, source: str, function_id: int | None) -> int:
-    values = {"fingerprint": f"{category}/{source}", "category": category, "source": source, "reason": f"{source} != 2"}
+def _add_cause(
+    store: sqlite3.Connection, category: str, source: str, function_id: int | None
+) -> int:
+    values = {
+        "fingerprint": f"{category}/{source}",
+        "category": category,
+        "source": source,
+        "reason": f"{source} != 2",
+    }
     return insert(store, "recompile_causes", function_id=function_id, **values)
 
 
@@ -73,7 +105,9 @@ def seeded(store: sqlite3.Connection) -> tuple[int, int]:
         add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
         values = {"recompile_count": 2, "guard_failure_count": 5, "compile_us": 1000}
         insert(store, "run_causes", run_id=f"R{number}", cause_id=first, **values)
-    insert(store, "run_causes", run_id="R1", cause_id=second, recompile_count=1, guard_failure_count=1)
+    insert(
+        store, "run_causes", run_id="R1", cause_id=second, recompile_count=1, guard_failure_count=1
+    )
     return first, second
 
 
@@ -95,7 +129,11 @@ def test_each_filter_lets_its_causes_through(
 ) -> None:
     answer = client.get(f"/recompiles?{query}")
     assert answer.status_code == 200
-    listed = list(dict.fromkeys(int(number) for number in re.findall(r'href="/recompiles/(\d+)"', answer.text)))
+    listed = list(
+        dict.fromkeys(
+            int(number) for number in re.findall(r'href="/recompiles/(\d+)"', answer.text)
+        )
+    )
     assert listed == [seeded[number] for number in which]
 
 
@@ -115,7 +153,9 @@ def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence:
 
 
 def _list_causes(reader: sqlite3.Connection, run_id: str, reason_id: str) -> list[Cause]:
-    return [cause for cause in load_causes(reader, run_id) if parse_id(reason_id) in cause.content_ids]
+    return [
+        cause for cause in load_causes(reader, run_id) if parse_id(reason_id) in cause.content_ids
+    ]
 
 
 def test_one_cause_has_its_runs_values_and_fixes(
@@ -125,10 +165,16 @@ def test_one_cause_has_its_runs_values_and_fixes(
         reason = get_reason(open_engine(recorded_reader), RECOMPILES, parse_id(row.id))
         assert reason is not None
         assert (reason.recompile_count, reason.run_count) == (row.recompile_count, row.run_count)
-        runs = list_affected_runs(open_engine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500).rows
+        runs = list_affected_runs(
+            open_engine(recorded_reader), RECOMPILES, parse_id(row.id), limit=500
+        ).rows
         assert sum(run.count for run in runs) == row.recompile_count
         text = html.unescape(recorded_client.get(f"/recompiles/{row.id}").text)
-        fixes = [fix.title for cause in _list_causes(recorded_reader, runs[0].id, row.id) for fix in cause.fixes]
+        fixes = [
+            fix.title
+            for cause in _list_causes(recorded_reader, runs[0].id, row.id)
+            for fix in cause.fixes
+        ]
         assert all(title in text for title in fixes)
         assert all(f"/runs/{run.id}" in text for run in runs)
 

@@ -1,4 +1,6 @@
-"""The list of runs: each filter, each order, pages that visit every run once, and what a bad address gets."""
+"""The list of runs: each filter, each order, pages that visit every run once, and what a bad
+address gets.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from flask.testing import FlaskClient
 
 from compileboard.app.queries.engine import SqliteEngine
 from compileboard.app.queries.fleet import runs as run_queries
-from compileboard.app.queries.fleet.runs import ORDERS, RunFilter, count_runs, list_runs, read_run_filter
+from compileboard.app.queries.fleet.runs import (
+    ORDERS,
+    RunFilter,
+    count_runs,
+    list_runs,
+    read_run_filter,
+)
 from compileboard.app.queries.page import FilterError
 from compileboard.collectors.store.dashboard.annotations import annotate
 from tests.unit.app.engines.published import OpenEngine
@@ -22,10 +30,35 @@ from tests.unit.app.seed import START_US, add_run
 DAY_US = 86_400_000_000
 RUNS: tuple[dict[str, Any], ...] = (
     {"name": "train", "suite": "nightly", "tags": {"lr": "3", "gpu": "a"}, "host": "box-1"},
-    {"name": "train", "suite": "release", "tags": {"lr": "4"}, "host": "box-2", "state": "failed", "exit_code": 1},
-    {"name": "serve", "suite": None, "torch_version": "2.13.0", "git_commit": "abcdef" + "0" * 34, "state": "killed"},
-    {"name": "50%_off", "suite": "nightly", "gpu_name": None, "gpu_count": 0, "command": "python a_b.py"},
-    {"name": "plain", "suite": "nightly", "git_commit": None, "git_branch": "fix/50x", "command": "python axb.py"},
+    {
+        "name": "train",
+        "suite": "release",
+        "tags": {"lr": "4"},
+        "host": "box-2",
+        "state": "failed",
+        "exit_code": 1,
+    },
+    {
+        "name": "serve",
+        "suite": None,
+        "torch_version": "2.13.0",
+        "git_commit": "abcdef" + "0" * 34,
+        "state": "killed",
+    },
+    {
+        "name": "50%_off",
+        "suite": "nightly",
+        "gpu_name": None,
+        "gpu_count": 0,
+        "command": "python a_b.py",
+    },
+    {
+        "name": "plain",
+        "suite": "nightly",
+        "git_commit": None,
+        "git_branch": "fix/50x",
+        "command": "python axb.py",
+    },
 )
 
 
@@ -33,7 +66,11 @@ RUNS: tuple[dict[str, Any], ...] = (
 def runs(store: sqlite3.Connection) -> None:
     """Add runs R0 to R4, a day apart; R4 is the newest."""
     for number, run in enumerate(RUNS):
-        totals = {"compile_count": number % 3, "recompile_count": 4 - number, "compile_us": number * 10}
+        totals = {
+            "compile_count": number % 3,
+            "recompile_count": 4 - number,
+            "compile_us": number * 10,
+        }
         add_run(store, f"R{number}", started_us=START_US + number * DAY_US, totals=totals, **run)
     annotate(store, "R2", title="My Baseline", note="keep: see ticket 7", now_us=START_US)
 
@@ -89,14 +126,22 @@ def test_a_text_is_found_in_the_same_runs_whether_few_or_many_have_it(
     engine, selection = SqliteEngine(reader), RunFilter(text=text)
     listed = list_runs(engine, selection).rows
     monkeypatch.setattr(run_queries, "_FEW", -1)
-    assert (list_runs(engine, selection).rows, count_runs(engine, selection)) == (listed, len(listed))
+    assert (list_runs(engine, selection).rows, count_runs(engine, selection)) == (
+        listed,
+        len(listed),
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("way", ["", ".asc"])
 @pytest.mark.parametrize("limit", [2, 5])
 def test_pages_visit_every_run_once_in_order(
-    open_engine: OpenEngine, reader: sqlite3.Connection, store: sqlite3.Connection, order: str, way: str, limit: int
+    open_engine: OpenEngine,
+    reader: sqlite3.Connection,
+    store: sqlite3.Connection,
+    order: str,
+    way: str,
+    limit: int,
 ) -> None:
     annotate(store, "R1", pinned=True, now_us=START_US)
     annotate(store, "R3", pinned=True, now_us=START_US)
@@ -182,9 +227,17 @@ def test_dates_may_be_moments_with_a_zone() -> None:
         read_run_filter({"since": "0001-01-01T00:00:00+14:00"})
 
 
-def test_a_silent_recorder_shows_as_interrupted(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_silent_recorder_shows_as_interrupted(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     now_us = time.time_ns() // 1000
-    add_run(store, "R7", state="running", started_us=now_us - 100_000_000, heartbeat_us=now_us - 90_000_000)
+    add_run(
+        store,
+        "R7",
+        state="running",
+        started_us=now_us - 100_000_000,
+        heartbeat_us=now_us - 90_000_000,
+    )
     add_run(store, "R8", state="running", started_us=now_us - 50_000_000, heartbeat_us=now_us)
     text = client.get("/runs?state=running").text
     assert re.findall(r'class="badge badge--(\w+)"[^>]*>([^<]+)<', text) == [
@@ -203,8 +256,23 @@ def test_a_page_follows_a_silent_run_too(client: FlaskClient, store: sqlite3.Con
         assert "interrupted?" in text.lower() and "live.mjs" in text, page
 
 
-def test_what_was_not_recorded_is_never_zero(client: FlaskClient, store: sqlite3.Connection) -> None:
-    add_run(store, "R7", name="bare", torch_version=None, git_commit=None, host=None, gpu_name=None, gpu_count=1)
-    row = re.search(r"<tr>\s*<td class=\"text\">\s*<a href=\"/runs/R7\".*?</tr>", client.get("/runs").text, re.DOTALL)
+def test_what_was_not_recorded_is_never_zero(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_run(
+        store,
+        "R7",
+        name="bare",
+        torch_version=None,
+        git_commit=None,
+        host=None,
+        gpu_name=None,
+        gpu_count=1,
+    )
+    row = re.search(
+        r"<tr>\s*<td class=\"text\">\s*<a href=\"/runs/R7\".*?</tr>",
+        client.get("/runs").text,
+        re.DOTALL,
+    )
     assert row is not None
     assert row[0].count("not recorded") == 7  # and its four counts: nobody saw torch

@@ -1,4 +1,6 @@
-"""Search: what is typed becomes a query, what is found is shown as text, at its place, page by page."""
+"""Search: what is typed becomes a query, what is found is shown as text, at its place, page by
+page.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,20 @@ from tests.unit.app import recorded
 from tests.unit.app.hostile import MARKUP, RUN, record_hostile_run
 from tests.unit.app.recorded import record_run
 
-HOSTILE = ['"', '""', "-", "--", "a OR", "NEAR(a b)", "body:x", "{tags}: run", "*", "x*y", "'; drop table runs", "\0"]
+HOSTILE = [
+    '"',
+    '""',
+    "-",
+    "--",
+    "a OR",
+    "NEAR(a b)",
+    "body:x",
+    "{tags}: run",
+    "*",
+    "x*y",
+    "'; drop table runs",
+    "\0",
+]
 HOSTILE += ["𝔘 é", "(" * 400, "a " * 400]
 
 
@@ -78,19 +93,29 @@ def test_every_kind_is_named_read_and_leads_somewhere(explored_client: FlaskClie
     page = explored_client.get("/search?q=forward").text
     shown = re.findall(r'class="found__title" href="([^"]+)"', page)
     assert len(shown) > 5
-    assert [address for address in shown if explored_client.get(html.unescape(address)).status_code != 200] == []
+    assert [
+        address
+        for address in shown
+        if explored_client.get(html.unescape(address)).status_code != 200
+    ] == []
 
 
 def test_pages_of_a_kind_bring_each_text_once(explored_client: FlaskClient) -> None:
     address, seen, cursor = "/api/v1/search?q=torch&kind=artifact&limit=7", [], ""
     while cursor is not None:
-        (group,) = [group for group in explored_client.get(address + cursor).json["data"]["groups"] if group["hits"]]
+        (group,) = [
+            group
+            for group in explored_client.get(address + cursor).json["data"]["groups"]
+            if group["hits"]
+        ]
         seen += [(hit["run_id"], hit["ref_id"]) for hit in group["hits"]]
         cursor = group["next"] and f"&cursor={group['next']}"
     assert len(seen) == len(set(seen)) == group["count"] > 14
 
 
-def test_one_run_finds_only_its_own(explored_client: FlaskClient, explored_reader: sqlite3.Connection) -> None:
+def test_one_run_finds_only_its_own(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
     for (run_id,) in explored_reader.execute("select id from runs").fetchall():
         groups = explored_client.get(f"/api/v1/search?q=torch&run={run_id}").json["data"]["groups"]
         assert {hit["run_id"] for group in groups for hit in group["hits"]} == {run_id}

@@ -1,4 +1,6 @@
-"""The overview's headline and the trend page: every number with its change, its trend and its definition."""
+"""The overview's headline and the trend page: every number with its change, its trend and its
+definition.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,25 @@ from flask.testing import FlaskClient
 from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
 from compileboard.app.analysis.trends.lines import TrendLine, TrendPoint, build_suite_line, lay_out
 from compileboard.app.charts.base import MAX_CHART_BYTES
-from compileboard.app.charts.trends import MOST_TABLE_ROWS, chart_metric, list_table_rows, share_runs
+from compileboard.app.charts.trends import (
+    MOST_TABLE_ROWS,
+    chart_metric,
+    list_table_rows,
+    share_runs,
+)
 from compileboard.app.queries.fleet.trends import TrendFilter, list_summaries, list_trend_runs
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.analysis.trends.test_trend_lines import make_runs
-from tests.unit.app.benched import BREAK_ID, FUNCTION_ID, HOSTILE, MLP, RUNS, add_results, bench_suite, measure
+from tests.unit.app.benched import (
+    BREAK_ID,
+    FUNCTION_ID,
+    HOSTILE,
+    MLP,
+    RUNS,
+    add_results,
+    bench_suite,
+    measure,
+)
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.fleet.test_overview import _figures
@@ -43,7 +59,14 @@ def text_of(client: FlaskClient, address: str) -> str:
 @pytest.mark.usefixtures("suite")
 def test_the_overview_answers_at_a_glance(client: FlaskClient) -> None:
     page = text_of(client, "/")
-    phrases = ("45.5%", "1.12×", "Graph breaks per model 0.8", "PyTorch HUD", "GPU NVIDIA H200", "Backend inductor")
+    phrases = (
+        "45.5%",
+        "1.12×",
+        "Graph breaks per model 0.8",
+        "PyTorch HUD",
+        "GPU NVIDIA H200",
+        "Backend inductor",
+    )
     assert [text for text in phrases if text not in page] == []
 
 
@@ -57,10 +80,14 @@ def test_another_environment_is_said_before_anyone_blames_a_commit(
     assert "Environment changed: torch 2.11.0 → 2.12.0." in page
 
 
-def test_without_results_the_overview_says_how_to_get_some(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_without_results_the_overview_says_how_to_get_some(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     add_run(store, "R1")
     assert "compileboard-collect bench --db" in text_of(client, "/")
-    assert "No model was benchmarked" in text_of(client, "/trends") or "No trends yet" in text_of(client, "/trends")
+    assert "No model was benchmarked" in text_of(client, "/trends") or "No trends yet" in text_of(
+        client, "/trends"
+    )
 
 
 @pytest.mark.usefixtures("suite")
@@ -80,7 +107,9 @@ def test_filters_are_in_the_address_and_wrong_ones_are_refused(client: FlaskClie
 
 @pytest.mark.usefixtures("suite")
 def test_a_failure_is_a_gap_with_a_mark_and_never_a_0(client: FlaskClient) -> None:
-    figure = _figures(client.get("/trends?model=Hungry&model=Breaky&metric=speedup").text)["trend-0"]
+    figure = _figures(client.get("/trends?model=Hungry&model=Breaky&metric=speedup").text)[
+        "trend-0"
+    ]
     breaky, hungry, mark = figure["data"]
     assert (breaky["name"], breaky["y"]) == ("Breaky", [0.572, 0.569, 0.587])
     assert (hungry["y"], hungry["connectgaps"]) == ([None] * 3, False)
@@ -90,9 +119,18 @@ def test_a_failure_is_a_gap_with_a_mark_and_never_a_0(client: FlaskClient) -> No
 @pytest.mark.usefixtures("suite")
 def test_a_run_without_the_model_is_a_gap(client: FlaskClient, store: sqlite3.Connection) -> None:
     later = measure(
-        suite="bench_models", model="Breaky", device="cuda", hardware="NVIDIA H200", values={"speedup": 2.0}
+        suite="bench_models",
+        model="Breaky",
+        device="cuda",
+        hardware="NVIDIA H200",
+        values={"speedup": 2.0},
     )
-    add_results(store, "BETWEEN", measure(**vars(later) | {"model": "Other"}), started_us=START_US + 3 * DAY_US)
+    add_results(
+        store,
+        "BETWEEN",
+        measure(**vars(later) | {"model": "Other"}),
+        started_us=START_US + 3 * DAY_US,
+    )
     add_results(store, "LAST", later, started_us=START_US + 4 * DAY_US)
     (line,) = _figures(client.get("/trends?model=Breaky&metric=speedup").text)["trend-0"]["data"]
     assert line["y"] == [0.572, 0.569, 0.587, None, 2.0]
@@ -100,10 +138,16 @@ def test_a_run_without_the_model_is_a_gap(client: FlaskClient, store: sqlite3.Co
 
 @pytest.mark.usefixtures("suite")
 def test_functions_breaks_and_guards_share_the_axis(client: FlaskClient) -> None:
-    query = f"function={FUNCTION_ID}&break={BREAK_ID}&category=tensor_size&model=Breaky&metric=speedup"
+    query = (
+        f"function={FUNCTION_ID}&break={BREAK_ID}&category=tensor_size&model=Breaky&metric=speedup"
+    )
     page = client.get(f"/trends?{query}").text
     figures = _figures(page)
-    assert [figures[f"trend-{n}"]["data"][0]["y"] for n in range(1, 4)] == [[1, 1, 1], [2, 2, 2], [1, 1, 1]]
+    assert [figures[f"trend-{n}"]["data"][0]["y"] for n in range(1, 4)] == [
+        [1, 1, 1],
+        [2, 2, 2],
+        [1, 1, 1],
+    ]
     assert (
         len(
             {
@@ -118,9 +162,13 @@ def test_functions_breaks_and_guards_share_the_axis(client: FlaskClient) -> None
 
 @pytest.mark.usefixtures("suite")
 def test_hover_says_commit_subject_torch_and_environment(client: FlaskClient) -> None:
-    shared = json.loads(re.findall(r'id="points">(.*?)</script>', client.get("/trends").text, re.DOTALL)[0])
+    shared = json.loads(
+        re.findall(r'id="points">(.*?)</script>', client.get("/trends").text, re.DOTALL)[0]
+    )
     assert shared["runs"] == list(RUNS)
-    assert all(text in shared["text"][0] for text in ("Fuse the two norms", "torch 2.11.0", "NVIDIA H200"))
+    assert all(
+        text in shared["text"][0] for text in ("Fuse the two norms", "torch 2.11.0", "NVIDIA H200")
+    )
 
 
 @pytest.mark.usefixtures("suite")
@@ -135,10 +183,15 @@ def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str)
     laid = lay_out(make_runs(730), axis)
     points = [TrendPoint(run.id, 1 + n / 977, 1.0, 2.0) for n, run in enumerate(laid.runs)]
     lines = [TrendLine(f"model {n}", points) for n in range(2)]
-    charts = [chart_metric(BY_NAME[name], lines, laid, chart_id=name) for name in ("speedup", "graph_breaks")]
+    charts = [
+        chart_metric(BY_NAME[name], lines, laid, chart_id=name)
+        for name in ("speedup", "graph_breaks")
+    ]
     for chart in charts:
         assert len(go.Figure(chart.figure).data) == 2
-    bodies = b"".join(orjson.dumps(figure) for figure in (share_runs(laid), *(chart.figure for chart in charts)))
+    bodies = b"".join(
+        orjson.dumps(figure) for figure in (share_runs(laid), *(chart.figure for chart in charts))
+    )
     assert len(gzip.compress(bodies, 6)) < MAX_CHART_BYTES
     columns, rows = list_table_rows([(BY_NAME["speedup"], lines)], laid)
     assert (len(columns), len(rows), rows[0][4]) == (6, MOST_TABLE_ROWS, "1.746×")
@@ -147,7 +200,9 @@ def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str)
 def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
     laid = lay_out(make_runs(200), "date")
     points = [TrendPoint(run.id, None if n in (50, 52) else 1.0) for n, run in enumerate(laid.runs)]
-    line, lone = chart_metric(BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c").figure["data"]
+    line, lone = chart_metric(
+        BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c"
+    ).figure["data"]
     assert (line["mode"], lone["mode"], lone["x"]) == ("lines", "markers", [51])
 
 
@@ -176,7 +231,8 @@ def test_the_mean_of_fewer_models_says_that_some_failed(
     add_results(store, "R1", measure(model="a"), measure(model="b"), started_us=START_US)
     add_results(store, "R2", measure(model="a"), failed, started_us=START_US + DAY_US)
     line = build_suite_line(
-        SUMMARY_BY_NAME["graph_breaks_per_model"], list_summaries(open_engine(reader), TrendFilter(), "hud")
+        SUMMARY_BY_NAME["graph_breaks_per_model"],
+        list_summaries(open_engine(reader), TrendFilter(), "hud"),
     )
     assert [point.note for point in line.points] == ["1 of 2 models failed", None]
     laid = lay_out(list_trend_runs(open_engine(reader), ["R1", "R2"]), "date")
@@ -197,12 +253,17 @@ def test_the_axis_of_commits_is_in_the_order_of_ancestry_and_says_what_is_not_kn
     note = "is not recorded, so the time of its first run places it"
     assert note in text_of(client, "/trends?axis=commit")
     assert note not in text_of(client, "/trends")
-    runs = store.execute("select id, git_commit from runs where source = 'bench' order by started_us").fetchall()
+    runs = store.execute(
+        "select id, git_commit from runs where source = 'bench' order by started_us"
+    ).fetchall()
     hashes = {row["id"]: row["git_commit"] for row in runs}
     newest_first = list(reversed(list(dict.fromkeys(hashes.values()))))
     save_commits(
         store,
-        [StoredCommit(commit, before, 5, "Ann", "x") for before, commit in zip([None, *newest_first], newest_first)],
+        [
+            StoredCommit(commit, before, 5, "Ann", "x")
+            for before, commit in zip([None, *newest_first], newest_first)
+        ],
     )
     assert note not in text_of(client, "/trends?axis=commit")
     trend = client.get("/api/v1/trend?metric=speedup&model=Breaky&axis=commit").json["data"]  # type: ignore[index]

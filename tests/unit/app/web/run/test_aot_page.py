@@ -1,4 +1,6 @@
-"""The AOT page: the distinct findings of a run, its graphs one by one, several graphs of one compile kept apart."""
+"""The AOT page: the distinct findings of a run, its graphs one by one, several graphs of one
+compile kept apart.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _run(reader: sqlite3.Connection, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["zoo_recompiles", "zoo_graph_breaks"])
-def test_findings_of_a_run_are_those_of_its_graphs(explored_reader: sqlite3.Connection, name: str) -> None:
+def test_findings_of_a_run_are_those_of_its_graphs(
+    explored_reader: sqlite3.Connection, name: str
+) -> None:
     run_id = _run(explored_reader, name)
     screen = build_aot(explored_reader, run_id)
     report, graphs = screen.report, screen.graphs
@@ -31,7 +35,9 @@ def test_findings_of_a_run_are_those_of_its_graphs(explored_reader: sqlite3.Conn
     assert report.trained_count == sum(graph.trained is True for graph in graphs)
 
 
-def test_a_graph_is_explained_with_torchs_own_configuration(explored_reader: sqlite3.Connection) -> None:
+def test_a_graph_is_explained_with_torchs_own_configuration(
+    explored_reader: sqlite3.Connection,
+) -> None:
     run_id = _run(explored_reader, "zoo_recompiles")
     rows = list_aot_graphs(explored_reader, run_id).rows
     assert {row.summary["rng_functionalized"] for row in rows} == {None}
@@ -52,13 +58,16 @@ def test_pages_have_each_graph_once(explored_reader: sqlite3.Connection) -> None
     assert seen == [row.id for row in list_aot_graphs(explored_reader, run_id).rows]
 
 
-def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite3.Connection) -> None:
+def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(
+    store: sqlite3.Connection,
+) -> None:
     record_traced_run(store)
     key = store.execute("select min(compile_key) from aot_graphs").fetchone()[0]
     store.execute("begin immediate")
     for sequence, name in ((901, "runtime_wrapper_orchestration"), (902, "dedup_wrapper")):
         store.execute(
-            "insert into artifacts (run_id, process_id, sequence, compile_key, name, encoding, state, time_us) "
+            "insert into artifacts (run_id, process_id, sequence, compile_key, name, encoding, "
+            "state, time_us) "
             "values (?, ?, ?, ?, ?, 'string', 'none', 1)",
             (RUN, "b" * 32, sequence, key, name),
         )
@@ -74,7 +83,9 @@ def test_wrappers_that_torch_wrote_are_used_for_single_graphs_only(store: sqlite
     assert not any("AOTDedupeWrapper" in report.wrappers for report in apart)
 
 
-def test_page_shows_each_graph_with_cost_and_what_to_do(explored_client: FlaskClient, explored_reader) -> None:
+def test_page_shows_each_graph_with_cost_and_what_to_do(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _run(explored_reader, "zoo_recompiles")
     page = explored_client.get(f"/runs/{run_id}/aot").text
     numbers = [row.id for row in list_aot_graphs(explored_reader, run_id).rows]
@@ -86,7 +97,9 @@ def test_page_shows_each_graph_with_cost_and_what_to_do(explored_client: FlaskCl
         assert f'<tr id="graph-{number}"' in explored_client.get(address.replace("&amp;", "&")).text
 
 
-def test_a_graph_that_writes_to_its_input_is_found(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_graph_that_writes_to_its_input_is_found(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     record_traced_run(store, MARKUP)
     page = client.get(f"/runs/{RUN}/aot").text
     assert "Written by the graph itself" in page
@@ -94,11 +107,15 @@ def test_a_graph_that_writes_to_its_input_is_found(client: FlaskClient, store: s
     assert "<script>alert" not in page
     data = client.get(f"/api/v1/runs/{RUN}/aot").json["data"]
     assert [
-        finding["graph_count"] for finding in data["findings"] if finding["title"] == "Written by the graph itself"
+        finding["graph_count"]
+        for finding in data["findings"]
+        if finding["title"] == "Written by the graph itself"
     ] == [2]
 
 
-def test_words_of_torch_that_nobody_knows_are_shown_as_text(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_words_of_torch_that_nobody_knows_are_shown_as_text(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     record_traced_run(store)
     summary = json.loads(store.execute("select summary from aot_graphs limit 1").fetchone()[0])
     summary["outputs"] = [{"index": 0, "output_type": MARKUP, "base_index": None}]

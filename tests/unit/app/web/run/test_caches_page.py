@@ -1,4 +1,6 @@
-"""One look-up in a cache: its key, the nearest earlier key, what differs; and the Caches tab that leads there."""
+"""One look-up in a cache: its key, the nearest earlier key, what differs; and the Caches tab that
+leads there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from tests.unit.app.traced import RUN, record_traced_run
 
 def _misses(reader: sqlite3.Connection, cache: str = "fx_graph") -> list[tuple[str, int, str]]:
     cursor = reader.execute(
-        "select run_id, id, compile_id from cache_lookups where cache = ? and result = 'miss' and run_id = "
+        "select run_id, id, compile_id from cache_lookups where cache = ? and result = 'miss' "
+        "and run_id = "
         "(select id from runs where name = 'zoo_recompiles') order by time_us, id",
         (cache,),
     )
@@ -34,10 +37,14 @@ def _misses(reader: sqlite3.Connection, cache: str = "fx_graph") -> list[tuple[s
 
 
 def _key(parts: dict[str, str]) -> str:
-    return json.dumps({"components": [f"[{digest * 50}] {name}: {digest}" for name, digest in parts.items()]})
+    return json.dumps(
+        {"components": [f"[{digest * 50}] {name}: {digest}" for name, digest in parts.items()]}
+    )
 
 
-def test_a_recorded_miss_differs_in_the_input_that_grew(explored_reader: sqlite3.Connection) -> None:
+def test_a_recorded_miss_differs_in_the_input_that_grew(
+    explored_reader: sqlite3.Connection,
+) -> None:
     run_id, number, compile_id = _misses(explored_reader)[1]
     report = build_lookup(explored_reader, run_id, number)
     assert report is not None
@@ -49,7 +56,9 @@ def test_a_recorded_miss_differs_in_the_input_that_grew(explored_reader: sqlite3
 
 
 @pytest.mark.parametrize("cache", ["fx_graph", "aot_autograd"])
-def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, explored_reader, cache: str) -> None:
+def test_the_first_miss_has_nothing_before_it(
+    explored_client: FlaskClient, explored_reader, cache: str
+) -> None:
     run_id, number, _compile_id = _misses(explored_reader, cache)[0]
     page = explored_client.get(f"/runs/{run_id}/caches/{number}").text
     assert "First lookup of this function." in page
@@ -61,7 +70,12 @@ def test_the_first_miss_has_nothing_before_it(explored_client: FlaskClient, expl
 
 def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
     expected = _key({"gm": "a", "x": "b", "y": "c"})
-    keys = [{"gm": "z"}, {"gm": "a", "x": "q", "y": "c"}, {"gm": "a"}, {"gm": "a", "x": "r", "y": "c"}]
+    keys = [
+        {"gm": "z"},
+        {"gm": "a", "x": "q", "y": "c"},
+        {"gm": "a"},
+        {"gm": "a", "x": "r", "y": "c"},
+    ]
     earlier = [(n, _key(key)) for n, key in enumerate(keys)]
     damaged = [(4, "not json"), (5, "[1]"), (6, '{"components": [[], 7]}')]
     components = parse_components(expected) or []
@@ -73,22 +87,35 @@ def test_the_nearest_of_several_is_the_latest_of_equals() -> None:
 
 
 @pytest.mark.parametrize("cache", ["fx_graph", "aot_autograd"])
-def test_the_key_of_another_model_is_not_comparable(explored_reader: sqlite3.Connection, cache: str) -> None:
-    sql = "select x.run_id, x.id from cache_lookups as x join runs as r on r.id = x.run_id where x.cache = ?"
+def test_the_key_of_another_model_is_not_comparable(
+    explored_reader: sqlite3.Connection, cache: str
+) -> None:
+    sql = (
+        "select x.run_id, x.id from cache_lookups as x join runs as r on r.id = x.run_id where "
+        "x.cache = ?"
+    )
     sql += " and r.name = ? and x.result = 'miss' order by x.id"
     texts = {}
     for name in ("zoo_graph_breaks", "zoo_recompiles"):
-        lookups = (get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name)))
-        texts[name] = [lookup.text for lookup in lookups if lookup is not None and lookup.text is not None]
+        lookups = (
+            get_lookup(explored_reader, *row) for row in explored_reader.execute(sql, (cache, name))
+        )
+        texts[name] = [
+            lookup.text for lookup in lookups if lookup is not None and lookup.text is not None
+        ]
     expected, variant = texts["zoo_recompiles"][:2]
-    others = [("other", graph_break) for graph_break in texts["zoo_graph_breaks"]]  # each is "forward" of models.py
+    others = [
+        ("other", graph_break) for graph_break in texts["zoo_graph_breaks"]
+    ]  # each is "forward" of models.py
     components = parse_components(expected) or []
     assert others and find_nearest(components, expected, others) is None
     nearest = find_nearest(components, expected, [("variant", variant), *others])
     assert nearest is not None and nearest[0] == "variant"
 
 
-def test_a_miss_is_compared_with_keys_of_its_own_function_alone(explored_reader: sqlite3.Connection) -> None:
+def test_a_miss_is_compared_with_keys_of_its_own_function_alone(
+    explored_reader: sqlite3.Connection,
+) -> None:
     for cache in ("fx_graph", "aot_autograd"):
         for run_id, lookup_id, _compile_id in _misses(explored_reader, cache):
             lookup = get_lookup(explored_reader, run_id, lookup_id)
@@ -100,25 +127,42 @@ def test_a_miss_is_compared_with_keys_of_its_own_function_alone(explored_reader:
 def test_likeness_is_the_share_of_calls() -> None:
     text = "y = x.sin();  z = torch.add(y, 1)"
     assert measure_likeness(text, "w = v.sin();  u = torch.add(w, 1)") == 1
-    assert measure_likeness(text, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()") == pytest.approx(1 / 3)
+    assert measure_likeness(
+        text, "y = x.sin();  z = torch.mul(y, 1);  a = z.cos()"
+    ) == pytest.approx(1 / 3)
     assert measure_likeness("", "") == 1
 
 
-@pytest.mark.parametrize("message", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}'])
+@pytest.mark.parametrize(
+    "message", ["", "{", "[]", "7", '{"components": 3}', '{"components": {}}', '{"lines": null}']
+)
 def test_what_is_no_key_has_no_lines(message: str) -> None:
     assert list(read_lines(message)) == []
 
 
 def test_components_are_grouped_by_what_people_change() -> None:
-    parts = parse_components(_key({"torch_version": "a", "inductor_config[b]": "b", "inductor_config[a]": "c"})) or []
+    parts = (
+        parse_components(
+            _key({"torch_version": "a", "inductor_config[b]": "b", "inductor_config[a]": "c"})
+        )
+        or []
+    )
     groups = group_components(parts)
-    assert [(group.name, len(group.components)) for group in groups] == [("inductor_config", 2), ("torch_version", 1)]
+    assert [(group.name, len(group.components)) for group in groups] == [
+        ("inductor_config", 2),
+        ("torch_version", 1),
+    ]
     assert all(group.explanation for group in groups)
 
 
-def test_page_says_what_differs_and_the_tab_leads_there(explored_client: FlaskClient, explored_reader) -> None:
+def test_page_says_what_differs_and_the_tab_leads_there(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id, number, _compile_id = _misses(explored_reader)[1]
-    assert f'href="/runs/{run_id}/caches/{number}"' in explored_client.get(f"/runs/{run_id}?tab=caches").text
+    assert (
+        f'href="/runs/{run_id}/caches/{number}"'
+        in explored_client.get(f"/runs/{run_id}?tab=caches").text
+    )
     page = explored_client.get(f"/runs/{run_id}/caches/{number}").text
     assert "<strong>1 component</strong> differs" in page
     assert "inductor_config × " in page
@@ -126,9 +170,12 @@ def test_page_says_what_differs_and_the_tab_leads_there(explored_client: FlaskCl
     assert explored_client.get(f"/runs/{run_id}/caches/{number}?runs=all").status_code == 400
 
 
-def test_a_bypass_says_why_and_where(recorded_client: FlaskClient, recorded_reader: sqlite3.Connection) -> None:
+def test_a_bypass_says_why_and_where(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
     run_id, number, reason = recorded_reader.execute(
-        "select run_id, id, reason from cache_lookups where result = 'bypass' and reason is not null limit 1"
+        "select run_id, id, reason from cache_lookups where result = 'bypass' and reason is "
+        "not null limit 1"
     ).fetchone()
     page = recorded_client.get(f"/runs/{run_id}/caches/{number}").text
     assert reason.replace("'", "&#39;") in page
@@ -136,7 +183,9 @@ def test_a_bypass_says_why_and_where(recorded_client: FlaskClient, recorded_read
     assert "Key components" not in page
 
 
-def test_a_key_that_is_not_kept_says_why(client: FlaskClient, store: sqlite3.Connection, recorded_client) -> None:
+def test_a_key_that_is_not_kept_says_why(
+    client: FlaskClient, store: sqlite3.Connection, recorded_client
+) -> None:
     record_traced_run(store, payloads=False)
     number = store.execute("select max(id) from cache_lookups").fetchone()[0]
     report = build_lookup(store, RUN, number)
@@ -158,23 +207,36 @@ def test_keys_are_other_peoples_text(client: FlaskClient, store: sqlite3.Connect
     assert "input 0: shape [0] → [1]" in page
 
 
-def test_api_compares_misses_only_where_it_is_asked_to(explored_client: FlaskClient, explored_reader) -> None:
+def test_api_compares_misses_only_where_it_is_asked_to(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id, number, _compile_id = _misses(explored_reader)[1]
-    data: dict[str, Any] = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000").json["data"]
+    data: dict[str, Any] = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000").json[
+        "data"
+    ]
     assert {lookup["differs"] for lookup in data["lookups"]} == {None}
-    compared = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000&differs=yes").json["data"]["lookups"]
+    compared = explored_client.get(f"/api/v1/runs/{run_id}/caches?limit=1000&differs=yes").json[
+        "data"
+    ]["lookups"]
     assert any("shape [4, 32] → [8, 32]" in (lookup["differs"] or "") for lookup in compared)
     item = explored_client.get(f"/api/v1/runs/{run_id}/caches/{number}").json["data"]
     assert [component["name"] for component in item["changed"]] == ["example_inputs[2]"]
 
 
-def test_a_miss_is_compared_with_earlier_runs_of_its_name(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_miss_is_compared_with_earlier_runs_of_its_name(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     record_traced_run(store)
-    first, second = (number for (number,) in store.execute("select id from cache_lookups order by id"))
+    first, second = (
+        number for (number,) in store.execute("select id from cache_lookups order by id")
+    )
     names = [row["name"] for row in store.execute("pragma table_info(runs)")]
     same = ", ".join(name for name in names if name not in ("id", "started_us"))
     store.execute("begin immediate")
-    store.execute(f"insert into runs (id, started_us, {same}) select 'EARLIER', started_us - 1, {same} from runs")
+    store.execute(
+        f"insert into runs (id, started_us, {same}) select 'EARLIER', started_us - 1, {same} "
+        "from runs"
+    )
     store.execute("update cache_lookups set run_id = 'EARLIER' where id = ?", (first,))
     own = "id = (select compile_key from cache_lookups where run_id = 'EARLIER')"
     store.execute(f"update compiles set run_id = 'EARLIER' where {own}")

@@ -24,7 +24,9 @@ def _page(client: FlaskClient, store: sqlite3.Connection, compile_id: str) -> st
     return response.text
 
 
-def test_compile_page_has_every_field_with_unit_and_meaning(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_compile_page_has_every_field_with_unit_and_meaning(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     page = _page(client, store, "0/0")
     for text in (
         "Forward record",
@@ -49,7 +51,9 @@ def test_compile_page_links_no_configuration_whose_text_the_run_lacks(
     assert "/configs/" not in page
 
 
-def test_compile_page_says_why_it_was_recompiled(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_compile_page_says_why_it_was_recompiled(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     page = _page(client, store, "0/1")
     assert "Why it was recompiled" in page
     assert "Mark dimension 0 of x" in page
@@ -57,7 +61,9 @@ def test_compile_page_says_why_it_was_recompiled(client: FlaskClient, store: sql
     assert f'href="/runs/{RUN}/compiles/{older}"' in page
 
 
-def test_compile_page_shows_a_failure_and_a_limit(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_compile_page_shows_a_failure_and_a_limit(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     assert "failures-title" in _page(client, store, "1/0")
     assert "Recompiled too often" in _page(client, store, "0/2")
 
@@ -86,7 +92,9 @@ def test_write_value_uses_the_fields_unit(name: str, value: object, shown: str) 
     assert write_value(name, value) == shown
 
 
-def test_a_compile_in_a_librarys_wrapper_names_the_users_own_call(database: Path, client: FlaskClient) -> None:
+def test_a_compile_in_a_librarys_wrapper_names_the_users_own_call(
+    database: Path, client: FlaskClient
+) -> None:
     run_id = load(database, DDP).run_id
     rows = client.get(f"/api/v1/runs/{run_id}/compiles").get_json()["data"]
     wrapped = [row for row in rows if row["file"] == "contextlib.py"]

@@ -9,7 +9,13 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.analysis.guards.breakdown import advise, find_origin, list_origins, sum_guards
-from compileboard.app.analysis.guards.tree import build_view, filter_tree, list_rows, number_nodes, take_subtree
+from compileboard.app.analysis.guards.tree import (
+    build_view,
+    filter_tree,
+    list_rows,
+    number_nodes,
+    take_subtree,
+)
 from compileboard.app.queries.run import guards
 from compileboard.collectors.decode.guards.tree import count_guards
 from compileboard.collectors.store.payloads import is_check, walk
@@ -48,9 +54,15 @@ def test_a_root_is_of_one_origin(root: str, origin: str) -> None:
 
 
 def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
-    module = sum_guards([{"guard_count": 100, "kinds": {}, "roots": [["L['self']", 90], ["global state", 10]]}])
-    assert [guard_fix.code.count("inbuilt_nn") for guard_fix in advise(list_origins(module), 200.0)] == [1, 0]
-    plain = sum_guards([{"guard_count": 10, "kinds": {}, "roots": [["L['x']", 9], ["global state", 1]]}])
+    module = sum_guards(
+        [{"guard_count": 100, "kinds": {}, "roots": [["L['self']", 90], ["global state", 10]]}]
+    )
+    assert [
+        guard_fix.code.count("inbuilt_nn") for guard_fix in advise(list_origins(module), 200.0)
+    ] == [1, 0]
+    plain = sum_guards(
+        [{"guard_count": 10, "kinds": {}, "roots": [["L['x']", 9], ["global state", 1]]}]
+    )
     assert advise(list_origins(plain), 200.0) == []
     assert list_origins(sum_guards([])) == []
 
@@ -78,7 +90,9 @@ def test_filter_keeps_what_matches_and_what_leads_there() -> None:
     assert filter_tree(whole, "no such text").nodes == ()
 
 
-def test_page_has_the_sets_largest_latency_first(explored_client: FlaskClient, explored_reader) -> None:
+def test_page_has_the_sets_largest_latency_first(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _explored(explored_reader)
     latencies = [row.latency_us for row in guards.list_guard_sets(explored_reader, run_id).rows]
     assert latencies == sorted(latencies, reverse=True)
@@ -98,7 +112,10 @@ def test_pages_of_sets_have_each_set_once(explored_reader: sqlite3.Connection) -
             if (cursor := page.next) is None:
                 break
         assert sorted(seen) == [
-            guard_set.id for guard_set in sorted(page_all(explored_reader, run_id), key=lambda guard_set: guard_set.id)
+            guard_set.id
+            for guard_set in sorted(
+                page_all(explored_reader, run_id), key=lambda guard_set: guard_set.id
+            )
         ]
 
 
@@ -106,11 +123,16 @@ def page_all(reader: sqlite3.Connection, run_id: str) -> tuple[guards.GuardSet, 
     return guards.list_guard_sets(reader, run_id).rows
 
 
-def test_one_set_is_a_tree_that_can_be_searched(explored_client: FlaskClient, explored_reader) -> None:
+def test_one_set_is_a_tree_that_can_be_searched(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _explored(explored_reader)
     guard_set = page_all(explored_reader, run_id)[0]
     address = f"/runs/{run_id}/guards/{guard_set.artifact_id}"
-    assert explored_client.get(address).text.count("TENSOR_MATCH") >= dict(guard_set.kinds)["TENSOR_MATCH"]
+    assert (
+        explored_client.get(address).text.count("TENSOR_MATCH")
+        >= dict(guard_set.kinds)["TENSOR_MATCH"]
+    )
     text = explored_client.get(f"{address}?q=TENSOR_MATCH").text
     assert "TENSOR_MATCH" in text
     assert "GLOBAL_STATE" not in text
@@ -119,7 +141,9 @@ def test_one_set_is_a_tree_that_can_be_searched(explored_client: FlaskClient, ex
         assert explored_client.get(f"{address}?{query}").status_code == status
 
 
-def test_two_entries_of_a_frame_say_what_changed(explored_client: FlaskClient, explored_reader) -> None:
+def test_two_entries_of_a_frame_say_what_changed(
+    explored_client: FlaskClient, explored_reader
+) -> None:
     run_id = _explored(explored_reader)
     sets = {guard_set.compile_id: guard_set for guard_set in page_all(explored_reader, run_id)}
     previous = guards.get_previous_set(explored_reader, sets["0/1"].compile_key)
@@ -131,18 +155,24 @@ def test_two_entries_of_a_frame_say_what_changed(explored_client: FlaskClient, e
     assert explored_client.get(f"/runs/{run_id}/guards/diff?a={artifact_id}&b=0").status_code == 404
 
 
-def test_a_run_without_texts_says_so_and_keeps_its_counts(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_run_without_texts_says_so_and_keeps_its_counts(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     record_traced_run(store, payloads=False)
     number = store.execute("select artifact_id from guard_sets order by id").fetchone()[0]
     page = client.get(f"/runs/{RUN}/guards/{number}").text
     assert "Guards not recorded" in page
     assert "EQUALS_MATCH" in page
-    assert "No guards to compare" in client.get(f"/runs/{RUN}/guards/diff?a={number}&b={number}").text
+    assert (
+        "No guards to compare" in client.get(f"/runs/{RUN}/guards/diff?a={number}&b={number}").text
+    )
 
 
 def test_guards_are_other_peoples_text(client: FlaskClient, store: sqlite3.Connection) -> None:
     record_traced_run(store, MARKUP)
-    numbers = [str(number) for (number,) in store.execute("select artifact_id from guard_sets order by id")]
+    numbers = [
+        str(number) for (number,) in store.execute("select artifact_id from guard_sets order by id")
+    ]
     for address in (
         "",
         f"/{numbers[0]}",

@@ -33,7 +33,9 @@ def test_run_page_writes_other_peoples_text_as_text(client: FlaskClient, tab: st
 
 def test_run_page_sums_agree_with_the_totals(client: FlaskClient) -> None:
     page = _get(client, f"/runs/{RUN}")
-    tiles = dict(re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", page))
+    tiles = dict(
+        re.findall(r"<dt>(.*?)</dt>\s*<dd class=\"tile__value\">(?:<a [^>]*>)?(.*?)<", page)
+    )
     assert (tiles["Compiles"], tiles["Recompiles"], tiles["Failures"], tiles["Cache hit rate"]) == (
         "4",
         "2",
@@ -41,7 +43,10 @@ def test_run_page_sums_agree_with_the_totals(client: FlaskClient) -> None:
         "50.0%",
     )
     assert tiles["Compile time"] == "506 ms"
-    assert len(re.findall(r"<tr>\s*<td class=\"text\">", _get(client, f"/runs/{RUN}?tab=compiles"))) == 4
+    assert (
+        len(re.findall(r"<tr>\s*<td class=\"text\">", _get(client, f"/runs/{RUN}?tab=compiles")))
+        == 4
+    )
 
 
 def test_run_page_says_what_to_do_first(client: FlaskClient) -> None:
@@ -94,7 +99,9 @@ def test_environment_tab_shows_what_differs_from_defaults(client: FlaskClient) -
         (f"/runs/{RUN}/configs/none", 404, "has no configuration text none"),
     ],
 )
-def test_run_page_refuses_in_one_sentence(client: FlaskClient, address: str, status: int, sentence: str) -> None:
+def test_run_page_refuses_in_one_sentence(
+    client: FlaskClient, address: str, status: int, sentence: str
+) -> None:
     assert sentence in _get(client, address, status)
 
 
@@ -128,7 +135,9 @@ def test_a_run_without_a_trace_says_where_more_would_come_from(client: FlaskClie
     assert "--level full" in page and 'href="/imports"' in page
 
 
-def test_a_run_without_a_command_says_so_and_shows_no_empty_box(client: FlaskClient, store: sqlite3.Connection) -> None:
+def test_a_run_without_a_command_says_so_and_shows_no_empty_box(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
     store.execute("update runs set command = '', source = 'import'")
     page = _get(client, f"/runs/{RUN}?tab=environment")
     assert re.search(r"Command: <[^>]+>not recorded<", page)

@@ -1,4 +1,6 @@
-"""Runs that `try` made: told apart in lists, said on their pages, and left out of what compares runs over time."""
+"""Runs that `try` made: told apart in lists, said on their pages, and left out of what compares
+runs over time.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,25 @@ def runs(store: sqlite3.Connection) -> None:
     for number, run_id in enumerate(("R1", "R2")):
         add_run(store, run_id, started_us=START_US + number * HOUR_US, totals=counted)
     for number, run_id in enumerate(("T1", "T2"), 2):
-        add_run(store, run_id, started_us=START_US + number * HOUR_US, source="trial", totals=counted)
-    words = {"title": "Take <print> out", "patch": "", "outcome": "improved", "summary": "7 breaks → 0, output equal"}
-    ends = {"fix_id": None, "cause_fingerprint": None, "settings": (), "started_us": START_US, "ended_us": START_US}
-    save_trial(store, Trial(id="X", run_id="R2", base_run_id="T1", new_run_id="T2", **words, **ends))
+        add_run(
+            store, run_id, started_us=START_US + number * HOUR_US, source="trial", totals=counted
+        )
+    words = {
+        "title": "Take <print> out",
+        "patch": "",
+        "outcome": "improved",
+        "summary": "7 breaks → 0, output equal",
+    }
+    ends = {
+        "fix_id": None,
+        "cause_fingerprint": None,
+        "settings": (),
+        "started_us": START_US,
+        "ended_us": START_US,
+    }
+    save_trial(
+        store, Trial(id="X", run_id="R2", base_run_id="T1", new_run_id="T2", **words, **ends)
+    )
 
 
 def test_the_newest_run_is_no_trial(open_engine: OpenEngine, store):
@@ -39,7 +56,10 @@ def test_the_newest_run_is_no_trial(open_engine: OpenEngine, store):
 
 def test_no_trial_is_compared_with_by_itself(open_engine: OpenEngine, store):
     values = {"run_id": "T2", "alive_since_us": START_US}
-    assert [row["id"] for row in open_engine(store).rows(near_sql(is_before=True, is_alike=False), values)] == [
+    assert [
+        row["id"]
+        for row in open_engine(store).rows(near_sql(is_before=True, is_alike=False), values)
+    ] == [
         "R2",
         "R1",
     ]
@@ -63,9 +83,9 @@ def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
     page = client.get("/runs/T2").text
     words = " ".join(page.split())
     assert (
-        'Trial of <a href="/runs/R2">train</a> with the fix “Take &lt;print&gt; out”: 7 breaks → 0, output equal'
-        in words
-    )
+        'Trial of <a href="/runs/R2">train</a> with the fix “Take &lt;print&gt; out”: 7 breaks '
+        "→ 0, output equal"
+    ) in words
     assert "</a> without the fix “" in " ".join(client.get("/runs/T1").text.split())
     assert "Trial of" not in client.get("/runs/R2").text
 
@@ -76,8 +96,16 @@ def test_runs_affected_by_a_break_mark_trials(client: FlaskClient, store: sqlite
     for run_id in ("R2", "T1"):
         insert(store, "run_breaks", run_id=run_id, distinct_id=1, break_count=1, compile_us=1000)
     address = f"graph_breaks/{format_id(1)}"
-    rows = client.get(f"/{address}").text.partition('id="runs"')[2].partition("</table>")[0].split("<tr>")[2:]
-    assert [("/runs/T1" in row, ">trial</span>" in row) for row in rows] == [(True, True), (False, False)]
+    rows = (
+        client.get(f"/{address}")
+        .text.partition('id="runs"')[2]
+        .partition("</table>")[0]
+        .split("<tr>")[2:]
+    )
+    assert [("/runs/T1" in row, ">trial</span>" in row) for row in rows] == [
+        (True, True),
+        (False, False),
+    ]
     answer = client.get(f"/api/v1/{address}/runs").get_json()["data"]
     assert [run["source"] for run in answer] == ["trial", "live"]
 
