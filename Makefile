@@ -1,7 +1,7 @@
 # make setup   prepare .venv                     make demo   observe a real torch.compile run, serve the dashboard, and
 #                                                            measure a history of versions meanwhile (HISTORY=no: none)
 # make test    every check and every test        PYTHON=…    the interpreter to build on (its torch is used if it has one)
-# make mutants MODULE=app/analysis/regression/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
+# make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
 PORT := 8000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compileboard.app.resources import HERE, __version__, resource_folder
-from compileboard.app.settings import Settings
+from compileboard.app.core.resources import HERE, __version__, resource_folder
+from compileboard.app.core.settings import Settings
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -18,51 +18,44 @@ def create_app(settings: Settings | None = None) -> Flask:
     from flask import Flask
     from werkzeug.middleware.proxy_fix import ProxyFix
 
-    from compileboard.app import db
-    from compileboard.app.api import routes as api
-    from compileboard.app.web import (
-        access,
+    from compileboard.app.activity import pages as activity
+    from compileboard.app.alerts import feed
+    from compileboard.app.alerts import pages as alerts
+    from compileboard.app.aot import pages as aot
+    from compileboard.app.artifacts import pages as artifacts
+    from compileboard.app.artifacts import trace_file_pages as trace_files
+    from compileboard.app.benchmarks import pages as models
+    from compileboard.app.benchmarks import trend_pages as trends
+    from compileboard.app.caches import pages as caches
+    from compileboard.app.comparison import pages as comparison
+    from compileboard.app.compiles import pages as compiles
+    from compileboard.app.core import access, db, filters, responses
+    from compileboard.app.guards import pages as guards
+    from compileboard.app.imports import pages as imports
+    from compileboard.app.incidents import pages as incidents
+    from compileboard.app.push import pages as boxes
+    from compileboard.app.ranks import pages as ranks
+    from compileboard.app.reasons import pages as reasons
+    from compileboard.app.reports import pages as reports
+    from compileboard.app.repros import pages as repros
+    from compileboard.app.runs import overview_pages as overview
+    from compileboard.app.runs import pages as run
+    from compileboard.app.runs import pages as runs
+    from compileboard.app.search import pages as search
+    from compileboard.app.server import (
         assets,
         errors,
-        filters,
         health,
         login,
         metrics,
         navigation,
         request_log,
-        responses,
         security,
     )
-    from compileboard.app.web.fleet import (
-        activity,
-        alerts,
-        boxes,
-        comparison,
-        feed,
-        imports,
-        incidents,
-        models,
-        overview,
-        reasons,
-        reports,
-        repros,
-        runs,
-        search,
-        trends,
-    )
-    from compileboard.app.web.run import (
-        aot,
-        artifacts,
-        caches,
-        compiles,
-        guards,
-        ranks,
-        run,
-        shapes,
-        stacks,
-        timeline,
-        trace_files,
-    )
+    from compileboard.app.server import routes as api
+    from compileboard.app.shapes import pages as shapes
+    from compileboard.app.stacks import pages as stacks
+    from compileboard.app.timeline import pages as timeline
 
     app = Flask(
         "app",
@@ -87,7 +80,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         incidents.blueprint,
         feed.blueprint,
         alerts.blueprint,
-        runs.blueprint,
+        runs.list_blueprint,
         activity.blueprint,
         boxes.blueprint,
         run.blueprint,

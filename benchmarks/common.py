@@ -190,7 +190,7 @@ def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
     """
     from compileboard.collectors.contract.run_config import RunConfig
     from compileboard.collectors.observe import hooks
-    from compileboard.collectors.pipeline.live import child_environment
+    from compileboard.collectors.record.live import child_environment
 
     spool = Path(tempfile.mkdtemp(prefix="spool-", dir=folder))
     armed = child_environment(RunConfig(database=str(folder / "unused.db")), {}, RUN_ID, spool)

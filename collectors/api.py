@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.sidecar import spawn_sidecar
 from compileboard.collectors.push.target import Target, check_server
-from compileboard.collectors.runs.opening import (
+from compileboard.collectors.record.facts import (
     current_folder,
     describe_run,
     make_spool,
     spool_folder,
 )
-from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.store.errors import StoreError, describe_error
+from compileboard.collectors.record.sidecar import spawn_sidecar
+from compileboard.collectors.record.spool import Manifest
+from compileboard.collectors.store.connection import StoreError, describe_error
 from compileboard.collectors.terminal.run_summary import RunSummary, summarize
 
 RECORDED_WITHIN_S = 10.0
@@ -341,7 +341,7 @@ def _end_at_exit(run: Run, pid: int) -> None:
 
 
 def _end(run: Run, state: str) -> None:
-    from compileboard.collectors.spool.manifest import read_manifest
+    from compileboard.collectors.record.spool import read_manifest
 
     try:
         manifest = read_manifest(run.folder)

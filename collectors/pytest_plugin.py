@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from compileboard.collectors.contract.events import GraphBroke, Recompiled
     from compileboard.collectors.contract.shapes import Frame
-    from compileboard.collectors.pipeline.in_process import BlockRecord
+    from compileboard.collectors.record.in_process import BlockRecord
 
 UPDATE = "--compileboard-update"
 FILE_NAME = "graph_breaks.json"
@@ -85,7 +85,7 @@ class CompileBoard:
                 "(`pip install torch`), or skip the test with `pytest.importorskip('torch')`",
                 pytrace=False,
             )
-        from compileboard.collectors.pipeline.in_process import watch
+        from compileboard.collectors.record.in_process import watch
 
         with watch([self._root], reset=reset) as seen:
             if not self._depth:

@@ -10,22 +10,16 @@ from dataclasses import dataclass, field
 
 from compileboard.app.alerts.mail import make_mail, send_mail
 from compileboard.app.alerts.message import AlertMessage, IncidentEvent, make_message, name_message
-from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, matches
-from compileboard.app.alerts.rules_file import load_rules
+from compileboard.app.alerts.queries import Delivery, get_rule_start, list_new_keys, list_waiting
+from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, load_rules, matches
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
-from compileboard.app.analysis.incidents.incident import make_incident
-from compileboard.app.format import format_plural
-from compileboard.app.queries.dashboard.alerts import (
-    Delivery,
-    get_rule_start,
-    list_new_keys,
-    list_waiting,
-)
-from compileboard.app.queries.dashboard.incidents import get_stored_incident
-from compileboard.app.queries.dashboard.series_changes import list_changes_of
+from compileboard.app.core.format import format_plural
+from compileboard.app.incidents.model import make_incident
+from compileboard.app.incidents.queries import get_stored_incident
+from compileboard.app.incidents.series_changes import list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
-from compileboard.collectors.store.dashboard.deliveries import (
+from compileboard.collectors.store.dashboard import (
     AlertKey,
     abandon_deliveries,
     claim_deliveries,

@@ -1,15 +1,122 @@
-"""Alert rules: which incidents go to which channels, and when."""
+"""Quiet hours, quiet days and digest times, in the local time of a time zone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from email.utils import parseaddr
+from fnmatch import filter as keep_fitting
 from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from compileboard.app.alerts.clock import NEVER_QUIET, Digest, Quiet, find_digest_before, is_quiet
-from compileboard.app.queries.dashboard.alerts import Delivery
-from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.app.alerts.queries import Delivery
+from compileboard.app.incidents.model import list_metric_names
+from compileboard.app.incidents.series_changes import DIRECTIONS, SUBJECTS, SeriesChange
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_SPAN = re.compile(rf"({_TIME.pattern})-({_TIME.pattern})")
+_DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """The minutes of the day in which nothing is sent; a range may pass midnight.
+
+    Units: minutes since midnight; two equal minutes are no hours at all. Days: 0 is Monday.
+    """
+
+    from_minute: int = 0
+    to_minute: int = 0
+    days: frozenset[int] = frozenset()
+
+
+NEVER_QUIET = Quiet()
+
+
+@dataclass(frozen=True)
+class Digest:
+    minute: int
+    weekday: int | None = None
+
+
+def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
+    """Parse `22:00-07:00`, '' for no quiet hours; return None for anything else."""
+    if not text:
+        return Quiet(days=days)
+    parsed = _SPAN.fullmatch(text)
+    if parsed is None:
+        return None
+    start, end = int(parsed[2]) * 60 + int(parsed[3]), int(parsed[5]) * 60 + int(parsed[6])
+    return None if start == end else Quiet(start, end, days)
+
+
+def parse_digest(text: str) -> Digest | None:
+    """Parse `daily 08:00` or `weekly mon 08:00`; return None for anything else."""
+    parsed = _DIGEST.fullmatch(text)
+    if parsed is None:
+        return None
+    return Digest(
+        int(parsed[3]) * 60 + int(parsed[4]), DAYS.index(parsed[1]) if parsed[1] else None
+    )
+
+
+def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
+    here = _localize(now_us, zone)
+    if here.weekday() in quiet.days:
+        return True
+    minute = here.hour * 60 + here.minute
+    if quiet.from_minute <= quiet.to_minute:
+        return quiet.from_minute <= minute < quiet.to_minute
+    return minute >= quiet.from_minute or minute < quiet.to_minute
+
+
+def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
+    if not is_quiet(quiet, zone, now_us):
+        return now_us
+    here = _localize(now_us, zone).date()
+    ends = (
+        _find_moment(here + timedelta(days=day), minute, zone)
+        for day in range(9)
+        for minute in (0, quiet.to_minute)
+    )
+    return min(
+        (end_us for end_us in ends if end_us > now_us and not is_quiet(quiet, zone, end_us)),
+        default=now_us,
+    )
+
+
+def find_digest_before(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+    return max(due_us for due_us in _list_digests(digest, zone, now_us) if due_us <= now_us)
+
+
+def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+    return min(due_us for due_us in _list_digests(digest, zone, now_us) if due_us > now_us)
+
+
+def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
+    here = _localize(now_us, zone).date()
+    near = (here + timedelta(days=day) for day in range(-8, 9))
+    days = (day for day in near if digest.weekday is None or day.weekday() == digest.weekday)
+    return [_find_moment(day, digest.minute, zone) for day in days]
+
+
+def _find_moment(day: date, minute: int, zone: ZoneInfo) -> int:
+    """Return the time at which the local clock shows `minute`: the first where it occurs twice, an
+    hour later where it is skipped.
+    """
+    here = datetime.combine(day, time(minute // 60, minute % 60), zone)
+    return round(here.timestamp()) * 1_000_000
+
+
+def _localize(now_us: int, zone: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(now_us // 1_000_000, timezone.utc).astimezone(zone)
+
 
 SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
@@ -113,3 +220,455 @@ def list_due(rule: AlertRule, waiting: Sequence[Delivery], now_us: int) -> list[
     # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the
     # digest's of 08:00.
     return [delivery for delivery in due if delivery.noticed_us <= closed_us]
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_ADDRESS = re.compile(r"(\w://)([^/?#\s'\"]*)([^\s'\"]*)")
+Accept = Callable[[Any], Any]
+
+
+def parse_table(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and value else None
+
+
+def parse_list(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) and value else None
+
+
+def parse_name(value: Any) -> str | None:
+    return value if isinstance(value, str) and NAME.fullmatch(value) else None
+
+
+def parse_variable(value: Any) -> str | None:
+    return value if isinstance(value, str) and VARIABLE.fullmatch(value) else None
+
+
+def parse_host(value: Any) -> str | None:
+    return (
+        value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value) else None
+    )
+
+
+def parse_texts(value: Any) -> tuple[str, ...] | None:
+    texts = [value] if isinstance(value, str) else value
+    good = (
+        isinstance(texts, list)
+        and texts
+        and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
+    )
+    return tuple(texts) if good else None
+
+
+def parse_metrics(value: Any) -> tuple[str, ...] | None:
+    texts = parse_texts(value)
+    return (
+        texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
+    )
+
+
+def parse_known(known: tuple[str, ...]) -> Accept:
+    def take(value: Any) -> tuple[str, ...] | None:
+        texts = parse_texts(value)
+        return tuple(dict.fromkeys(texts)) if texts and set(texts) <= set(known) else None
+
+    return take
+
+
+def one_of(known: tuple[str, ...]) -> Accept:
+    return lambda value: value if isinstance(value, str) and value in known else None
+
+
+def format_one_of(known: tuple[str, ...]) -> str:
+    return (
+        ", ".join(known[:-1]) + " or " + known[-1]
+        if len(known) > 1
+        else "".join(known) or "channels, of which none is"
+    )
+
+
+def parse_days(value: Any) -> tuple[int, ...] | None:
+    texts = parse_texts(value)
+    good = texts and set(texts) <= set(DAYS) and len(set(texts)) < len(DAYS)
+    return tuple(DAYS.index(text) for text in texts) if texts and good else None
+
+
+def parse_whole(low: int, high: int) -> Accept:
+    return lambda value: value if type(value) is int and low <= value <= high else None
+
+
+def parse_percent(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < 1e9 else None
+
+
+def parse_zone(value: Any) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(value) if isinstance(value, str) and value else None
+    except (
+        KeyError,
+        ValueError,
+        OSError,
+    ):  # KeyError: no such zone; the others: names that are paths
+        return None
+
+
+def parse_date(value: Any) -> int | None:
+    if isinstance(value, datetime) or not isinstance(value, date):
+        return None
+    return (
+        round(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
+        * 1_000_000
+    )
+
+
+def parse_url(value: Any) -> str | None:
+    if not isinstance(value, str) or re.search(r"[\s\x00-\x20\x7f<>\"]", value):
+        return None
+    try:
+        parts = urlsplit(value)
+        good = (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and not (parts.query or parts.fragment)
+        )
+    except ValueError:
+        return None
+    return value.rstrip("/") if good and "@" not in parts.netloc else None
+
+
+def parse_address(value: Any) -> str | None:
+    if not isinstance(value, str) or re.search(r"[\x00-\x1f\x7f]", value):
+        return None
+    _name, address = parseaddr(value)
+    good = (
+        address.isascii() and re.fullmatch(r"[^@\s<>,]+@[^@\s<>,]+", address) and "," not in value
+    )
+    return value if good else None
+
+
+def parse_addresses(value: Any) -> tuple[str, ...] | None:
+    texts = parse_texts(value)
+    return texts if texts and all(parse_address(text) for text in texts) else None
+
+
+def show(value: object) -> str:
+    """Shorten an invalid value for an error message. It may hold secrets: of a URL only the host is
+    shown.
+    """
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list) and any(isinstance(element, (dict, list)) for element in value):
+        return "a list of tables or lists"
+    text = repr(value if isinstance(value, (str, int, float, bool, list)) else str(value))
+    return _ADDRESS.sub(_shorten, text)[:80]
+
+
+def _shorten(address: re.Match[str]) -> str:
+    start, host, end = address.groups()
+    return f"{start}…" if "@" in host + end else f"{start}{host}/…" if end else address[0]
+
+
+EXAMPLE = """\
+# Which incidents are sent to whom. Check it: compileboard alerts check --rules alerts.toml
+# Secrets are never in here: *_env names the environment variable that holds one.
+
+base_url = "https://compileboard.example.org"   # the dashboard, for links in messages
+timezone = "Europe/Berlin"                      # of quiet hours and digests
+
+[channels.team]
+kind = "slack"                                  # an incoming webhook of Slack, or what takes the same
+url_env = "TEAM_WEBHOOK"
+
+[channels.bot]
+kind = "webhook"                                # JSON, described in docs/alerts.md
+url_env = "BOT_WEBHOOK"
+secret_env = "BOT_SECRET"                       # signs each message; may be left out
+
+[channels.mail]
+kind = "email"
+host = "smtp.example.org"
+port = 587
+security = "starttls"                           # or tls, or none
+username_env = "SMTP_USER"
+password_env = "SMTP_PASSWORD"
+from = "CompileBoard <compileboard@example.org>"
+to = ["perf@example.org"]
+
+[[rules]]
+name = "slower"                                 # sent at once, except at night and weekends
+channels = ["team", "bot"]
+direction = "worse"                             # worse (default), better or changed, or a list of them
+subject = "model"                               # model, suite or runs
+suite = ["torchbench", "huggingface"]           # suite, model, metric, branch, hardware: patterns
+model = "*"
+metric = ["speedup", "passes", "compilation_*"]
+branch = "main"
+least_percent = 3                               # smaller changes are left out; a failure has no size
+quiet = "22:00-07:00"
+quiet_days = ["sat", "sun"]
+
+[[rules]]
+name = "all-changes"                            # once a day, improvements too
+channels = ["mail"]
+direction = ["worse", "better", "changed"]
+digest = "daily 08:00"                          # or weekly mon 08:00, or none
+"""
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KINDS = ("webhook", "slack", "email")
+SECURITIES = ("starttls", "tls", "none")
+PORTS = {"starttls": 587, "tls": 465, "none": 25}
+MOST_BYTES = 1 << 20
+HTTP_KEYS = ("kind", "url_env", "secret_env", "timeout_s")
+KEYS = {
+    "webhook": HTTP_KEYS,
+    "slack": ("kind", "url_env", "timeout_s"),
+    "email": (
+        "kind",
+        "host",
+        "port",
+        "security",
+        "username_env",
+        "password_env",
+        "from",
+        "to",
+        "timeout_s",
+    ),
+}
+_WHEN = ("quiet", "quiet_days", "timezone", "digest", "since")
+RULE_KEYS = ("name", "channels", "direction", "subject", *PATTERNS, "least_percent", *_WHEN)
+_SECRETS = {
+    "url": "url_env",
+    "secret": "secret_env",
+    "password": "password_env",
+    "username": "username_env",
+}
+_NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
+
+
+class RulesTable:
+    def __init__(self, where: str, values: Mapping[str, Any], mistakes: list[str]) -> None:
+        self.where, self.values, self.mistakes = where, values, mistakes
+
+    def say(self, key: str, came: object, expected: str) -> None:
+        hidden = "not a name that a variable can have (it may be a secret and is not shown)"
+        is_secret = key.endswith("_env")
+        self.mistakes.append(
+            f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}"
+        )
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        known = tuple(known)
+        for key in self.values:
+            if key in known:
+                continue
+            if f"{key}_env" in known and key in _SECRETS:
+                name = _SECRETS[key]
+                self.mistakes.append(
+                    f"{self.where}: {key} is given in the file, where secrets are not kept; "
+                    f"expected {name}, the name "
+                    "of an environment variable that holds it"
+                )
+            else:
+                self.mistakes.append(
+                    f"{self.where}: there is no key {show(key)}; expected one of {', '.join(known)}"
+                )
+
+    def get(
+        self,
+        key: str,
+        accept: Accept,
+        expected: str,
+        default: Any = None,
+        *,
+        required: bool = False,
+    ) -> Any:
+        if key not in self.values:
+            if required:
+                self.mistakes.append(f"{self.where}: {key} is missing; expected {expected}")
+            return default
+        made = accept(self.values[key])
+        if made is None:
+            self.say(key, self.values[key], expected)
+            return default
+        return made
+
+
+def load_rules(path: str) -> Rules:
+    """Read a file of rules. Raises RulesError with every mistake in it."""
+    try:
+        with open(path, "rb") as file:
+            body = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        hint = "`compileboard alerts example` prints one"
+        raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
+    if len(body) > MOST_BYTES:
+        raise RulesError([f"{path}: is longer than 1 MiB; expected a file of rules"])
+    try:
+        return read_rules(path, tomllib.loads(body.decode()))
+    except UnicodeDecodeError as error:
+        raise RulesError(
+            [f"{path}: byte {error.start} is no UTF-8; expected a TOML file"]
+        ) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RulesError([f"{path}: is no TOML: {str(error) or 'nested too deeply'}"]) from None
+
+
+def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
+    """Build rules from a parsed file. Raises RulesError with every mistake in it."""
+    mistakes: list[str] = []
+    top = RulesTable(path, document, mistakes)
+    top.check_keys(("base_url", "timezone", "channels", "rules"))
+    base_url = top.get(
+        "base_url", parse_url, "the dashboard's address, as https://compileboard.example.org", ""
+    )
+    zone = top.get("timezone", parse_zone, _ZONE_FORM, ZoneInfo("UTC"))
+    channels = _read_channels(path, top, mistakes)
+    rules = _read_all_rules(path, top, zone, channels, mistakes)
+    if mistakes:
+        raise RulesError(mistakes)
+    return Rules(path, base_url, channels, rules)
+
+
+def _read_channels(path: str, top: RulesTable, mistakes: list[str]) -> dict[str, Channel]:
+    tables = top.get("channels", parse_table, "tables, as [channels.team]", {}, required=True)
+    channels: dict[str, Channel] = {}
+    for name, values in tables.items():
+        where = f"{path}: channel {show(name)}"
+        if not NAME.fullmatch(name):
+            mistakes.append(f"{where}: the name cannot be used; expected {_NAME_FORM}")
+        elif not isinstance(values, dict):
+            mistakes.append(f"{where}: is no table; expected one, as [channels.{name}]")
+        else:
+            channel = _read_channel(name, RulesTable(where, values, mistakes))
+            if channel:
+                channels[name] = channel
+    return channels
+
+
+def _read_channel(name: str, table: RulesTable) -> Channel | None:
+    kind = table.get("kind", one_of(KINDS), format_one_of(KINDS), required=True)
+    if kind is None:
+        return None
+    table.check_keys(KEYS[kind])
+    timeout_s = table.get("timeout_s", parse_whole(1, 60), "whole seconds from 1 to 60", 10)
+    if kind == "email":
+        return _read_email(name, table, timeout_s)
+    variable = "the name of an environment variable, as TEAM_WEBHOOK"
+    return Channel(
+        name,
+        kind,
+        url_env=table.get("url_env", parse_variable, variable, "", required=True),
+        secret_env=table.get("secret_env", parse_variable, variable, ""),
+        timeout_s=timeout_s,
+    )
+
+
+def _read_email(name: str, table: RulesTable, timeout_s: int) -> Channel:
+    variable = "the name of an environment variable, as SMTP_PASSWORD"
+    security = table.get("security", one_of(SECURITIES), format_one_of(SECURITIES), "starttls")
+    username = table.get("username_env", parse_variable, variable, "")
+    password = table.get("password_env", parse_variable, variable, "")
+    if ("username_env" in table.values) != ("password_env" in table.values):
+        has, lacks = sorted(
+            ("username_env", "password_env"), key=lambda other_name: other_name not in table.values
+        )
+        table.mistakes.append(
+            f"{table.where}: {lacks} is missing; expected both or none, and {has} is there"
+        )
+    if password and security == "none":
+        table.say("security", security, "starttls or tls, as a password is sent")
+    address = "an address, as perf@example.org or Perf <perf@example.org>"
+    return Channel(
+        name,
+        "email",
+        timeout_s=timeout_s,
+        host=table.get("host", parse_host, "a host's name, as smtp.example.org", "", required=True),
+        port=table.get("port", parse_whole(1, 65535), "a port from 1 to 65535", PORTS[security]),
+        security=security,
+        username_env=username,
+        password_env=password,
+        sender=table.get("from", parse_address, address, "", required=True),
+        to=table.get("to", parse_addresses, f"{address}, or a list of such", (), required=True),
+    )
+
+
+def _read_all_rules(
+    path: str, top: RulesTable, zone: ZoneInfo, channels: Mapping[str, Channel], mistakes: list[str]
+) -> tuple[AlertRule, ...]:
+    tables = top.get("rules", parse_list, "tables, as [[rules]]", [], required=True)
+    named = top.values.get("channels")
+    known = tuple(named) if isinstance(named, dict) else tuple(channels)
+    rules: list[AlertRule] = []
+    for number, values in enumerate(tables, 1):
+        if not isinstance(values, dict):
+            mistakes.append(f"{path}: rule {number} is no table; expected one, as [[rules]]")
+            continue
+        where = (
+            f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
+        )
+        rule = _read_rule(RulesTable(where, values, mistakes), zone, known)
+        if rule.name and any(other_rule.name == rule.name for other_rule in rules):
+            mistakes.append(f"{where}: another rule has that name; expected each name once")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> AlertRule:
+    table.check_keys(RULE_KEYS)
+    zone = table.get("timezone", parse_zone, _ZONE_FORM, zone)
+    days = frozenset(
+        table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ())
+    )
+    quiet = table.get(
+        "quiet",
+        lambda given: parse_quiet(given, days) if isinstance(given, str) else None,
+        _QUIET_FORM,
+    )
+    digest = table.get(
+        "digest", lambda given: given if _is_digest(given) else None, _DIGEST_FORM, "none"
+    )
+    words = "a pattern as resnet*, or a list of such"
+    return AlertRule(
+        name=table.get("name", parse_name, _NAME_FORM, "", required=True),
+        channels=table.get(
+            "channels", parse_known(known), f"a list of {format_one_of(known)}", (), required=True
+        ),
+        zone=zone,
+        direction=table.get(
+            "direction", parse_known(DIRECTIONS), format_one_of(DIRECTIONS), ("worse",)
+        ),
+        subject=table.get("subject", parse_known(SUBJECTS), format_one_of(SUBJECTS), ()),
+        **{name: table.get(name, parse_texts, words, ()) for name in PATTERNS if name != "metric"},
+        metric=table.get(
+            "metric", parse_metrics, f"patterns of {', '.join(list_metric_names())}", ()
+        ),
+        least_percent=table.get(
+            "least_percent", parse_percent, "a number of percent, 0 or more", 0.0
+        ),
+        quiet=quiet or parse_quiet("", days),  # type: ignore[arg-type]
+        quiet_text=_format_quiet(table.values.get("quiet"), days),
+        digest=parse_digest(digest),
+        digest_text=digest,
+        since_us=table.get("since", parse_date, "a date, as 2026-11-01"),
+    )
+
+
+_ZONE_FORM = "a time zone's name, as Europe/Berlin or UTC"
+_QUIET_FORM = "hours as 22:00-07:00, from one to another"
+_DIGEST_FORM = "none, daily 08:00 or weekly mon 08:00"
+
+
+def _format_quiet(hours: object, days: frozenset[int]) -> str:
+    return " and ".join(
+        filter(None, [str(hours or ""), ", ".join(DAYS[day] for day in sorted(days))])
+    )
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and (value == "none" or parse_digest(value) is not None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from urllib.parse import SplitResult, urlsplit
 
-from compileboard.app.resources import __version__
+from compileboard.app.core.resources import __version__
 
 
 class DeliveryFailed(Exception):

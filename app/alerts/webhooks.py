@@ -22,12 +22,12 @@ from compileboard.app.alerts.message import (
     describe_event,
     find_address,
 )
-from compileboard.app.analysis.incidents.messages import (
+from compileboard.app.incidents.model import (
     describe_series,
     describe_series_change,
     format_confidence,
 )
-from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.app.incidents.series_changes import SeriesChange
 
 MOST_BLOCKS = 50
 HEADER_LIMIT = 150

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
-from compileboard.app.analysis.comparison.pairs import pair_entries
-from compileboard.app.analysis.comparison.summary import describe_changes
-from compileboard.app.analysis.comparison.table import list_verdicts
-from compileboard.app.checks.rules import DEFAULT, find_rules
+import click
+
+from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
 from compileboard.app.checks.rules.model import (
     FAIL,
     IMPROVED,
+    NOTE,
+    PASS,
     Rule,
     RuleOptions,
     RuleVerdict,
@@ -20,7 +23,16 @@ from compileboard.app.checks.rules.model import (
     in_order,
 )
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
-from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
+from compileboard.app.checks.tables import CannotCompare, is_file, read_table
+from compileboard.app.comparison.pairs import pair_entries
+from compileboard.app.comparison.summary import describe_changes
+from compileboard.app.comparison.table import list_verdicts
+from compileboard.app.core.fields import Count
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.schema import one_of
+from compileboard.app.core.store import Store, open_run_or_board
+from compileboard.app.runs.model import list_run_causes
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 
@@ -268,3 +280,198 @@ def _check_environment(
         *unknown,
         f"{difference} ({', '.join(measuring)} compare across that)" if measuring else difference,
     ]
+
+
+# What a check asks for; which runs it compares and where it writes are the caller's.
+KEYS = (
+    *("rule", "suite", "mode", "dtype", "device", "backend", "batch-size", "world-size", "model"),
+    *("flaky", "no-known-flaky", "threshold", "threshold-scale", "metric", "fail-on-improvement"),
+    *("noise-margin", "tolerance", "allow-improvement", "allow-environment-change"),
+)
+
+
+def load_rules(path: str, parameters: Mapping[str, click.Parameter]) -> dict[str, Any]:
+    """Raises ValueError with the file and the key if it cannot be read or has an unknown option."""
+    # Python 3.10 has it not.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; expected TOML"
+        ) from None
+    values = {}
+    for key, value in document.items():
+        if key not in KEYS:
+            raise ValueError(
+                f"{path}: there is no rule option {key[:80]!r}; known: {', '.join(KEYS)}"
+            )
+        parameter = parameters[f"--{key}"]
+        values[str(parameter.name)] = _read_value(value, parameter, f"{path}: {key}")
+    return values
+
+
+def _read_value(value: object, parameter: click.Parameter, name: str) -> Any:
+    if getattr(parameter, "is_flag", False):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {str(value)[:80]!r}; expected true or false")
+        return value
+    values = value if isinstance(value, list) and parameter.multiple else [value]
+    if not all(
+        isinstance(entry, (str, int, float)) and not isinstance(entry, bool) for entry in values
+    ):
+        expected = (
+            "a text, a number or a list of them" if parameter.multiple else "a text or a number"
+        )
+        raise ValueError(f"{name} is {str(value)[:80]!r}; expected {expected}")
+    texts = [str(entry) for entry in values]
+    return texts if parameter.multiple else texts[0]
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    run: str = "latest"
+    baseline: str | None = None
+    rules: Sequence[str] = ()
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    models: Sequence[str] = ()
+    options: RuleOptions = field(default_factory=RuleOptions)
+    allow_improvement: bool = False
+    allow_environment_change: bool = False
+
+
+@dataclass(frozen=True)
+class CheckScreen:
+    report: Report
+    actual: Side
+    expected: Side | None
+    options: RuleOptions
+
+
+def build_check(
+    get_store: Callable[[], Store], clock: RecorderClock, request: CheckRequest
+) -> CheckScreen:
+    """Check the sides that a request names; the database is opened only if a side is stored in it.
+
+    Raises FilterError if a side does not exist, CannotCompare if the comparison would be
+    meaningless.
+    """
+    run = None if is_file(request.run) else need_run(get_store(), clock, request.run)
+    actual = read_table(request.run) if run is None else load_run(get_store(), clock, run)
+    expected = None
+    if request.baseline:
+        is_table = is_file(request.baseline)
+        expected = (
+            read_table(request.baseline)
+            if is_table
+            else load_expected(get_store(), clock, request.baseline, run)
+        )
+    actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
+    report = compare(
+        actual,
+        expected,
+        request.rules,
+        request.options,
+        allow_improvement=request.allow_improvement,
+        allow_environment_change=request.allow_environment_change,
+        notes=notes,
+    )
+    return CheckScreen(report, actual, expected, request.options)
+
+
+def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) -> dict[str, str]:
+    if is_file(text):
+        return {}
+    run = need_run(get_store(), clock, text)
+    causes = list_run_causes(open_run_or_board(get_store(), run.id), run)
+    helping = [(cause, [fix.title for fix in cause.advice if fix.helps]) for cause in causes]
+    return {
+        fingerprint: titles[0]
+        for cause, titles in helping
+        if titles
+        for fingerprint in cause.fingerprints
+    }
+
+
+@dataclass(frozen=True)
+class VerdictJson:
+    """The result of a rule for one model."""
+
+    name: Annotated[str, "The model."]
+    verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
+    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
+    fails: Annotated[bool, "Whether it fails the check."]
+    detail: Annotated[str, "Expected and actual values."]
+
+
+@dataclass(frozen=True)
+class CheckedRule:
+    """The result of one rule."""
+
+    name: Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]
+    about: Annotated[str, "What it asks for."]
+    not_compared: Annotated[str | None, "Why it could not look."]
+    counts: Annotated[dict[str, Count], "Count of each verdict."]
+    verdicts: Annotated[Sequence[VerdictJson], "Verdicts, those that fail first."]
+
+
+@dataclass(frozen=True)
+class CheckJson:
+    """The result of a check."""
+
+    passed: Annotated[
+        bool, "Whether nothing fails and all that the baseline calls for was compared."
+    ]
+    exit_code: Annotated[
+        int,
+        (
+            "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls "
+            "for could not look."
+        ),
+    ]
+    headline: Annotated[str, "The outcome in a line."]
+    run: Annotated[str, "The check."]
+    baseline: Annotated[str | None, "What it was compared with."]
+    warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
+    model_counts: Annotated[
+        dict[str, Count] | None,
+        "Models by Compare's verdict on all their metrics: worse, better, both, neither.",
+    ]
+    changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."]
+    rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
+
+
+def report_check(report: Report) -> CheckJson:
+    return CheckJson(
+        passed=report.exit_code == 0,
+        exit_code=report.exit_code,
+        headline=report.headline,
+        run=report.run,
+        baseline=report.baseline,
+        warnings=report.warnings,
+        model_counts=None if report.model_counts is None else dict(report.model_counts),
+        changes=report.changes or None,
+        rules=[
+            CheckedRule(
+                name=checked.rule.name,
+                about=checked.rule.about,
+                not_compared=checked.lacks or None,
+                counts=checked.counts,
+                verdicts=[
+                    VerdictJson(
+                        verdict.name,
+                        verdict.word,
+                        verdict.outcome,
+                        report.fails(verdict),
+                        verdict.detail,
+                    )
+                    for verdict in checked.verdicts
+                ],
+            )
+            for checked in report.rules
+        ],
+    )

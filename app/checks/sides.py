@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.comparison.sides import (
-    make_result,
-    read_accuracy,
-    read_stored_result,
-)
+from compileboard.app.benchmarks.run_queries import list_measured
 from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
 from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
-from compileboard.app.engines.store import Store
-from compileboard.app.format import format_plural
-from compileboard.app.queries import comparison
-from compileboard.app.queries.comparison import TaskDistinct, choose_samples, load_repeats
-from compileboard.app.queries.dashboard.baselines import BASELINE_VERSION, get_baseline
-from compileboard.app.queries.dashboard.incidents import (
+from compileboard.app.comparison import queries as comparison
+from compileboard.app.comparison.baselines import BASELINE_VERSION, get_baseline
+from compileboard.app.comparison.model import ModelResult
+from compileboard.app.comparison.queries import TaskDistinct, choose_samples, load_repeats
+from compileboard.app.comparison.side_model import make_result, read_accuracy, read_stored_result
+from compileboard.app.comparison.sides import find_run, find_word, name_baselines
+from compileboard.app.core.format import format_plural
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.store import Store
+from compileboard.app.incidents.queries import (
     ACTIVE,
     IncidentFilter,
     get_detection,
     list_stored_incidents,
 )
-from compileboard.app.queries.dashboard.series_changes import SeriesChange, list_changes_of
-from compileboard.app.queries.newest import RecorderClock
-from compileboard.app.queries.run.models import list_measured
-from compileboard.app.queries.run_rows import RunRow
-from compileboard.app.queries.sides import find_run, find_word, name_baselines
+from compileboard.app.incidents.series_changes import SeriesChange, list_changes_of
+from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.result_columns import STORED
-from compileboard.collectors.store.rollups.results import (
-    ExperimentResult,
-    ResultRow,
-    merge_with_parts,
-)
+from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_with_parts
 
 PREFIX = "baseline:"
 MOST = 1000  # of one suite
@@ -375,3 +367,84 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
 
 def _read_distinct(rows: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
     return None if rows is None else tuple(RuleDistinct(**fields) for fields in rows)
+
+
+@dataclass(frozen=True)
+class BaselineChange:
+    model: str
+    word: str
+    detail: str = ""
+
+
+def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
+    """Raises CannotCompare if neither side has one of the models."""
+    names = set(models)
+    if not names:
+        return replace(run, title=saved.title)
+    known = {row.name for row in (*saved.rows, *run.rows)}
+    for name in sorted(names - known):
+        raise CannotCompare(f"--model {name[:80]!r} is neither in {saved.title} nor in {run.title}")
+    rows = [row for row in saved.rows if row.name not in names] + [
+        row for row in run.rows if row.name in names
+    ]
+    return replace(
+        saved,
+        rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
+        breaks=_merge_breaks(saved, run, "breaks", names),
+        causes=_merge_breaks(saved, run, "causes", names),
+    )
+
+
+def _merge_breaks(
+    saved: Side, run: Side, field: str, names: set[str]
+) -> tuple[RuleDistinct, ...] | None:
+    old, new = getattr(saved, field), getattr(run, field)
+    if old is None and new is None:
+        return None
+    left = {row.key for row in saved.rows if row.name in names}
+    came = {row.key for row in run.rows if row.name in names}
+    return (
+        *(entry for entry in old or () if entry.model not in left),
+        *(entry for entry in new or () if entry.model in came),
+    )
+
+
+def list_changes(before: Side, after: Side) -> list[BaselineChange]:
+    old, new = {row.key: row for row in before.rows}, {row.key: row for row in after.rows}
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        row, other = old.get(key), new.get(key)
+        if row is None or other is None:
+            changes.append(BaselineChange(key, "added" if row is None else "removed"))
+        elif row.cells != other.cells:
+            changes.append(BaselineChange(key, "changed", _differ(row, other)))
+    for field, what in (("breaks", "distinct graph break"), ("causes", "cause of recompiles")):
+        removed = {(item.model, item.fingerprint): item for item in getattr(before, field) or ()}
+        came = {(item.model, item.fingerprint): item for item in getattr(after, field) or ()}
+        changes += [
+            BaselineChange(came[key].model or "the run", "added", f"{what}: {came[key].reason}")
+            for key in came
+            if key not in removed
+        ]
+        changes += [
+            BaselineChange(
+                removed[key].model or "the run", "removed", f"{what}: {removed[key].reason}"
+            )
+            for key in removed
+            if key not in came
+        ]
+    return changes
+
+
+def _differ(row: RuleInput, other: RuleInput) -> str:
+    names = [
+        name for name in (*row.cells, *other.cells) if row.cells.get(name) != other.cells.get(name)
+    ]
+    return ", ".join(
+        f"{name} {shorten(row.cells.get(name))} → {shorten(other.cells.get(name))}"
+        for name in dict.fromkeys(names)
+    )
+
+
+def shorten(cell: object) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compileboard.app.checks.rules import pr_time
 from compileboard.app.checks.rules.model import RuleInput, Side
-from compileboard.app.queries.page import FilterError
+from compileboard.app.core.page import FilterError
 from compileboard.start import PACKAGE
 
 # pandas.read_csv takes these for NaN.

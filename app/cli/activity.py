@@ -9,20 +9,15 @@ import click
 
 from compileboard.app.checks.sides import need_run
 from compileboard.app.cli.common import board_option, read_command_clock
-from compileboard.app.engines.store import open_store
-from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.page import FilterError
-from compileboard.app.reports.checks import one_line
+from compileboard.app.core.format import format_plural, format_time
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import open_store
+from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.trash import (
-    CannotRestore,
-    delete_run,
-    prune_trash,
-    restore_run,
-)
-from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.tokens import command_origin, record_action
+from compileboard.collectors.store.trash import CannotRestore, delete_run, prune_trash, restore_run
 from compileboard.command_line import Command, Group
 
 DAY_US = 86_400 * 1_000_000
@@ -43,7 +38,7 @@ def trash() -> None:
 @board_option
 def list_deleted(db: str) -> None:
     """List the deleted runs that can be restored."""
-    from compileboard.app.queries.dashboard.activity import list_deleted_runs
+    from compileboard.app.activity.queries import list_deleted_runs
 
     with closing(open_reader(db)) as reader:
         for run in list_deleted_runs(reader, limit=1000).rows:
@@ -121,7 +116,7 @@ def prune(days: int, db: str) -> int:
 )
 def audit(db: str, subject: str | None, by: str | None, limit: int) -> None:
     """List who changed what, newest first."""
-    from compileboard.app.queries.dashboard.activity import AuditFilter, list_audit
+    from compileboard.app.activity.queries import AuditFilter, list_audit
 
     with closing(open_reader(db)) as reader:
         for change in list_audit(reader, limit=limit, selection=AuditFilter(subject, by)).rows:

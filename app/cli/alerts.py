@@ -14,17 +14,20 @@ from typing import Any
 import click
 
 from compileboard.app.alerts.delivery import SendReport, preview, send_due, send_message
-from compileboard.app.alerts.labels import list_unmatched_patterns
-from compileboard.app.alerts.message import clean, make_message, make_test_message
-from compileboard.app.alerts.rules import AlertRule, Rules, RulesError
-from compileboard.app.alerts.rules_file import EXAMPLE, load_rules
+from compileboard.app.alerts.message import (
+    clean,
+    list_unmatched_patterns,
+    make_message,
+    make_test_message,
+)
+from compileboard.app.alerts.pages import list_channel_statuses, list_rule_statuses
+from compileboard.app.alerts.queries import STATES, list_deliveries, list_rule_names
+from compileboard.app.alerts.rules import EXAMPLE, AlertRule, Rules, RulesError, load_rules
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown
 from compileboard.app.cli.common import board_option, db_option
-from compileboard.app.engines.store import open_store
-from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.alerts import STATES, list_deliveries, list_rule_names
-from compileboard.app.screens.dashboard.alerts import list_channel_statuses, list_rule_statuses
-from compileboard.app.settings import load_settings
+from compileboard.app.core.format import format_plural, format_time
+from compileboard.app.core.settings import load_settings
+from compileboard.app.core.store import open_store
 from compileboard.collectors.store.connection import open_reader
 from compileboard.command_line import Choice, Group
 from compileboard.exit_codes import DONE, FAILED, REFUSED

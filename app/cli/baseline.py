@@ -11,22 +11,29 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.baseline_update import list_changes, merge, shorten
 from compileboard.app.checks.rules.model import Side
-from compileboard.app.checks.sides import dump_baseline, load_baseline, load_run, need_run
+from compileboard.app.checks.sides import (
+    dump_baseline,
+    list_changes,
+    load_baseline,
+    load_run,
+    merge,
+    need_run,
+    shorten,
+)
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.cli.common import db_option, read_command_clock
-from compileboard.app.engines.address import parse_address
-from compileboard.app.engines.store import Store, open_store
-from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.sides import name_baselines
-from compileboard.app.reports.checks import one_line, write_outputs
+from compileboard.app.comparison.baselines import Baseline, get_baseline, list_baselines
+from compileboard.app.comparison.sides import name_baselines
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.format import format_plural, format_time
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import Store, open_store
+from compileboard.app.reports.check_report import one_line, write_outputs
 from compileboard.app.reports.output import describe_write_error, fail, write_file
 from compileboard.collectors.store.connection import checkpoint, open_writer
-from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
+from compileboard.collectors.store.dashboard import delete_baseline, save_baseline
+from compileboard.collectors.store.tokens import command_origin, record_action
 from compileboard.command_line import Group
 
 EPILOG = """\

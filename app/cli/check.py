@@ -16,17 +16,24 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.decision import Report
+from compileboard.app.checks.ci import NAME, GithubOutputs, publish
+from compileboard.app.checks.decision import (
+    CheckRequest,
+    CheckScreen,
+    Report,
+    build_check,
+    load_fixes,
+    load_rules,
+    report_check,
+)
 from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
 from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
-from compileboard.app.checks.rules_file import load_rules
 from compileboard.app.checks.tables import CannotCompare, list_flaky
-from compileboard.app.ci.comment import NAME
-from compileboard.app.ci.publish import GithubOutputs, publish
 from compileboard.app.cli.common import db_option, read_command_clock
-from compileboard.app.engines.store import open_store
-from compileboard.app.queries.page import FilterError
-from compileboard.app.reports.checks import (
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.schema import get_plain
+from compileboard.app.core.store import open_store
+from compileboard.app.reports.check_report import (
     NO_FIXES,
     STDOUT,
     check_targets,
@@ -35,17 +42,9 @@ from compileboard.app.reports.checks import (
     write_outputs,
     write_table,
 )
-from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
-from compileboard.app.schema import get_plain
-from compileboard.app.screens.fleet.checks import (
-    CheckRequest,
-    CheckScreen,
-    build_check,
-    load_fixes,
-    report_check,
-)
-from compileboard.collectors.store.errors import StoreError
+from compileboard.app.reports.text import prose
+from compileboard.collectors.store.connection import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
 
 EPILOG = """\

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from compileboard.app.engines.address import parse_address
-from compileboard.app.queries.newest import RecorderClock, read_clock
-from compileboard.app.settings import load_settings
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.newest import RecorderClock, read_clock
+from compileboard.app.core.settings import load_settings
 
 Decorator = Callable[[Any], Any]
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import click
 
+from compileboard.app.benchmarks.trend_queries import TrendFilter
 from compileboard.app.cli.common import db_option, read_command_clock
-from compileboard.app.engines.store import Store, open_store
-from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run.run import get_run
-from compileboard.app.queries.sides import find_run
+from compileboard.app.comparison.sides import find_run
+from compileboard.app.core.format import format_plural
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.settings import load_settings
+from compileboard.app.core.store import Store, open_store
 from compileboard.app.reports import BUNDLE, FOLDERS, FORMATS, SUITE_TABLES, TABULAR
-from compileboard.app.reports.csv import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import describe_write_error, fail, write_output
-from compileboard.app.settings import load_settings
-from compileboard.collectors.store.bundles.merging import write_bundle
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.app.reports.text import COLUMNS, DEFAULT_TABLE
+from compileboard.app.runs.run_queries import get_run
+from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.rollups import DEFINITIONS
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED
 
@@ -262,8 +262,8 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
 
 def _compare(store: Store, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
-    from compileboard.app.reports.comparison import write_comparison
-    from compileboard.app.screens.fleet.comparison import build_comparison
+    from compileboard.app.comparison.compare import build_comparison
+    from compileboard.app.reports.comparison_report import write_comparison
 
     try:
         screen = build_comparison(
@@ -288,7 +288,7 @@ def _export(store: Store, arguments: SimpleNamespace) -> int:
     if arguments.format == BUNDLE:
         return _export_bundle(store, arguments)
     # Imported here: templates and charts, which no other command needs.
-    from compileboard.app.reports.run.formats import write_report
+    from compileboard.app.reports.formats import write_report
 
     run = find_run(store.board, store.engine, read_command_clock(), arguments.run)
     detail = get_run(store.board, run.id) if run else None
@@ -336,9 +336,8 @@ def _export_bundle(store: Store, arguments: SimpleNamespace) -> int:
 
 
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNamespace) -> int:
-    from compileboard.app.queries.run.models import load_measured, load_task_breaks
-    from compileboard.collectors.formats.output_tables import is_written
-    from compileboard.collectors.formats.writer import write_directory
+    from compileboard.app.benchmarks.run_queries import load_measured, load_task_breaks
+    from compileboard.collectors.formats.writer import is_written, write_directory
 
     results = load_measured(reader, run_id)
     if not results:
@@ -369,9 +368,8 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
 
 def export_suite(store: Store, arguments: SimpleNamespace) -> int:
     # Imported here, as templates and charts are.
-    from compileboard.app.analysis.period import read_period
-    from compileboard.app.reports.suite import write_suite
-    from compileboard.app.screens.fleet.suite import build_suite
+    from compileboard.app.benchmarks.suite import build_suite, read_period
+    from compileboard.app.reports.suite_report import write_suite
 
     clock = read_command_clock()
     period = read_period(arguments.since, arguments.until, arguments.last, clock.now_us)

@@ -8,19 +8,13 @@ from contextlib import closing
 import click
 
 from compileboard.app.cli.common import board_option, db_option
-from compileboard.app.format import format_plural, format_time
-from compileboard.app.queries.dashboard.incidents import (
-    ACTIVE,
-    NOT_IGNORED,
-    STATES,
-    STATUSES,
-    IncidentFilter,
-)
-from compileboard.app.reports.checks import one_line
+from compileboard.app.core.format import format_plural, format_time
+from compileboard.app.incidents.queries import ACTIVE, NOT_IGNORED, STATES, STATUSES, IncidentFilter
+from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.incidents import ACTIONS, save_comment
+from compileboard.collectors.store.incidents import ACTIONS, save_comment
+from compileboard.collectors.store.tokens import command_origin, record_action
 from compileboard.command_line import Choice, Group
 
 EPILOG = """\
@@ -89,7 +83,7 @@ def list_command(
     limit: int,
 ) -> int:
     """List incidents, those of the newest runs first."""
-    from compileboard.app.screens.fleet.incidents import list_incidents
+    from compileboard.app.incidents.page_model import list_incidents
 
     if not 1 <= limit <= 10_000:
         return fail(f"--limit is {limit}; expected 1 to 10000")
@@ -124,14 +118,14 @@ def list_command(
 @board_option
 def show(incident_id: str, db: str) -> int:
     """Show one incident with its likely cause and its changes."""
-    from compileboard.app.analysis.incidents.incident import list_checks
-    from compileboard.app.analysis.incidents.messages import (
+    from compileboard.app.incidents.model import (
         ACTION_LABELS,
         describe_series_change,
         format_confidence,
+        list_checks,
     )
-    from compileboard.app.queries.dashboard.incidents import find_incident_of
-    from compileboard.app.screens.fleet.incidents import build_incident_record
+    from compileboard.app.incidents.page_model import build_incident_record
+    from compileboard.app.incidents.queries import find_incident_of
 
     with closing(open_reader(db)) as reader:
         record = build_incident_record(reader, incident_id) or build_incident_record(

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import click
 
-from compileboard.app.queries.page import FilterError
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.resources import __version__
+from compileboard.app.core.settings import SettingError
 from compileboard.app.reports.output import fail
-from compileboard.app.resources import __version__
-from compileboard.app.settings import SettingError
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.connection import StoreError, explain
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 # What the extra [server] brings; an environment that only collects is without them.

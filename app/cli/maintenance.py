@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING
 import click
 
 from compileboard.app.cli.common import board_option, read_command_clock
-from compileboard.app.engines.address import parse_address, read_password
-from compileboard.app.format import format_bytes, format_plural, format_time
-from compileboard.app.reports.checks import one_line
+from compileboard.app.core.address import parse_address, read_password
+from compileboard.app.core.format import format_bytes, format_plural, format_time
+from compileboard.app.core.resources import __version__
+from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
-from compileboard.app.resources import __version__
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.sealed.address import find_board
+from compileboard.collectors.store.connection import (
+    DATABASE_VERSION,
+    find_board,
+    open_reader,
+    open_writer,
+)
+from compileboard.collectors.store.tokens import command_origin, record_action
 from compileboard.command_line import Command
 from compileboard.exit_codes import FAILED
 
 if TYPE_CHECKING:
-    from compileboard.collectors.store.maintenance.pruning import PrunedRun, PruneRule
+    from compileboard.collectors.store.pruning import PrunedRun, PruneRule
 
 _DAY_US = 86_400 * 1_000_000
 _AGES_US = {"d": _DAY_US, "w": 7 * _DAY_US, "y": 365 * _DAY_US}
@@ -68,7 +72,7 @@ Exit codes: 0 done, 1 a sealed run's file is damaged or missing and stays, 2 not
 @board_option
 def backup(folder: str, db: str) -> int:
     """Back up a database, also while it is served and recorded into."""
-    from compileboard.collectors.store.maintenance.backup import write_backup
+    from compileboard.collectors.store.backup import write_backup
 
     problems: list[str] = []
     manifest = write_backup(
@@ -103,7 +107,7 @@ def backup(folder: str, db: str) -> int:
 @board_option
 def restore(folder: str, run_files: bool, db: str) -> int:
     """Put a backup in place of a database that is not served."""
-    from compileboard.collectors.store.maintenance.backup import restore_backup
+    from compileboard.collectors.store.backup import restore_backup
 
     if run_files:
         return _restore_run_files(folder, db)
@@ -132,7 +136,7 @@ def restore(folder: str, run_files: bool, db: str) -> int:
 
 
 def _restore_run_files(folder: str, db: str) -> int:
-    from compileboard.collectors.store.maintenance.backup import restore_run_files
+    from compileboard.collectors.store.backup import restore_run_files
 
     restored = restore_run_files(folder, db)
     for run_id in restored.run_ids:
@@ -160,7 +164,7 @@ def _restore_run_files(folder: str, db: str) -> int:
 @board_option
 def verify(path: str | None, texts: bool, db: str) -> int:
     """Check a database, also while it is served, or a backup."""
-    from compileboard.collectors.store.maintenance.verification import verify as verify_store
+    from compileboard.collectors.store.verification import verify as verify_store
 
     problem_count = 0
     for check in verify_store(
@@ -190,7 +194,7 @@ def verify(path: str | None, texts: bool, db: str) -> int:
 @click.option("--verify-only", is_flag=True, help="Only compare two that are there.")
 def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
     """Copy a database into ClickHouse or back, or to another place, and verify the copy."""
-    from compileboard.app.engines.copying import compare_stores, copy_store
+    from compileboard.app.clickhouse.copying import compare_stores, copy_store
 
     def say(line: str) -> None:
         sys.stderr.write(f"compileboard: {one_line(line)}\n")
@@ -246,14 +250,14 @@ def prune(
     db: str,
 ) -> int:
     """Delete the detail of old runs; totals, results and trends stay."""
-    from compileboard.collectors.store.maintenance.leases import PRUNE, take_lease
-    from compileboard.collectors.store.maintenance.pruning import (
+    from compileboard.collectors.store.leases import PRUNE, take_lease
+    from compileboard.collectors.store.pruning import (
         list_prunable,
         measure_free,
         measure_used,
         prune_runs,
     )
-    from compileboard.collectors.store.maintenance.pruning import vacuum as vacuum_database
+    from compileboard.collectors.store.pruning import vacuum as vacuum_database
 
     if older_than is None and max_size is None:
         return fail("give --older-than, --max-size or both")
@@ -305,7 +309,7 @@ def prune(
 def _read_rule(
     older_than: str | None, max_size: str | None, now_us: int, suite: str | None
 ) -> PruneRule:
-    from compileboard.collectors.store.maintenance.pruning import PruneRule
+    from compileboard.collectors.store.pruning import PruneRule
 
     age_us = (
         0

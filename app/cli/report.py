@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compileboard.app.benchmarks.trend_queries import (
+    ModelSet,
+    TrendFilter,
+    list_sets,
+    list_summaries,
+)
 from compileboard.app.cli.common import db_option, read_command_clock
-from compileboard.app.engines.store import Store, open_store
-from compileboard.app.format import format_plural
-from compileboard.app.queries.fleet.trends import ModelSet, TrendFilter, list_sets, list_summaries
-from compileboard.app.queries.page import FilterError
+from compileboard.app.core.format import format_plural
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import Store, open_store
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.output import describe_write_error, fail, write_file
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.collectors.store.rollups import DEFINITIONS
 from compileboard.command_line import Choice, Command
 from compileboard.exit_codes import DONE, EMPTY, FAILED
 
 if TYPE_CHECKING:
-    from compileboard.app.analysis.period import Period
+    from compileboard.app.benchmarks.suite import Period
 
 DEFAULT_LAST = "7d"
 EPILOG = """\
@@ -95,7 +100,7 @@ def report(db: str, last: str, **rest: Any) -> int:
 
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
     # Imported here, as all that only this command needs.
-    from compileboard.app.analysis.period import DAY_US, read_period
+    from compileboard.app.benchmarks.suite import DAY_US, read_period
 
     period = read_period(None, until, last, now_us // DAY_US * DAY_US)
     if not period.is_days:
@@ -159,8 +164,8 @@ def _write_one(
     model_set: ModelSet,
     name: str,
 ) -> int:
-    from compileboard.app.reports.suite import write_suite
-    from compileboard.app.screens.fleet.suite import build_suite
+    from compileboard.app.benchmarks.suite import build_suite
+    from compileboard.app.reports.suite_report import write_suite
 
     code, clock = DONE, read_command_clock()
     selected = TrendFilter(branch=arguments.branch).narrow(model_set)
@@ -181,7 +186,7 @@ def _write_one(
 
 def name_sets(sets: Sequence[ModelSet]) -> list[str]:
     """Return a unique name for each suite; add the configuration where one suite has several."""
-    from compileboard.app.reports.suite import name_part
+    from compileboard.app.reports.suite_report import name_part
 
     names: list[str] = []
     for model_set in sets:

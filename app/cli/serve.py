@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from compileboard.app.cli.common import db_option
-from compileboard.app.engines.address import parse_address, read_password
-from compileboard.app.format import format_plural
-from compileboard.app.log_lines import log, set_log_format
-from compileboard.app.settings import SETTINGS, load_settings, variable_name
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreError
+from compileboard.app.core.address import parse_address, read_password
+from compileboard.app.core.format import format_plural
+from compileboard.app.core.log_lines import log, set_log_format
+from compileboard.app.core.settings import SETTINGS, load_settings, variable_name
+from compileboard.collectors.store.connection import StoreError, open_reader
 from compileboard.command_line import Command, Option
 from compileboard.exit_codes import REFUSED
 
@@ -69,8 +68,8 @@ def _list_options() -> list[click.Parameter]:
 )
 def serve(**given: str | None) -> int:
     """Serve the dashboard until interrupted. Every option can also be set in the environment."""
-    from compileboard.app.server import ServeError
-    from compileboard.app.server import serve as serve_dashboard
+    from compileboard.app.server.serve import ServeError
+    from compileboard.app.server.serve import serve as serve_dashboard
 
     settings = load_settings(os.environ, given)
     set_log_format(settings.log_format)
@@ -87,7 +86,7 @@ def migrate(db: str) -> None:
     """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at
     once.
     """
-    from compileboard.app.engines.setup import prepare_store
+    from compileboard.app.clickhouse.tables import prepare_store
 
     applied = prepare_store(parse_address(db), read_password(os.environ))
     print(
@@ -103,7 +102,7 @@ def migrate(db: str) -> None:
 @click.option("--while-stdin", is_flag=True, help="Stop when stdin is closed, as under `serve`.")
 def follow(db: str, alerts: str | None, while_stdin: bool) -> int:
     """Update incidents as runs arrive, and send due alerts, until interrupted."""
-    from compileboard.app import follow as follower
+    from compileboard.app.server import follow as follower
 
     settings = load_settings(os.environ, {"alerts": alerts})
     set_log_format(settings.log_format)

@@ -9,18 +9,19 @@ from contextlib import closing
 import click
 
 from compileboard.app.cli.common import board_option
-from compileboard.app.format import format_time
-from compileboard.app.reports.checks import one_line
+from compileboard.app.core.format import format_time
+from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import command_origin, record_action
-from compileboard.collectors.store.dashboard.tokens import (
+from compileboard.collectors.store.migrations import make_missing
+from compileboard.collectors.store.tokens import (
     TokenError,
+    command_origin,
     create_token,
     read_scopes,
+    record_action,
     revoke_token,
 )
-from compileboard.collectors.store.migrations import make_missing
 from compileboard.command_line import Command, Group
 
 UNITS_S = {"d": 86_400, "h": 3_600}
@@ -87,7 +88,7 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
 @board_option
 def list_all(db: str) -> None:
     """List tokens, newest first."""
-    from compileboard.app.queries.dashboard.tokens import list_tokens
+    from compileboard.app.core.tokens import list_tokens
 
     with closing(open_reader(db)) as reader:
         for row in list_tokens(reader).rows:

@@ -17,12 +17,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from compileboard.app.engines.address import parse_address
-from compileboard.app.imports.options import ImportOptions
-from compileboard.app.imports.queue import Import, ImportLane, QueueEntry
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import StoreError
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.settings import Settings
+from compileboard.app.imports.queue import Import, ImportLane, ImportOptions, QueueEntry
+from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.start import own_command
 
 SANDBOX = Path(__file__).with_name("sandbox.py")

@@ -20,15 +20,20 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.http import parse_options_header
 from werkzeug.wsgi import get_content_length, get_input_stream
 
-from compileboard.app.engines.address import parse_address
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.settings import Settings
 from compileboard.app.imports import child
-from compileboard.app.imports.options import ImportOptions, UploadRejected, parse_options
-from compileboard.app.imports.queue import Import, ImportQueue, QueueEntry
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.run_owners import RunSender
+from compileboard.app.imports.queue import (
+    Import,
+    ImportOptions,
+    ImportQueue,
+    QueueEntry,
+    UploadRejected,
+    parse_options,
+)
+from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
+from compileboard.collectors.store.runs import RunSender
+from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
 MOST_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from compileboard.app.analysis.metrics import PASSES
-from compileboard.app.analysis.regression.change_points import (
+from compileboard.app.benchmarks.metrics import PASSES
+from compileboard.app.incidents.change_points import (
     ChangePoint,
+    Ints,
     detect_change_points,
     may_have_change,
+    prepare,
 )
-from compileboard.app.analysis.regression.drift import (
+from compileboard.app.incidents.drift import (
     OF_MODEL,
     OF_SUITE,
     Drift,
@@ -28,11 +30,10 @@ from compileboard.app.analysis.regression.drift import (
     find_changes,
     is_stopped,
 )
-from compileboard.app.analysis.regression.noise import Ints, prepare
 from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
-from compileboard.app.queries.dashboard.series_changes import SeriesChange
+from compileboard.app.incidents.series_changes import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
-from compileboard.collectors.store.dashboard.series_changes import SERIES
+from compileboard.collectors.store.incidents import SERIES
 
 _SETTLED_COUNT = 20  # as in app.analysis.steps
 _DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from compileboard.app.analysis.metrics import (
+from compileboard.app.benchmarks.commits import Parents, order_commits
+from compileboard.app.benchmarks.metrics import (
     BY_NAME,
     METRICS,
     PASSES,
@@ -19,22 +20,21 @@ from compileboard.app.analysis.metrics import (
     SUMMARY_METRICS,
     Metric,
 )
-from compileboard.app.analysis.regression.noise import Floats
-from compileboard.app.analysis.trends.commit_order import Parents, order_commits
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.series import (
+from compileboard.app.benchmarks.series_queries import (
     ModelPoints,
     SeriesRun,
     list_model_points,
     list_run_points,
     list_suite_points,
 )
-from compileboard.app.queries.fleet.trends import find_usual, is_incomplete
-from compileboard.app.queries.run_cache import cached_ancestry
+from compileboard.app.benchmarks.trend_queries import find_usual, is_incomplete
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.run_cache import cached_ancestry
+from compileboard.app.incidents.change_points import Floats
 from compileboard.collectors.contract.verdicts import SPEEDS, is_wrong_answer
-from compileboard.collectors.store.dashboard.series_changes import SERIES
-from compileboard.collectors.store.rollups.results import TIMING
-from compileboard.collectors.store.rollups.summaries import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
+from compileboard.collectors.store.incidents import SERIES
+from compileboard.collectors.store.results import TIMING
+from compileboard.collectors.store.rollups import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 
 
 def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:

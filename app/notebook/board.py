@@ -12,38 +12,38 @@ from typing import Any
 from flask import Flask
 from werkzeug.exceptions import NotFound
 
-from compileboard.app import db
-from compileboard.app.analysis.models.series import FIELDS
-from compileboard.app.api.answers import find_run
-from compileboard.app.api.fleet import graph_breaks as distinct_breaks
-from compileboard.app.api.fleet import recompiles as recompile_causes
-from compileboard.app.api.fleet.checks import list_baselines
-from compileboard.app.api.fleet.comparison import SidesQuery
-from compileboard.app.api.fleet.incidents import get_incident, list_incidents
-from compileboard.app.api.fleet.models import list_newest, list_results
-from compileboard.app.api.fleet.overview import OverviewScope
-from compileboard.app.api.fleet.repros import list_repro_failures, list_run_repros
-from compileboard.app.api.fleet.trends import (
+from compileboard.app.artifacts.pages import list_artifacts
+from compileboard.app.benchmarks import recorded_charts
+from compileboard.app.benchmarks.api import list_newest, list_results
+from compileboard.app.benchmarks.model import build_model
+from compileboard.app.benchmarks.series import FIELDS
+from compileboard.app.benchmarks.trend_pages import (
     SetSummaryJson,
     TrendQuery,
     build_asked_trend,
     get_summary,
 )
-from compileboard.app.api.run import compiles as of_run
-from compileboard.app.api.run.artifacts import list_artifacts
-from compileboard.app.api.run.guards import list_guard_sets
-from compileboard.app.api.run.run import RunDetailJson, get_run, list_causes, list_runs
-from compileboard.app.api.run.shapes import list_shapes
-from compileboard.app.api.run.stacks import list_trie
-from compileboard.app.charts import breaks_and_recompiles as break_charts
-from compileboard.app.charts import recorded as recorded_charts
-from compileboard.app.charts.compiles import chart_compiles, chart_phases
-from compileboard.app.charts.figures import make_figure
-from compileboard.app.charts.guards import chart_kinds as chart_guards
-from compileboard.app.charts.ranks import chart_ranks
-from compileboard.app.db import get_clock, get_engine, get_settings, get_store
-from compileboard.app.engines.store import Store
-from compileboard.app.format import format_count, format_duration, format_time
+from compileboard.app.benchmarks.trend_queries import TrendFilter
+from compileboard.app.benchmarks.trends import list_changes
+from compileboard.app.comparison.api import SidesQuery, list_baselines
+from compileboard.app.comparison.compare import build_default_comparison
+from compileboard.app.compiles import pages as of_run
+from compileboard.app.compiles.charts import chart_compiles, chart_phases
+from compileboard.app.compiles.page_model import build_compile, build_compiles
+from compileboard.app.core import db
+from compileboard.app.core.api import find_run
+from compileboard.app.core.charts import make_figure
+from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
+from compileboard.app.core.format import format_count, format_duration, format_time
+from compileboard.app.core.page import read_id
+from compileboard.app.core.parameters import check_keys
+from compileboard.app.core.settings import load_settings
+from compileboard.app.core.store import Store
+from compileboard.app.guards.charts import chart_kinds as chart_guards
+from compileboard.app.guards.model import build_guards
+from compileboard.app.guards.pages import list_guard_sets
+from compileboard.app.incidents.page_model import build_incident
+from compileboard.app.incidents.pages import get_incident, list_incidents
 from compileboard.app.notebook.drawings import (
     BoardComparison,
     BoardIncident,
@@ -59,22 +59,20 @@ from compileboard.app.notebook.frames import (
     read_given,
     write_text,
 )
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
-from compileboard.app.queries.fleet.overview import list_trend
-from compileboard.app.queries.fleet.reasons import get_reason_trends
-from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
-from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.page import read_id
-from compileboard.app.queries.parameters import check_keys
-from compileboard.app.screens.fleet.comparison import build_default_comparison
-from compileboard.app.screens.fleet.incidents import build_incident
-from compileboard.app.screens.fleet.models import build_model
-from compileboard.app.screens.fleet.trends import list_changes
-from compileboard.app.screens.run.compiles import build_compile, build_compiles
-from compileboard.app.screens.run.guards import build_guards
-from compileboard.app.screens.run.ranks import build_ranks
-from compileboard.app.settings import load_settings
-from compileboard.collectors.store.errors import explain
+from compileboard.app.ranks.charts import chart_ranks
+from compileboard.app.ranks.model import build_ranks
+from compileboard.app.reasons import api as distinct_breaks
+from compileboard.app.reasons import api as recompile_causes
+from compileboard.app.reasons import charts as break_charts
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.reasons.queries import get_reason_trends
+from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.repros.pages import list_repro_failures, list_run_repros
+from compileboard.app.runs.api import OverviewScope, RunDetailJson, get_run, list_causes, list_runs
+from compileboard.app.runs.overview_queries import list_trend
+from compileboard.app.shapes.pages import list_shapes
+from compileboard.app.stacks.pages import list_trie
+from compileboard.collectors.store.connection import explain
 
 
 class Board:

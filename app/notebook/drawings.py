@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from compileboard.app.analysis.comparison.model import EnvironmentDifference
-from compileboard.app.analysis.comparison.rows import comparison_row
-from compileboard.app.analysis.comparison.table import DEFAULT_ORDER, choose
-from compileboard.app.analysis.models.series import Point, label_fields
-from compileboard.app.api.fleet.comparison import (
+from compileboard.app.benchmarks.charts import chart_history, chart_repeats
+from compileboard.app.benchmarks.model import ModelScreen, ResultJson, make_result
+from compileboard.app.benchmarks.series import Point, label_fields
+from compileboard.app.benchmarks.trend_charts import chart_metric, share_runs
+from compileboard.app.benchmarks.trend_pages import TrendPointJson, TrendSeriesJson, make_trend
+from compileboard.app.benchmarks.trends import TrendScreen, TrendSeries
+from compileboard.app.comparison.api import (
     CompareDelta,
     ComparedFunction,
     ComparedModel,
@@ -23,25 +25,20 @@ from compileboard.app.api.fleet.comparison import (
     MetricMean,
     NamedSeries,
 )
-from compileboard.app.api.fleet.graph_breaks import DistinctBreakDetail
-from compileboard.app.api.fleet.incidents import IncidentDetailJson, SeriesChangeJson
-from compileboard.app.api.fleet.recompiles import CauseDetail
-from compileboard.app.api.fleet.trends import TrendPointJson, TrendSeriesJson, make_trend
-from compileboard.app.charts.base import Chart
-from compileboard.app.charts.breaks_and_recompiles import chart_history as chart_reason
-from compileboard.app.charts.comparison import chart_changes
-from compileboard.app.charts.figures import make_figure
-from compileboard.app.charts.incidents import chart_incident, mark_incidents
-from compileboard.app.charts.models import chart_history
-from compileboard.app.charts.repeats import chart_repeats
-from compileboard.app.charts.trends import chart_metric, share_runs
-from compileboard.app.notebook.columns import list_columns, make_frame
-from compileboard.app.queries.dashboard.series_changes import SeriesChange
-from compileboard.app.queries.fleet.reasons import HistoryPoint
-from compileboard.app.screens.fleet.comparison import ComparisonScreen
-from compileboard.app.screens.fleet.incidents import IncidentScreen
-from compileboard.app.screens.fleet.models import ModelScreen, ResultJson, make_result
-from compileboard.app.screens.fleet.trends import TrendScreen, TrendSeries
+from compileboard.app.comparison.charts import chart_changes
+from compileboard.app.comparison.compare import ComparisonScreen
+from compileboard.app.comparison.model import EnvironmentDifference
+from compileboard.app.comparison.summary import comparison_row
+from compileboard.app.comparison.table import DEFAULT_ORDER, choose
+from compileboard.app.core.charts import Chart, make_figure
+from compileboard.app.incidents.charts import chart_incident, mark_incidents
+from compileboard.app.incidents.page_model import IncidentScreen
+from compileboard.app.incidents.pages import IncidentDetailJson, SeriesChangeJson
+from compileboard.app.incidents.series_changes import SeriesChange
+from compileboard.app.notebook.frames import list_columns, make_frame
+from compileboard.app.reasons.api import CauseDetail, DistinctBreakDetail
+from compileboard.app.reasons.charts import chart_history as chart_reason
+from compileboard.app.reasons.queries import HistoryPoint
 
 
 class NothingToDraw(LookupError):

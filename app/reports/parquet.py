@@ -12,26 +12,25 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from compileboard.app.format import format_iso_time
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.repros import ReproRow
-from compileboard.app.queries.run.artifacts import ArtifactRow
-from compileboard.app.queries.run.compiles import Compilation
-from compileboard.app.queries.run.graph_breaks import GraphBreakRow
-from compileboard.app.queries.run.guards import GuardSet
-from compileboard.app.queries.run.recompiles import FailedGuard, RecompileRow
-from compileboard.app.queries.run.timeline import NameTotal
-from compileboard.app.queries.run.trace_files import RejectSum
-from compileboard.app.reports.csv import COLUMNS, flatten_row, flatten_value
-from compileboard.app.reports.run.tables import BY_NAME, read_rows
-from compileboard.app.resources import __version__
+from compileboard.app.artifacts.run_queries import ArtifactRow
+from compileboard.app.compiles.run_queries import Compilation
+from compileboard.app.core.format import format_iso_time
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.resources import __version__
+from compileboard.app.guards.run_queries import GuardSet
+from compileboard.app.reasons.run_queries import FailedGuard, GraphBreakRow, RecompileRow
+from compileboard.app.reports.tables import BY_NAME, read_rows
+from compileboard.app.reports.text import COLUMNS, flatten_row, flatten_value
+from compileboard.app.repros.queries import ReproRow
+from compileboard.app.runs.trace_files import RejectSum
+from compileboard.app.timeline.run_queries import NameTotal
 from compileboard.collectors.contract.fields import FIELDS
-from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.results import ResultRow
 
 if TYPE_CHECKING:
-    from compileboard.app.analysis.comparison.model import Comparison
-    from compileboard.app.queries.run.run import RunDetail
-    from compileboard.app.screens.fleet.suite import SuiteScreen
+    from compileboard.app.benchmarks.suite import SuiteScreen
+    from compileboard.app.comparison.model import Comparison
+    from compileboard.app.runs.run_queries import RunDetail
 
 
 # Columns in µs since the epoch; every other one in µs is a length of time.
@@ -141,15 +140,15 @@ def write_run_parquet(
 
 
 def write_comparison_parquet(comparison: Comparison, written_us: int) -> Iterator[bytes]:
-    from compileboard.app.analysis.comparison.rows import COLUMNS as COMPARED
-    from compileboard.app.analysis.comparison.rows import list_lines
+    from compileboard.app.comparison.summary import COLUMNS as COMPARED
+    from compileboard.app.comparison.summary import list_lines
 
     what = {"report": "comparison", "base": comparison.base.asked, "new": comparison.new.asked}
     return write_parquet(COMPARED, COMPARISON_TYPES, list_lines(comparison), what, written_us)
 
 
 def write_suite_parquet(suite: SuiteScreen, table: str, written_us: int) -> Iterator[bytes]:
-    from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES
+    from compileboard.app.benchmarks.suite import SUITE_TABLES
 
     kind = SUITE_TABLES[table]
     what: dict[str, Any] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeVar
 
-from compileboard.app.analysis.runs.advice import CauseRow
-from compileboard.app.queries.run.compiles import CompileRow
-from compileboard.app.screens.exports import ExportFailure
+from compileboard.app.benchmarks.exports import ExportFailure
+from compileboard.app.compiles.run_queries import CompileRow
+from compileboard.app.runs.advice import CauseRow
 from compileboard.collectors.contract.redaction import redact_source
 
 Row = TypeVar("Row")

@@ -19,25 +19,27 @@ from pathlib import Path
 from flask import render_template
 from flask.testing import FlaskClient
 
-from compileboard.app.engines.store import Store
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.runs import RunFilter
-from compileboard.app.queries.newest import RecorderClock
-from compileboard.app.resources import __version__, resource_folder
-from compileboard.app.screens.fleet.runs import DEFAULT_ORDER, RunsFilters, build_runs
-from compileboard.app.settings import Settings
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.resources import __version__, resource_folder
+from compileboard.app.core.settings import Settings
+from compileboard.app.core.store import Store
+from compileboard.app.runs.model import DEFAULT_ORDER, RunsFilters, build_runs
+from compileboard.app.runs.queries import RunFilter
 from compileboard.app.site.crawl import (
     FOLDER,
     Crawled,
+    PageSelector,
+    SitePage,
     bind,
     crawl,
     fetch,
     make_copying_app,
+    name_file,
+    rewrite,
     write_data,
 )
 from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
-from compileboard.app.site.links import SitePage, name_file, rewrite
-from compileboard.app.site.selection import PageSelector
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\./[\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from compileboard.app.resources import __version__
+from compileboard.app.core.resources import __version__
 
 MARKER = ".compileboard-site"
 STAGE = ".compileboard-site.part"

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.spool.manifest import read_manifest
+from compileboard.collectors.record.spool import read_manifest
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import PROGRAMS, Workplace
 from tests.tools.poison import FREE, HOPELESS, poisons

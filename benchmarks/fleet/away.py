@@ -25,11 +25,11 @@ from pathlib import Path
 
 from benchmarks.common import Row, print_table
 from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted, Event
-from compileboard.collectors.pipeline.outbox_sink import OutboxSink
-from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.push.outbox import list_waiting, measure_bytes
 from compileboard.collectors.push.sender import STATUS_NAME, spawn_sender
 from compileboard.collectors.push.target import Target
+from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.terminal.values import read_size
 from tests.unit.push.push_server import push_server
 

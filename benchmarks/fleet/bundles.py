@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.common import Row, print_table
 from benchmarks.fleet.reopening import grow, time_beside_writer
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
+from compileboard.collectors.store.bundles import merge_bundle, write_bundle
 from compileboard.collectors.store.codec import pack_large, unpack_bytes
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from tests.unit.app.explored import explore

@@ -60,8 +60,8 @@ def measure(
     Raises: SystemExit if a page is not answered with 200.
     """
     from compileboard.app import create_app
-    from compileboard.app.engines.store import open_store
-    from compileboard.app.settings import Settings
+    from compileboard.app.core.settings import Settings
+    from compileboard.app.core.store import open_store
 
     address = f"clickhouse://{folder.absolute()}"
     store = open_store(address)

@@ -18,14 +18,14 @@ from unittest.mock import patch
 
 from benchmarks.common import Row, bootstrap, interleave, print_table
 from benchmarks.fleet.away import TEXT_EVERY, make_batches
-from compileboard.collectors.pipeline import outbox_sink
-from compileboard.collectors.pipeline.outbox_sink import OutboxSink
-from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.push import texts
+from compileboard.collectors.logs.source import EventBatch
+from compileboard.collectors.push import delivery as texts
 from compileboard.collectors.push.outbox import list_waiting
 from compileboard.collectors.push.sender import Sender
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.spool.folders import new_run_id
+from compileboard.collectors.record import outbox_sink
+from compileboard.collectors.record.outbox_sink import OutboxSink
+from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.push.proxy import FaultyProxy
 from tests.tools.serving import serving

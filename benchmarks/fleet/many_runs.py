@@ -17,10 +17,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compileboard.app.engines import tables
-from compileboard.app.engines.address import parse_address
-from compileboard.app.engines.client import SETTINGS, connect
-from compileboard.app.engines.publication.months import list_months, rebuild_month
+from compileboard.app.clickhouse import tables
+from compileboard.app.clickhouse.client import SETTINGS, connect
+from compileboard.app.clickhouse.passes import list_months, rebuild_month
+from compileboard.app.core.address import parse_address
 from compileboard.collectors.contract.categories import CATEGORIES
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from benchmarks.common import Row, print_table
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.sealed.large_runs import reopen_large_run
-from compileboard.collectors.store.sealed.reopening import reopen_run
-from compileboard.collectors.store.sealed.sealing import seal_run
+from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.large_runs import reopen_large_run
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.sealing import seal_run
 from tests.unit.app.explored import explore
 
 EVERY_S = 0.02

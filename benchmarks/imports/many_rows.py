@@ -22,10 +22,9 @@ from hashlib import md5
 from pathlib import Path
 
 from benchmarks.common import Row, print_table
+from compileboard.app.core.settings import Settings
 from compileboard.app.imports import child
-from compileboard.app.imports.options import ImportOptions
-from compileboard.app.imports.queue import Import, ImportQueue
-from compileboard.app.settings import Settings
+from compileboard.app.imports.queue import Import, ImportOptions, ImportQueue
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.migrations import migrate
 

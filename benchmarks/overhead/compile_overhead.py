@@ -39,7 +39,7 @@ from benchmarks.common import (
     scratch_folder,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.live import child_environment
+from compileboard.collectors.record.live import child_environment
 
 PROGRAM, CACHED_PROGRAM = (
     "benchmarks.overhead.compile_program",

@@ -56,7 +56,7 @@ def start(
 def observed_environment(folder: Path, plain: Mapping[str, str]) -> dict[str, str]:
     """Return the environment as `collectors run` makes it."""
     from compileboard.collectors.contract.run_config import RunConfig
-    from compileboard.collectors.pipeline.live import child_environment
+    from compileboard.collectors.record.live import child_environment
 
     spool = folder / "spool"
     spool.mkdir()

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import Row, print_table, scratch_folder
-from compileboard.app.analysis.regression.change_points import detect_change_points
-from compileboard.app.analysis.regression.drift import find_changes, is_stopped
+from compileboard.app.incidents.change_points import detect_change_points
+from compileboard.app.incidents.drift import find_changes, is_stopped
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator

@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.common import describe_machine
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.sentences import summarize_analysis, summarize_bisection
+from compileboard.collectors.repro.locate.findings import summarize_analysis, summarize_bisection
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repros

@@ -37,14 +37,14 @@ KINDS = {
     "reader": f"GET /large HTTP/1.1\r\n{HOST}\r\n",
     "work": f"GET /work HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n",
 }
-WORKERS = ("compileboard.app.worker.Worker", "gthread", "gevent")
+WORKERS = ("compileboard.app.server.worker.Worker", "gthread", "gevent")
 GIVEN_UP_S = 10.0
 # Eight threads, as `serve` has; the page of `work` is one query that SQLite does not interrupt.
 PROGRAM = """
 import socket, sqlite3, sys
 from flask import Flask, request
-from compileboard.app.server import run_gunicorn
-from compileboard.app.settings import Settings
+from compileboard.app.server.serve import run_gunicorn
+from compileboard.app.core.settings import Settings
 app = Flask("stalled")
 app.get("/healthz")(lambda: "well")
 app.post("/form", endpoint="form")(lambda: str(len(request.form)))

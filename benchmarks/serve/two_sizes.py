@@ -22,7 +22,7 @@ from werkzeug.test import Client
 from benchmarks.common import Row, percentile, print_table
 from benchmarks.serve.pages import fill, list_addresses, read_values
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 
 REACH_MS = 300
 REACH_RATIO = 1.5

@@ -25,7 +25,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.fingerprints import fingerprint
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.spool.reader import SpoolReader
+from compileboard.collectors.record.spool import SpoolReader
 from tests.tools.trace_logs import read_trace_log
 
 DATA = ROOT / "tests" / "data"

@@ -34,7 +34,14 @@ from compileboard.collectors.bench.experiments import (
     list_idle_modes,
 )
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
-from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
+from compileboard.collectors.bench.plan.preflight import (
+    REFUSED,
+    SHORT,
+    TAKEN,
+    VALUED,
+    check_backend,
+    check_settings,
+)
 from compileboard.collectors.bench.plan.request import (
     GROUPS,
     INDUCTOR_SWITCHES,
@@ -51,7 +58,6 @@ from compileboard.collectors.bench.plan.settings import (
     list_torch_variables,
 )
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
-from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN, VALUED
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
 from compileboard.collectors.cli.common import (
@@ -62,7 +68,7 @@ from compileboard.collectors.cli.common import (
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.terminal.values import collector_command
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, INTERRUPTED
 

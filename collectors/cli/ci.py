@@ -10,9 +10,8 @@ from contextlib import closing
 import click
 
 from compileboard.collectors.cli.common import db_option
-from compileboard.collectors.runs.pull_request import find_base, resolve_commit
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreMissing
+from compileboard.collectors.record.git import find_base, resolve_commit
+from compileboard.collectors.store.connection import StoreMissing, open_reader
 from compileboard.command_line import Command
 
 RUNS_SQL = """

@@ -9,7 +9,7 @@ from contextlib import closing
 import click
 
 from compileboard.collectors.cli.common import db_option, print_message
-from compileboard.collectors.runs.git import ask_git, read_commits
+from compileboard.collectors.record.git import ask_git, read_commits
 from compileboard.collectors.store.connection import (
     checkpoint,
     open_reader,

@@ -14,13 +14,17 @@ from click.core import ParameterSource
 
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.target import Target, check_server
-from compileboard.collectors.store.sealed.address import find_board
-from compileboard.collectors.terminal.command_hints import DEFAULT_DATABASE, collector_command
-from compileboard.collectors.terminal.values import read_pair, read_size
+from compileboard.collectors.store.connection import find_board
+from compileboard.collectors.terminal.values import (
+    DEFAULT_DATABASE,
+    collector_command,
+    read_pair,
+    read_size,
+)
 from compileboard.command_line import Value
 
 if TYPE_CHECKING:
-    from compileboard.collectors.pipeline.recover_spools import RecoveryReport
+    from compileboard.collectors.record.recover_spools import RecoveryReport
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 DEFAULT_OUTBOX_BYTES = RunConfig().outbox_bytes
@@ -153,8 +157,8 @@ def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
 
 
 def pick_up() -> None:
-    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import has_waiting
+    from compileboard.collectors.record.recover_spools import pick_up_spools
 
     print_recovery(pick_up_spools())
     if has_waiting(os.environ):  # hardly ever, and an HTTP client comes with it

@@ -30,8 +30,9 @@ from compileboard.collectors.cli.common import (
 from compileboard.collectors.cli.indexing import index_after
 from compileboard.collectors.contract.rejects import KINDS, OF_WHOLE_FILE, Reject
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.import_progress import Budget, ProgressLines
-from compileboard.collectors.pipeline.log_loader import (
+from compileboard.collectors.logs.discovery import NO_NAMES, LogSource, SourceGroup, find_sources
+from compileboard.collectors.logs.import_progress import Budget, ProgressLines
+from compileboard.collectors.logs.log_loader import (
     APART_US,
     Imported,
     Loader,
@@ -39,18 +40,22 @@ from compileboard.collectors.pipeline.log_loader import (
     Progress,
     await_log,
 )
-from compileboard.collectors.pipeline.log_loader import follow as go_on
-from compileboard.collectors.pipeline.result_import import load_results
-from compileboard.collectors.repro.left_scripts import import_scripts
-from compileboard.collectors.runs.program import end_as_interrupted
-from compileboard.collectors.sources.discovery import NO_NAMES, LogSource, SourceGroup, find_sources
-from compileboard.collectors.sources.streams import Limits, NoSuchLog
-from compileboard.collectors.store.bundles.merging import MergedRun, is_bundle, merge_bundle
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import StoreBusy, StoreError, StoreFull, explain
+from compileboard.collectors.logs.log_loader import follow as go_on
+from compileboard.collectors.logs.result_import import load_results
+from compileboard.collectors.logs.streams import Limits, NoSuchLog
+from compileboard.collectors.record.program import end_as_interrupted
+from compileboard.collectors.repro.loading import import_scripts
+from compileboard.collectors.store.bundles import MergedRun, is_bundle, merge_bundle
+from compileboard.collectors.store.connection import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    explain,
+    open_writer,
+)
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
-from compileboard.collectors.terminal import command_hints
+from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
+from compileboard.collectors.terminal import values as command_hints
 from compileboard.collectors.terminal.values import read_count, read_size
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED

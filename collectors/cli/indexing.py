@@ -10,10 +10,14 @@ from contextlib import closing
 import click
 
 from compileboard.collectors.cli.common import count_megabytes, db_option, print_message
-from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.search_index import index_run, list_pending
-from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.store.connection import (
+    StoreError,
+    checkpoint,
+    open_reader,
+    open_writer,
+)
+from compileboard.collectors.store.search import index_run, list_pending
+from compileboard.collectors.terminal.values import collector_command
 from compileboard.command_line import Command
 
 PrintLine = Callable[[str], None]

@@ -14,9 +14,8 @@ import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.contract.values import clean
-from compileboard.collectors.spool.folders import list_unrecorded
+from compileboard.collectors.record.spool import list_unrecorded
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import (
     NOT_RECORDED,
     SHOWN_STATE,
@@ -25,7 +24,7 @@ from compileboard.collectors.terminal.run_summary import (
     read_alive_since_us,
     summarize,
 )
-from compileboard.collectors.terminal.values import read_count, read_key
+from compileboard.collectors.terminal.values import collector_command, read_count, read_key
 from compileboard.command_line import Command, Value
 from compileboard.exit_codes import DONE, REFUSED
 

@@ -11,14 +11,14 @@ import click
 
 from compileboard import __version__
 from compileboard.collectors.cli.common import print_message
-from compileboard.collectors.store.errors import (
+from compileboard.collectors.store.connection import (
     NEEDED,
     StoreError,
     StoreMissing,
     describe_error,
     explain,
 )
-from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
+from compileboard.collectors.terminal.values import collector_command, dashboard_command
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
 COMMANDS = {

@@ -23,9 +23,13 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
-from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.progress_line import progress_line
-from compileboard.collectors.terminal.values import read_count, read_seconds, read_size
+from compileboard.collectors.terminal.values import (
+    collector_command,
+    read_count,
+    read_seconds,
+    read_size,
+)
 from compileboard.command_line import Choice, Command, Entry, Group, Option, Value
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
@@ -168,7 +172,7 @@ def load_any(name: str, options: dict[str, Any]) -> Repro:
 
     destination = read_destination(options)
     if destination.get("server") and not is_path(name):
-        from compileboard.collectors.repro.served import load_served
+        from compileboard.collectors.repro.sending import load_served
 
         return load_served(name, RunConfig(**destination), os.environ)
     return load_repro(name, os.path.abspath(destination["database"]), os.environ)
@@ -206,8 +210,8 @@ def work(
 def save(
     repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any
 ) -> None:
-    from compileboard.collectors.repro.results import now_us, save_answer
-    from compileboard.collectors.store.errors import StoreError
+    from compileboard.collectors.repro.repro import now_us, save_answer
+    from compileboard.collectors.store.connection import StoreError
     from compileboard.collectors.store.repros import ReproResult
 
     ended_us = now_us()
@@ -223,7 +227,7 @@ def save(
     )
     try:
         if repro.server is not None:
-            from compileboard.collectors.repro.served import send_answer
+            from compileboard.collectors.repro.sending import send_answer
 
             print_message(f"the answer is {send_answer(repro, result, os.environ)}")
         else:
@@ -368,8 +372,8 @@ def _run_one(
 ) -> int:
     from compileboard.collectors.repro.describing import describe_rerun
     from compileboard.collectors.repro.loading import load_record
+    from compileboard.collectors.repro.repro import now_us
     from compileboard.collectors.repro.rerun import LIMITED, SAME
-    from compileboard.collectors.repro.results import now_us
 
     started_us = now_us()
     if name.endswith(".rec"):
@@ -408,9 +412,8 @@ def check_command(
     Exit code 0: it differs. 1: it does not. 2: it could not be compared.
     """
     from compileboard.collectors.repro.describing import describe_check
-    from compileboard.collectors.repro.failure import WRONG_ANSWERS
+    from compileboard.collectors.repro.repro import WRONG_ANSWERS, now_us
     from compileboard.collectors.repro.rerun import LIMITED, PASSES
-    from compileboard.collectors.repro.results import now_us
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "kind": "accuracy", "strict": strict}

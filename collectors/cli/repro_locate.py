@@ -57,9 +57,8 @@ def analyze_command(
     could not be run.
     """
     from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.sentences import summarize_analysis
-    from compileboard.collectors.repro.repro import advise_passing
-    from compileboard.collectors.repro.results import now_us
+    from compileboard.collectors.repro.locate.findings import summarize_analysis
+    from compileboard.collectors.repro.repro import advise_passing, now_us
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
@@ -117,9 +116,8 @@ def bisect_command(
     as it is. Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
     """
     from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.sentences import summarize_bisection
-    from compileboard.collectors.repro.repro import advise_passing
-    from compileboard.collectors.repro.results import now_us
+    from compileboard.collectors.repro.locate.findings import summarize_bisection
+    from compileboard.collectors.repro.repro import advise_passing, now_us
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "settings": settings}

@@ -72,7 +72,7 @@ def minify_command(
     here as recorded. 2: it could not be run.
     """
     from compileboard.collectors.repro.minify.findings import load_minification
-    from compileboard.collectors.repro.results import now_us, work_folder
+    from compileboard.collectors.repro.repro import now_us, work_folder
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     folder = work_folder(loaded, os.environ)

@@ -21,7 +21,7 @@ from compileboard.collectors.cli.common import (
 )
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
-from compileboard.collectors.store.sealed.address import find_board
+from compileboard.collectors.store.connection import find_board
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 
@@ -42,8 +42,8 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 
     `list` and `doctor` name them with the reason.
     """
-    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
-    from compileboard.collectors.spool.folders import put_back
+    from compileboard.collectors.record.recover_spools import pick_up_spools
+    from compileboard.collectors.record.spool import put_back
 
     chosen = put_back(os.environ, list(runs), db)
     if not chosen:
@@ -81,9 +81,9 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     Only what the server lacks is sent. Waiting runs use the given --token-file; --server selects
     those waiting for it, and with --run is their new target.
     """
-    from compileboard.collectors.pipeline.recover_spools import pick_up_spools
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
     from compileboard.collectors.push.report import deliver, list_waiting_runs, wake_sender
+    from compileboard.collectors.record.recover_spools import pick_up_spools
 
     root = outbox_root(os.environ)
     if is_list:
@@ -147,11 +147,11 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
 
 def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -> Iterator[str]:
     from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
-    from compileboard.collectors.pipeline.recover_spools import pick_up_spool
     from compileboard.collectors.push.run_bundles import bundle_runs
-    from compileboard.collectors.repro.served import queue_stored_answers
-    from compileboard.collectors.spool.manifest import read_manifest
-    from compileboard.collectors.store.bundles.merging import is_bundle
+    from compileboard.collectors.record.recover_spools import pick_up_spool
+    from compileboard.collectors.record.spool import read_manifest
+    from compileboard.collectors.repro.sending import queue_stored_answers
+    from compileboard.collectors.store.bundles import is_bundle
     from compileboard.collectors.store.connection import open_reader
     from compileboard.collectors.terminal.run_summary import NEWEST, find_run
 

@@ -18,22 +18,21 @@ from compileboard.collectors.cli.common import (
     tag_option,
 )
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
-from compileboard.collectors.store.errors import StoreError, describe_error
-from compileboard.collectors.terminal.command_hints import collector_command
+from compileboard.collectors.store.connection import StoreError, describe_error
 from compileboard.collectors.terminal.progress_line import (
     ProgressLine,
     count_text,
     counts_text,
     progress_line,
 )
-from compileboard.collectors.terminal.values import read_size
+from compileboard.collectors.terminal.values import collector_command, read_size
 from compileboard.command_line import Choice, Command, Value
 from compileboard.exit_codes import REFUSED
 
 if TYPE_CHECKING:
-    from compileboard.collectors.pipeline.live import Launch
-    from compileboard.collectors.runs.program import ProgramExit
-    from compileboard.collectors.terminal.destination_line import DestinationLine
+    from compileboard.collectors.record.live import Launch
+    from compileboard.collectors.record.program import ProgramExit
+    from compileboard.collectors.terminal.progress_line import DestinationLine
 
 
 @click.command(
@@ -119,7 +118,7 @@ def run(
 
     The program's output, exit code and exceptions stay as they are.
     """
-    from compileboard.collectors.runs.program import (
+    from compileboard.collectors.record.program import (
         CannotRun,
         check_program,
         end_like,
@@ -175,7 +174,7 @@ def run(
 def observe(
     command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
 ) -> ProgramExit:
-    from compileboard.collectors.runs.program import CannotRun, ProgramExit, run_program
+    from compileboard.collectors.record.program import CannotRun, ProgramExit, run_program
 
     launch: Launch | None = None
     destination: DestinationLine | None = None
@@ -217,10 +216,10 @@ def observe(
 def _list_closing_lines(launch: Launch, database: str) -> list[str]:
     manifest = launch.manifest
     if manifest.server:
-        from compileboard.collectors.pipeline.outbox_sink import OutboxSink
         from compileboard.collectors.push.outbox import outbox_root
         from compileboard.collectors.push.report import describe_delivery
         from compileboard.collectors.push.target import Target
+        from compileboard.collectors.record.outbox_sink import OutboxSink
 
         recorder = launch.recording.recorder
         counts = f"recorded {counts_text(*recorder.sink.count_compiles())}; " if recorder else ""
@@ -239,7 +238,7 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
         ]
     lines = closing_lines(database, manifest.run_id)
     if "accuracy" in manifest.repro:
-        from compileboard.collectors.terminal.graph_checks import describe_graph_checks
+        from compileboard.collectors.terminal.progress_line import describe_graph_checks
 
         lines.append(describe_graph_checks(database, manifest.run_id))
     return lines
@@ -254,9 +253,9 @@ def open_launch(
     command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
 ) -> tuple[Launch, DestinationLine | None]:
     from compileboard.collectors.contract.run_config import RunConfig
-    from compileboard.collectors.pipeline.live import Launch
-    from compileboard.collectors.runs.command_line import unreachable
-    from compileboard.collectors.terminal.destination_line import DestinationLine
+    from compileboard.collectors.record.facts import unreachable
+    from compileboard.collectors.record.live import Launch
+    from compileboard.collectors.terminal.progress_line import DestinationLine
 
     options |= {"name": options["name"] or "", "tags": dict(options["tags"])}
     config = RunConfig(**options)

@@ -18,16 +18,15 @@ import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_message
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.command_hints import collector_command, dashboard_command
-from compileboard.collectors.terminal.values import read_count
+from compileboard.collectors.terminal.values import collector_command, dashboard_command, read_count
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED
 
 if TYPE_CHECKING:
     from compileboard.collectors.fixes.causes import Cause
-    from compileboard.collectors.store.dashboard.trials import Trial
+    from compileboard.collectors.store.dashboard import Trial
     from compileboard.collectors.trials.comparison import TrialResult
-    from compileboard.collectors.trials.program import RecordedProgram
+    from compileboard.collectors.trials.patches import RecordedProgram
     from compileboard.collectors.trials.trial import Candidate
 
 EXAMPLES = """\
@@ -128,7 +127,7 @@ def _try(
     repeat_count: int,
     as_json: bool,
 ) -> int:
-    from compileboard.collectors.trials.program import load_program
+    from compileboard.collectors.trials.patches import load_program
     from compileboard.collectors.trials.trial import run_trial
 
     with closing(open_reader(database)) as connection:
@@ -137,7 +136,7 @@ def _try(
             candidate = _read_patch(patch, program, folder)
         else:
             from compileboard.collectors.store.causes import load_causes
-            from compileboard.collectors.store.sealed.large_runs import reopen_in
+            from compileboard.collectors.store.large_runs import reopen_in
 
             reopen_in(database, program.run_id)
             candidate = _pick_fix(
@@ -246,7 +245,7 @@ def _to_json(trial: Trial) -> dict[str, Any]:
 
 
 def _to_text(trial: Trial, result: TrialResult) -> str:
-    from compileboard.collectors.trials.calls import FEWEST_CALLS
+    from compileboard.collectors.trials.execution import FEWEST_CALLS
 
     rows = [
         (result.label(verdict), metric["text"], verdict.text)

@@ -10,13 +10,21 @@ from typing import Any
 from compileboard.collectors.contract import events, record_names
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
 from compileboard.collectors.contract.values import Notes, clean, clean_text, fit_event, fit_metrics
-from compileboard.collectors.decode import caches, failures, metrics, records
+from compileboard.collectors.decode import caches, metrics, recompile_reasons, records
+from compileboard.collectors.decode import trace_records as failures
 from compileboard.collectors.decode.graph_breaks import parse_break
-from compileboard.collectors.decode.guards import recompile_reasons
-from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
-from compileboard.collectors.decode.records import Captured, is_event
+from compileboard.collectors.decode.records import (
+    Captured,
+    PathNamer,
+    Qualify,
+    function_name,
+    is_event,
+    named_stack,
+    parse_frames,
+    parse_traceback,
+    qualified_name,
+)
 from compileboard.collectors.decode.spans import make_plain_span
-from compileboard.collectors.decode.stacks import named_stack, parse_frames, parse_traceback
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
 
 _CLEANED = frozenset(("metrics",))  # with the whole record

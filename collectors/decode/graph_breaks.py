@@ -6,14 +6,94 @@ format_error_msg_verbose) and convert_frame.py (the frame that is skipped).
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.fingerprints import fingerprint, source_hash
-from compileboard.collectors.decode import break_registry
-from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
-from compileboard.collectors.decode.stacks import Frame, named_stack, parse_traceback, user_frame
+from compileboard.collectors.decode.records import (
+    Frame,
+    PathNamer,
+    Qualify,
+    function_name,
+    named_stack,
+    parse_traceback,
+    qualified_name,
+    user_frame,
+)
+
+_TABLE = Path(__file__).with_name("break_registry.json")
+_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb"
+
+
+@dataclass(frozen=True)
+class RegistryEntry:
+    gb_id: str
+    gb_type: str
+    explanation: str
+    hints: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def _entries() -> dict[str, RegistryEntry]:
+    table = json.loads(_TABLE.read_text(encoding="utf-8"))
+    hints = table["hints"]
+    return {
+        gb_id: RegistryEntry(gb_id, gb_type, explanation, tuple(hints[i] for i in hint_indices))
+        for gb_id, gb_type, explanation, hint_indices in table["breaks"]
+    }
+
+
+@lru_cache(maxsize=1)
+def _types() -> dict[str, tuple[str, ...]]:
+    ids: dict[str, list[str]] = {}
+    table = json.loads(_TABLE.read_text(encoding="utf-8"))
+    for gb_id, gb_type, _, _ in table["breaks"]:
+        ids.setdefault(gb_type, []).append(gb_id)
+    for gb_type, gb_ids in table["older_types"].items():
+        ids.setdefault(gb_type, []).extend(gb_ids)
+    return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in ids.items()}
+
+
+# What the tables of the torches in use have besides: ids and types of a torch newer than the table
+# above.
+_learnt: dict[str, RegistryEntry] = {}
+
+
+@lru_cache(maxsize=8)
+def learn(path: str) -> None:
+    try:
+        if not Path(path).is_file():  # to read a pipe is to wait
+            return
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
+        for gb_id, variants in table.items():
+            if gb_id not in _entries():
+                newest = variants[0]
+                hints = tuple(str(hint) for hint in newest.get("Hints", ()))
+                _learnt[gb_id] = RegistryEntry(
+                    gb_id, str(newest["Gb_type"]), str(newest.get("Explanation", "")), hints
+                )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return
+
+
+def lookup(gb_id: str) -> RegistryEntry | None:
+    return _entries().get(gb_id.upper()) or _learnt.get(gb_id.upper())
+
+
+def ids_of_type(gb_type: str) -> tuple[str, ...]:
+    known = _types().get(gb_type, ())
+    return known or tuple(
+        sorted(entry.gb_id for entry in _learnt.values() if entry.gb_type == gb_type)
+    )
+
+
+def page_url(gb_id: str) -> str:
+    return f"{_SITE}/{gb_id.lower()}.html"
+
 
 _LOCATION = re.compile(r"^Graph break in user code at (?P<path>.+):(?P<line>\d+)$", re.MULTILINE)
 _REASON = re.compile(r"^(?:Graph Break )?Reason: ", re.MULTILINE)
@@ -98,7 +178,7 @@ class BreakMessage:
         if guard is not None:  # advice on how to debug comes after it
             return guard
         for part in reversed(inner):
-            if break_registry.ids_of_type(part):
+            if ids_of_type(part):
                 return part
         return inner[-1] if inner else (self.head[-1] if self.head else "")
 
@@ -195,7 +275,7 @@ def _gb_id(text: str, gb_type: str | None) -> str | None:
     match = _URL.search(text)
     if match:
         return match.group(1).upper()
-    ids = break_registry.ids_of_type(gb_type) if gb_type else ()
+    ids = ids_of_type(gb_type) if gb_type else ()
     return ids[0] if len(ids) == 1 else None
 
 
@@ -242,10 +322,10 @@ def parse_break(
         if body and body in text
         else text.split("User code traceback:")[0]
     )
-    known = message.structured or bool(break_registry.ids_of_type(reason))
+    known = message.structured or bool(ids_of_type(reason))
     gb_type = reason if known and reason else None
     gb_id = _gb_id(text, gb_type)
-    entry = break_registry.lookup(gb_id) if gb_id else None
+    entry = lookup(gb_id) if gb_id else None
     frames = user_stack(text)
     frame = _find_frame(text, frames)
     name, resumed_at = function_name(frame.name if frame else None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compileboard.collectors.contract.fingerprints import config_hash
-from compileboard.collectors.decode.paths import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.records import PathNamer, Qualify, function_name, qualified_name
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
 _SPAN = "end_time_us - start_time_us"

@@ -14,10 +14,9 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.formats import upstream_status
+from compileboard.collectors.formats import results as upstream_status
 from compileboard.collectors.formats.database import METRICS_FILE
-from compileboard.collectors.formats.file_names import damaged, read_timings_name
-from compileboard.collectors.formats.results import ResultFile, task_of
+from compileboard.collectors.formats.results import ResultFile, damaged, read_timings_name, task_of
 
 _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 

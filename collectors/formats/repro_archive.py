@@ -7,6 +7,8 @@ Archives are untrusted: they are read in memory, never unpacked, and may hold on
 
 from __future__ import annotations
 
+import ast
+import base64
 import gzip
 import hashlib
 import io
@@ -15,15 +17,17 @@ import re
 import tarfile
 import zlib
 from collections.abc import Mapping
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from compileboard.collectors.contract.repros import (
     MOST_PROGRAM_CHARS,
     MOST_STORAGE_BYTES,
+    ReproInput,
     ReproManifest,
     dump_manifest,
     load_manifest,
 )
+from compileboard.collectors.formats.torch_repro import evaluate_size, strip_tail
 
 MANIFEST, PROGRAM, DYNAMO_PROGRAM, VALUES = (
     "manifest.json",
@@ -179,3 +183,268 @@ class _Bounded(io.RawIOBase):
 
     def tell(self) -> int:
         return self._stream.tell()
+
+
+MARK = "# ---- CompileBoard: the inputs, and what this is of ----"
+INLINE_BYTES = 1 << 20  # of values, raw
+SEED = 7
+_INDEXES = re.compile(r"embedding|index|gather|scatter|select|take")
+
+_TEMPLATE = '''
+{mark}
+MANIFEST = {manifest}
+DYNAMO_PROGRAM = {dynamo_program}
+VALUES = {values}  # a storage's bytes by their SHA-256: zlib, base64
+INPUTS = {inputs}
+PRELOAD = {preload}
+
+
+def preload():
+    """Import what registers the operations, lowerings and backends that the graph needs."""
+    import importlib, importlib.util, os, sys
+
+    for entry in PRELOAD:
+        name, _, function = entry.partition(":")
+        if name.endswith(".py"):
+            stem = os.path.basename(name)[:-3]
+            spec = importlib.util.spec_from_file_location(stem, name)
+            module = sys.modules[stem] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(name)
+        if function:
+            getattr(module, function)()
+
+
+def make_inputs():
+    """Return the inputs: recorded bytes where they are here, else drawn from a seed; what shares storage does so."""
+    import base64, zlib
+
+    generator = torch.Generator().manual_seed({seed})
+    storages, inputs = {{}}, []
+    for spec in INPUTS:
+        if "shape" not in spec:
+            inputs.append(spec.get("value"))
+            continue
+        dtype = getattr(torch, spec["dtype"])
+        key = spec["storage"]
+        if key not in storages:
+            size = spec["bytes"]
+            if spec.get("digest") in VALUES:
+                body = bytearray(zlib.decompress(base64.b64decode(VALUES[spec["digest"]])))
+                raw = torch.frombuffer(body, dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+            else:
+                count = -(-size // dtype.itemsize)
+                if dtype.is_floating_point or dtype.is_complex:
+                    drawn = torch.randn(count, generator=generator).to(dtype)
+                elif spec.get("index"):
+                    drawn = torch.zeros(count, dtype=dtype)
+                else:
+                    drawn = torch.randint(0, 2 if dtype is torch.bool else 8, (count,), generator=generator).to(dtype)
+                raw = drawn.view(torch.uint8)
+            storages[key] = raw.to(spec["device"]).untyped_storage()
+        tensor = torch.empty(0, dtype=dtype, device=spec["device"])
+        tensor.set_(storages[key], spec["offset"], spec["shape"], spec["stride"])
+        inputs.append(tensor.requires_grad_(spec.get("requires_grad", False)))
+    return inputs
+
+
+def load_args(reader):
+    if hasattr(reader, "args"):
+        reader.args.extend(make_inputs())
+
+
+load_args._version = 0
+{tail}'''
+_AOT_TAIL = """
+if __name__ == "__main__":
+    from torch._dynamo.repro.after_aot import run_repro
+
+    preload()
+    with torch.no_grad():
+        run_repro(
+            mod,
+            load_args,
+            accuracy={accuracy!r},
+            command="run",
+            save_dir=None,
+            tracing_mode={tracing_mode!r},
+            check_str=None,
+        )
+"""
+_DYNAMO_TAIL = """
+if __name__ == "__main__":
+    from torch._dynamo.repro.after_dynamo import run_repro
+
+    preload()
+    run_repro(mod, load_args, accuracy={accuracy!r}, command="run", save_dir=None, autocast=False, backend={backend!r})
+"""
+
+
+class BadScript(ValueError):
+    pass
+
+
+def write_script(
+    manifest: ReproManifest, program: str, dynamo_program: str | None, values: Mapping[str, bytes]
+) -> tuple[str, bool]:
+    """Return the text of the file and whether it contains all recorded values.
+
+    Raises ValueError if a size cannot be evaluated.
+    """
+    is_whole = sum(map(len, values.values())) <= INLINE_BYTES
+    inline = {
+        digest: base64.b64encode(zlib.compress(body, 9)).decode()
+        for digest, body in values.items()
+        if is_whole
+    }
+    is_symbolic = any(entry.kind == "symint" for entry in manifest.inputs) or bool(manifest.symbols)
+    tail = (_DYNAMO_TAIL if manifest.level == "dynamo" else _AOT_TAIL).format(
+        accuracy=manifest.kind == "accuracy",
+        tracing_mode="symbolic" if is_symbolic else "real",
+        backend=manifest.backend or "inductor",
+    )
+    body = strip_tail(program)
+    text = _TEMPLATE.format(
+        mark=MARK,
+        manifest=ascii(json.dumps(dump_manifest(manifest), sort_keys=True)),
+        dynamo_program=ascii(dynamo_program),
+        values=_format_values(inline),
+        inputs=_format_inputs(manifest, body),
+        preload=ascii(list(manifest.preload)),
+        seed=SEED,
+        tail=tail,
+    )
+    return body + text, is_whole
+
+
+def is_exported(text: str) -> bool:
+    return f"\n{MARK}\n" in text
+
+
+def read_script(text: str) -> ReproParts:
+    """Parse an exported file without executing it. Raises BadScript."""
+    program, _, rest = text.partition(f"\n{MARK}\n")
+    try:
+        constants = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in ast.parse(rest).body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        manifest = load_manifest(json.loads(constants["MANIFEST"]))
+        dynamo_program = constants["DYNAMO_PROGRAM"]
+        values = {
+            str(digest): _unpack(str(digest), body) for digest, body in constants["VALUES"].items()
+        }
+    except BadScript:
+        raise
+    except (
+        SyntaxError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        raise BadScript(
+            f"this exported repro is damaged ({type(error).__name__}: {str(error)[:200]})"
+        ) from None
+    return ReproParts(
+        manifest, program, None if dynamo_program is None else str(dynamo_program), values
+    )
+
+
+def _unpack(digest: str, body: Any) -> bytes:
+    try:
+        raw = zlib.decompressobj().decompress(
+            base64.b64decode(body, validate=True), MOST_STORAGE_BYTES
+        )
+    except (zlib.error, ValueError, TypeError):
+        raw = None
+    if raw is None or hashlib.sha256(raw).hexdigest() != digest:
+        raise BadScript(
+            f"the values {digest[:12]!a} of this exported repro are damaged; copy it again"
+        )
+    return raw
+
+
+def _format_values(values: Mapping[str, str]) -> str:
+    parts = ["{"]
+    for digest, text in sorted(values.items()):
+        lines = [
+            f'        "{text[start : start + 100]}"' for start in range(0, len(text), 100)
+        ] or ['        ""']
+        parts += [f'    "{digest}": (', *lines, "    ),"]
+    return "\n".join([*parts, "}"])
+
+
+def _format_inputs(manifest: ReproManifest, program: str) -> str:
+    symbols = {
+        **{
+            entry.expression: entry.value
+            for entry in manifest.inputs
+            if entry.kind == "symint" and entry.expression
+        },
+        **manifest.symbols,
+    }
+    entries = [
+        _input_body(entry, number, symbols, manifest, program)
+        for number, entry in enumerate(manifest.inputs)
+    ]
+    return "\n".join(["[", *(f"    {entry!a}," for entry in entries), "]"])
+
+
+def _input_body(
+    entry: ReproInput,
+    number: int,
+    symbols: Mapping[str, Any],
+    manifest: ReproManifest,
+    program: str,
+) -> dict[str, Any]:
+    if entry.kind != "tensor":
+        value = entry.value if entry.kind != "symint" or entry.value is not None else None
+        return {"name": entry.name, "value": None if entry.kind in ("other", "none") else value}
+    shape = [int(evaluate_size(size, symbols)) for size in entry.shape or ()]
+    stride = [int(evaluate_size(size, symbols)) for size in entry.stride or ()]
+    offset = int(evaluate_size(entry.storage_offset, symbols))
+    extent = (
+        0
+        if 0 in shape
+        else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+    )
+    sharing = [
+        other
+        for other in manifest.inputs
+        if entry.storage is not None and other.storage == entry.storage
+    ]
+    size_bytes = max([extent * 16, *(other.storage_bytes or 0 for other in sharing)])
+    if entry.storage_bytes is not None:
+        size_bytes = max(other.storage_bytes or 0 for other in sharing)
+    body: dict[str, Any] = {
+        "name": entry.name,
+        "dtype": entry.dtype or "float32",
+        "shape": shape,
+        "stride": stride,
+        "offset": offset,
+        "device": entry.device or "cpu",
+        "storage": entry.storage if entry.storage is not None else f"own {number}",
+        "bytes": size_bytes,
+    }
+    if entry.requires_grad:
+        body["requires_grad"] = True
+    if entry.digest is not None:
+        body["digest"] = entry.digest
+    if _is_index(entry, program):
+        body["index"] = True
+    return body
+
+
+def _is_index(entry: ReproInput, program: str) -> bool:
+    """Return whether integers may be indices; those are filled with zero, which is always in
+    range.
+    """
+    if (entry.dtype or "").startswith(("float", "bfloat", "complex", "bool")):
+        return False
+    name = re.compile(rf"\b{re.escape(entry.name)}\b")
+    return any(name.search(line) and _INDEXES.search(line) for line in program.splitlines())

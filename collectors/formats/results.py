@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -11,7 +13,166 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.formats.file_names import FileNameInfo, read_name, stem_of
+from compileboard.collectors.contract.result_columns import list_upstream
+
+DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "amp",
+    "quant",
+    "notset",
+    "int8",
+    "fp32",
+    "fp16",
+    "bf16",
+)
+DEVICES = ("cpu", "cuda", "xpu", "mps", "rocm", "hpu", "xla", "npu", "mtia")
+SUITES = ("torchbench", "huggingface", "timm_models", "timm", "huggingface_llm")
+# The plain names that are words of others stand last, and `nothing`, which is a backend too.
+UPSTREAM_EXPERIMENTS = (
+    *("performance", "accuracy", "coverage", "tolerance", "overhead", "overheads", "xla"),
+    *("speedup_torchao", "dynamo_onnx", "speedup", "nothing"),
+)
+MODES = ("inference", "training")
+# The plain names stand last: cudagraphs is a backend of its own and something that inductor does.
+BACKENDS = (
+    "aot_inductor",
+    "aot_eager",
+    "dynamo_eager",
+    "inductor",
+    "export",
+    "nothing",
+    "onnx",
+    "eager",
+    "cudagraphs",
+)
+# What a backend's label has behind its name, in this order.
+FLAGS = (
+    *(
+        "no_cudagraphs",
+        "with_cudagraphs",
+        "cudagraphs_low_precision",
+        "cudagraphs",
+        "low_precision",
+    ),
+    *("cpp_wrapper", "max_autotune", "freezing"),
+)
+_ANY = "|".join
+# Of a suite that is not upstream's the place tells, and so it does of the GPU.
+_FULL = re.compile(rf".+?_(?P<suite>[^_]+)_(?:{_ANY(DTYPES)})_(?:{_ANY(MODES)})(?:_.*)?")
+_HARDWARE = re.compile(
+    rf".*_(?:{_ANY(DEVICES)})_(?P<hardware>[^_]+)(?:_(?:{_ANY(UPSTREAM_EXPERIMENTS)}))?"
+)
+_SHARD = re.compile(rf"(?<![^_])({_ANY(sorted(SUITES, key=len, reverse=True))})\d+(?![^_])")
+_SAME = {
+    "overheads": "overhead",
+    "speedup": "performance",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+}
+FILE_WORDS = {
+    "quantization": "speedup_torchao",
+    "onnx": "dynamo_onnx",
+}  # of an experiment, where its name is another
+_SAME |= {words: experiment for experiment, words in FILE_WORDS.items()}
+_SAME["timm"] = "timm_models"  # CI's name of the suite that everything else calls so
+_SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)$", re.IGNORECASE)
+_PACKED = re.compile(r"\.(?:gz|zst|xz|bz2)$", re.IGNORECASE)
+_RAW_TIMINGS = re.compile(r"^(?P<stem>.*)-raw_timings-(?P<model>.+)-(?P<device>[a-z]+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FileNameInfo:
+    suite: str | None = None
+    dtype: str | None = None
+    mode: str | None = None
+    device: str | None = None
+    hardware: str | None = None
+    backend: str | None = None
+    experiment: str | None = None
+    dynamic: bool = False
+
+
+def stem_of(name: str) -> str:
+    return _SUFFIX.sub("", _PACKED.sub("", re.split(r"[/\\]", name)[-1]))
+
+
+def read_name(name: str) -> FileNameInfo:
+    stem = stem_of(name)
+    for ending in (
+        "_compilation_metrics",
+        "_graph_breaks",
+        "_graph_break_deduped",
+        "_graph_breaks_deduped",
+    ):
+        stem = stem.removesuffix(ending)
+    words = _NameParts(_SHARD.sub(r"\1", stem).split("_"))
+    parts: dict[str, str | None] = {"suite": words.take(sorted(SUITES, key=len, reverse=True))}
+    full = _FULL.fullmatch(stem)
+    if (
+        parts["suite"] is None
+        and full
+        and full["suite"] not in (*BACKENDS, *DEVICES, "freezing", "autotune", "eager")
+    ):
+        parts["suite"] = words.take([full["suite"]])
+    end = words.taken_at if parts["suite"] else 0
+    kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": UPSTREAM_EXPERIMENTS}
+    parts |= {kind: words.take(names) for kind, names in kinds.items()}
+    is_dynamic = words.take(["dynamic"]) is not None
+    own = _SAME.get(
+        parts["experiment"] or "", parts["experiment"]
+    )  # an experiment may name its backend
+    parts["backend"] = words.label(end, bool(full)) or (own if own in BACKENDS else None)
+    hardware = _HARDWARE.fullmatch(stem)
+    if hardware and hardware["hardware"] in words.left:
+        parts["hardware"] = hardware["hardware"]
+    known = {kind: _SAME.get(word, word) for kind, word in parts.items() if word}
+    return FileNameInfo(**known, dynamic=is_dynamic)
+
+
+class _NameParts:
+    def __init__(self, words: list[str]) -> None:
+        self._words: list[str | None] = [*words]
+        self.taken_at = 0
+
+    @property
+    def left(self) -> list[str]:
+        return [word for word in self._words if word is not None]
+
+    def take(self, names: Iterable[str]) -> str | None:
+        for name in names:
+            parts = name.split("_")
+            for at in range(len(self._words) - len(parts) + 1):
+                if self._words[at : at + len(parts)] == parts:
+                    self._words[at : at + len(parts)] = [None] * len(parts)
+                    self.taken_at = at
+                    return name
+        return None
+
+    def label(self, end: int, is_full: bool) -> str | None:
+        several = [flag for flag in FLAGS if "_" in flag]
+        flags = {flag for flag in several if self.take([flag])}
+        backend = self.take(BACKENDS)
+        start = 0 if is_full else self.taken_at
+        flags |= {flag for flag in FLAGS if self.take([flag])}
+        others = [word for word in self._words[start:end] if word] if backend or is_full else []
+        parts = [backend or "", *(flag for flag in FLAGS if flag in flags), *others]
+        if not backend:
+            parts = [*others, *(flag for flag in FLAGS if flag in flags)] if others else []
+        return "_".join(part for part in parts if part) or None
+
+
+def damaged(stem: str) -> str:
+    """Return a stem as PyTorch's `rstrip(".csv")` leaves it in the names of graph-break files."""
+    return f"{stem}.csv".rstrip(".csv")
+
+
+def read_timings_name(stem: str) -> tuple[str, str, str] | None:
+    match = _RAW_TIMINGS.match(stem)
+    return (match["stem"], match["model"], match["device"]) if match else None
+
 
 # Of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
 MOST_ROWS = 100_000
@@ -141,3 +302,66 @@ def _series(result: BenchMeasured) -> Sequence[Any]:
         "batch_size",
     )
     return [getattr(result, name) for name in names]
+
+
+# Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it
+# did not.
+VERDICTS = frozenset(
+    ("pass", "fail_accuracy", "eager_two_runs_differ", "eager_variation", "not_bitwise_equivalent")
+)
+_VERDICTS_OF_BATCH = re.compile(r"^fail_batch_invariance_at_")
+SKIPPED = "pass_due_to_skip"
+SKIP_COLUMN = "skipped"  # ours: why a model was not measured, in a table that has nothing else
+UNKNOWN_FAILURE = "unknown"  # upstream wrote zeros and no word
+EXPECTED = "expected, not measured"
+UNREADABLE = "its numbers cannot be read"
+NOT_RUN = "upstream wrote 0 where nothing was run"
+
+# Experiments whose table is upstream's of speedups.
+SPEEDUPS = (
+    "performance",
+    "overhead",
+    "nothing",
+    "quantization",
+    "onnx",
+    "aot_precompile",
+    "caching_precompile",
+)
+
+# Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
+FLOATS = list_upstream("models", counts=False)
+COUNTS = list_upstream("models", counts=True)
+_LONGEST_NUMBER = 64
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+
+
+def status_of(accuracy: str) -> tuple[str, str | None]:
+    if accuracy in VERDICTS or _VERDICTS_OF_BATCH.match(accuracy):
+        return "measured", None
+    if accuracy == SKIPPED:
+        return "skipped", accuracy
+    if accuracy in ("", "0", "0.0"):
+        return "not_run", NOT_RUN
+    return "failed", accuracy
+
+
+def read_number(text: str) -> float | None:
+    text = text.strip()
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def find_fault(name: str, text: str) -> str | None:
+    """Return `not_finite` or `bad_number` if a column's text is invalid, else None.
+
+    Unknown columns may hold text and negative numbers.
+    """
+    value, text = read_number(text), text.strip()
+    is_short = len(text) <= _LONGEST_NUMBER  # the patterns take the square of a long text's time
+    if value is None and is_short and (_NOT_FINITE.fullmatch(text) or _NUMBER.fullmatch(text)):
+        return "not_finite"
+    is_known = name in FLOATS or name in COUNTS
+    return "bad_number" if is_known and (value is None or value < 0) else None

@@ -2,18 +2,260 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import time
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from compileboard.collectors.push.client import Client, ServerAnswer, pack, quote_path
-from compileboard.collectors.push.losses import Losses, make_stand_in
-from compileboard.collectors.push.outbox import OutboxStream, SentState, Waiting
-from compileboard.collectors.push.refusals import OF_CONTENT, Refused, explain, find_value, refuse
-from compileboard.collectors.push.texts import TextDelivery, list_texts
-from compileboard.collectors.wire.lines import REQUEST_BYTES, WireError, checksum_of, read_line
-from compileboard.collectors.wire.marks import StreamEnd, dump_mark
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.push.client import (
+    OF_CONTENT,
+    Client,
+    Refused,
+    ServerAnswer,
+    explain,
+    find_value,
+    pack,
+    quote_path,
+    refuse,
+)
+from compileboard.collectors.push.outbox import (
+    MOST_REFUSALS,
+    OutboxStream,
+    SentState,
+    Waiting,
+    find_text,
+)
+from compileboard.collectors.wire.lines import (
+    REQUEST_BYTES,
+    WireError,
+    checksum_of,
+    digest_of,
+    list_digests,
+    read_line,
+)
+from compileboard.collectors.wire.marks import SpoolRejects, StreamEnd, dump_mark
+from compileboard.collectors.wire.texts import MOST_TEXTS, SentText, dump_texts
+
+FREE_CHARACTERS = 32  # one for each bit of the checksum
+MOST_WORDS = 60
+
+
+@dataclass
+class Losses:
+    line_count: int = 0
+    text_count: int = 0
+    words: str = ""
+
+    def describe(self) -> str | None:
+        counts = ((self.line_count, "line"), (self.text_count, "text"))
+        named = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count]
+        return f"{' and '.join(named)} lost: {self.words}" if named else None
+
+
+def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
+    """Return a line that reports a lost one with the same length and CRC-32, or None if that is too
+    short.
+
+    So the stream's later offsets and checksums stay valid.
+    """
+    rejects = Rejects()
+    rejects.add("not_taken", None, words[:MOST_WORDS], lost_count)
+    head = dump_mark(SpoolRejects(stream_id, rejects))[:-2] + b',"filler":"'
+    end = b'"}\n'
+    filler_count = len(line) - len(head) - len(end) - FREE_CHARACTERS
+    if filler_count < 0:
+        return None
+    head += b"A" * filler_count
+    return head + _fit_checksum(checksum_of(head), end, checksum_of(line)) + end
+
+
+def _fit_checksum(before: int, end: bytes, expected: int) -> bytes:
+    """Choose free characters, each A or C, that give a line the expected checksum.
+
+    CRC-32 is linear: the changes of the characters combine by XOR. Its polynomial is irreducible,
+    so changes of 32 bits at distances of 8 are independent, and Gaussian elimination finds a
+    solution for any checksum.
+    """
+    plain = b"A" * FREE_CHARACTERS
+    base = checksum_of(plain + end, before)
+    rows: dict[
+        int, tuple[int, int]
+    ] = {}  # by its highest bit: a change, and the characters that make it
+    for position in range(FREE_CHARACTERS):
+        changed = plain[:position] + b"C" + plain[position + 1 :]
+        change, characters = _reduce(checksum_of(changed + end, before) ^ base, 1 << position, rows)
+        rows[change.bit_length()] = (change, characters)
+    _rest, characters = _reduce(base ^ expected, 0, rows)
+    return bytes(b"AC"[characters >> position & 1] for position in range(FREE_CHARACTERS))
+
+
+def _reduce(change: int, characters: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    while change and (row := rows.get(change.bit_length())):
+        change, characters = change ^ row[0], characters ^ row[1]
+    return change, characters
+
+
+MOST_DIGESTS = 500  # in one question
+TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
+    512 << 10,
+    8 << 20,
+)  # of texts in one request; a larger one goes alone
+STORED = (200, 201, 204)
+NOT_TOGETHER = (404, 405)  # of an older server
+
+
+class TextDelivery:
+    def __init__(self, waiting: Waiting, losses: Losses) -> None:
+        self._folder = waiting.folder
+        self._run_id = waiting.run_id
+        self._losses = losses
+        self._takes_several = True
+        self._refused_counts: Counter[str] = Counter()  # by text
+        self._refusal: Refused | None = None  # of a text that is tried again
+
+    def send(self, client: Client, digests: list[str]) -> None:
+        """Send the texts that the server lacks and report those that no longer exist.
+
+        Raises ServerAway or Refused.
+        """
+        for first in range(0, len(digests), MOST_DIGESTS):
+            asked = digests[first : first + MOST_DIGESTS]
+            self._refusal = None
+            single = self._send_together(client, self._ask_missing(client, asked))
+            dropped = [digest for digest in single if not self._send_one(client, digest)]
+            if dropped:
+                self._ask_missing(client, [], dropped)
+            if self._refusal is not None:
+                raise self._refusal
+
+    def _send_together(self, client: Client, digests: list[str]) -> list[str]:
+        single: list[str] = []
+        texts: list[SentText] = []
+        size_bytes = plain_bytes = 0
+        for digest in [*digests, ""]:
+            text = _read_small(self._folder, digest) if self._takes_several and digest else None
+            text_bytes, text_plain_bytes = _measure(text)
+            size_bytes, plain_bytes = size_bytes + text_bytes, plain_bytes + text_plain_bytes
+            is_full = (
+                size_bytes > TOGETHER_BYTES
+                or plain_bytes > TOGETHER_PLAIN_BYTES
+                or len(texts) >= MOST_TEXTS
+            )
+            if texts and (is_full or not digest):
+                if not self._post(client, texts):
+                    single += [sent.digest for sent in texts]
+                texts, size_bytes, plain_bytes = [], text_bytes, text_plain_bytes
+            if text is not None and self._takes_several:
+                texts.append(text)
+            elif digest:
+                single.append(digest)
+        return single
+
+    def _post(self, client: Client, texts: list[SentText]) -> bool:
+        answer = client.ask(
+            "POST", "texts", dump_texts(texts), Content_Type="application/octet-stream"
+        )
+        self._takes_several = answer.status not in NOT_TOGETHER
+        if answer.status in STORED:
+            return True
+        if self._takes_several and answer.status != 460 and answer.status not in OF_CONTENT:
+            raise refuse(answer)
+        return False
+
+    def delete(self, digests: Iterable[str]) -> None:
+        for digest in digests:
+            if (path := find_text(self._folder, digest)) is not None:
+                path.unlink(missing_ok=True)
+
+    def _ask_missing(
+        self, client: Client, digests: list[str], dropped: Iterable[str] = ()
+    ) -> list[str]:
+        question: dict[str, Any] = {
+            "digests": digests,
+            "run": self._run_id,
+            "dropped": list(dropped),
+        }
+        answer = client.ask(
+            "POST", "texts/missing", json.dumps(question).encode(), Content_Type="application/json"
+        )
+        if answer.status != 200:
+            raise refuse(answer)
+        asked = set(digests)
+        return [digest for digest in find_value(answer, "missing", list) or [] if digest in asked]
+
+    def _send_one(self, client: Client, digest: str) -> bool:
+        path = find_text(self._folder, digest)
+        body = _read(path)
+        if path is None or body is None:
+            return False
+        headers = {"Content_Encoding": "gzip"} if path.suffix == ".gz" else {}
+        answer = client.ask(
+            "PUT", f"texts/{digest}", body, **headers, Content_Type="application/octet-stream"
+        )
+        if answer.status in STORED:
+            return True
+        if answer.status == 460 and not _is_whole(path, body, digest):
+            return False
+        if answer.status not in OF_CONTENT:
+            raise refuse(answer)
+        self._refused_counts[digest] += 1
+        if self._refused_counts[digest] < MOST_REFUSALS:
+            self._refusal = refuse(answer)
+            return True
+        if client.ask("PUT", f"texts/{digest_of(b'')}", b"").status not in STORED:
+            raise refuse(answer)  # texts are refused for what all of them have: nothing is lost
+        self._losses.text_count += 1
+        self._losses.words = explain(answer)
+        return False
+
+
+def _read_small(folder: Path, digest: str) -> SentText | None:
+    path = find_text(folder, digest)
+    body = _read(path)
+    if path is None or body is None:
+        return None
+    text = SentText(digest, body, path.suffix == ".gz")
+    size_bytes, plain_bytes = _measure(text)
+    return text if size_bytes <= TOGETHER_BYTES and plain_bytes <= TOGETHER_PLAIN_BYTES else None
+
+
+def _measure(text: SentText | None) -> tuple[int, int]:
+    if text is None:
+        return 0, 0
+    # The last 4 bytes of a gzip are the size of what it packs.
+    return len(text.body), int.from_bytes(text.body[-4:], "little") if text.is_packed else len(
+        text.body
+    )
+
+
+def _read(path: Path | None) -> bytes | None:
+    with suppress(OSError):
+        return None if path is None else path.read_bytes()
+    return None
+
+
+def _is_whole(path: Path, body: bytes, digest: str) -> bool:
+    with suppress(OSError, EOFError, zlib.error):
+        return digest_of(gzip.decompress(body) if path.suffix == ".gz" else body) == digest
+    return False
+
+
+def list_texts(lines: bytes) -> list[str]:
+    digests: dict[str, None] = {}
+    for line in lines.splitlines():
+        if b'"texts":' in line or b'"pieces":' in line:
+            with suppress(WireError):
+                digests.update(dict.fromkeys(list_digests(read_line(line))))
+    return list(digests)
+
 
 LONG_PAUSE_S = 600.0  # before what cannot be imported is sent again
 

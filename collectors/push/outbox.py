@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.spool.folders import home
-from compileboard.collectors.store.maintenance.leases import is_locked
+from compileboard.collectors.record.spool import home
+from compileboard.collectors.store.leases import is_locked
 from compileboard.collectors.wire.lines import LARGEST_RATIO
 
 SEGMENT_BYTES = 16 << 20  # what the server has of a stream goes segment by segment

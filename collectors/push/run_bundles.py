@@ -10,14 +10,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.push.client import Client, ServerAway, quote_path
+from compileboard.collectors.push.client import Client, ServerAway, find_value, quote_path
 from compileboard.collectors.push.outbox import Room, add_bundle
-from compileboard.collectors.push.refusals import find_value
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.store.bundles.growth import count_contents
-from compileboard.collectors.store.bundles.merging import write_bundle
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreFull
+from compileboard.collectors.store.bundles import count_contents, write_bundle
+from compileboard.collectors.store.connection import StoreFull, open_reader
 
 
 def bundle_runs(

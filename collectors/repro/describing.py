@@ -10,8 +10,8 @@ from typing import Any
 
 from compileboard.collectors.contract.repros import KEPT, ReproInput
 from compileboard.collectors.repro.repro import Repro, advise_passing
-from compileboard.collectors.terminal.command_hints import collector_command
 from compileboard.collectors.terminal.run_summary import printable
+from compileboard.collectors.terminal.values import collector_command
 
 MOST_INPUTS, MOST_MESSAGE_LINES, MOST_DIFFERENCES = 20, 8, 12
 _GAP = "  "

@@ -29,11 +29,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from compileboard.collectors.record.garbage import without_collections
+from compileboard.collectors.record.program import end_with, signal_name
+from compileboard.collectors.record.spool import home
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits, Trials, end_trials, read_tail
-from compileboard.collectors.runs.garbage import without_collections
-from compileboard.collectors.runs.program import end_with, signal_name
-from compileboard.collectors.spool.folders import home
 from compileboard.start import shared_command
 
 _PRELOADING = "preloading "

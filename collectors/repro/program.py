@@ -25,8 +25,7 @@ import torch.fx as fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from compileboard.collectors.contract.repros import KEPT, ReproInput
-from compileboard.collectors.formats.size_expressions import evaluate_size
-from compileboard.collectors.formats.torch_repro import list_results, strip_tail
+from compileboard.collectors.formats.torch_repro import evaluate_size, list_results, strip_tail
 from compileboard.collectors.repro.isolation import describe_absent, restore_environment
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 

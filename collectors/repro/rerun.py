@@ -9,10 +9,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.repro import failure
-from compileboard.collectors.repro.failure import Failure, captured_failure, raised
+from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
+from compileboard.collectors.repro.repro import (
+    Failure,
+    NotRunnable,
+    Repro,
+    advise_preload,
+    captured_failure,
+    raised,
+)
 from compileboard.collectors.repro.trials import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome
 
 SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers

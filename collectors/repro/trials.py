@@ -25,9 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from compileboard.collectors.record.garbage import without_collections
+from compileboard.collectors.record.program import end_with, signal_name
 from compileboard.collectors.repro.repro import NotRunnable
-from compileboard.collectors.runs.garbage import without_collections
-from compileboard.collectors.runs.program import end_with, signal_name
 
 OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = (
     "ok",

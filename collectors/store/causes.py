@@ -5,21 +5,69 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.fixes.causes import Cause, build_causes
-from compileboard.collectors.fixes.recorded import (
+from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
     RecordedCompile,
     RecordedGuard,
     RecordedRecompile,
     RecordedRun,
+    SourceLines,
 )
+from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_json
-from compileboard.collectors.store.source_excerpts import list_source_lines
+
+MOST_EXCERPTS = 500  # a run's
+
+_EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
+
+
+def save_source_lines(
+    connection: sqlite3.Connection, run_id: str, excerpts: Iterable[SourceLines]
+) -> None:
+    for excerpt in excerpts:
+        text = "\n".join(excerpt.lines)
+        excerpt_id = content_id("source", excerpt.file, excerpt.first_line, text)
+        values = {
+            "id": excerpt_id,
+            "file": excerpt.file,
+            "first_line": excerpt.first_line,
+            "text": text,
+        }
+        _EXCERPT.add_once(connection, values)
+        connection.execute(
+            """
+            insert or ignore into run_source_excerpts (run_id, excerpt_id)
+            select id, :excerpt_id
+            from runs
+            where id = :run_id
+            """,
+            {"run_id": run_id, "excerpt_id": excerpt_id},
+        )
+
+
+def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[SourceLines]:
+    rows = connection.execute(
+        """
+        select e.file, e.first_line, e.text
+        from run_source_excerpts as r
+        join source_excerpts as e on e.id = r.excerpt_id
+        where r.run_id = :run_id
+        order by e.file, e.first_line
+        limit :most
+        """,
+        {"run_id": run_id, "most": MOST_EXCERPTS},
+    )
+    return [
+        SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows
+    ]
+
 
 MOST_ROWS = 100_000
 _DEEPEST = 500

@@ -14,12 +14,13 @@ from typing import Any
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
+    StoreError,
     check_pages,
     checkpoint,
+    explain,
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.errors import StoreError, explain
 
 FOLDER = Path(__file__).parent
 STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compileboard.collectors.decode.aot import DDP_SPLIT, WRAPPER_ARTIFACTS, add_wrappers
 from compileboard.collectors.decode.caches import Component, parse_components
-from compileboard.collectors.decode.guards.tree import (
+from compileboard.collectors.decode.guard_tree import (
     GuardNode,
     GuardTree,
     find_root,

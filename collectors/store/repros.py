@@ -13,13 +13,12 @@ from typing import Any
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.connection import write_transaction
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.connection import StoreError, write_transaction
 from compileboard.collectors.store.ingest.payloads import PayloadRows
-from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_json, read_text
-from compileboard.collectors.store.sealed.large_runs import reopen_large_run
-from compileboard.collectors.store.sealed.reopening import reopen_run
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.runs import publish_run
 
 COMMANDS = ("run", "minify", "analyze", "check", "bisect")
 

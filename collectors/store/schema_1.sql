@@ -1114,7 +1114,7 @@ create table audit (
 ) strict;
 create index audit_subject on audit (subject, id);
 
--- Who sent a run first: that sender alone adds to it, beside the scope write (collectors/store/run_owners.py). A run
+-- Who sent a run first: that sender alone adds to it, beside the scope write (collectors/store/runs.py). A run
 -- without a row was recorded on the server's machine.
 create table run_owners (
   run_id text primary key,            -- also of a deleted run: it becomes nobody else's

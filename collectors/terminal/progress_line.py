@@ -7,18 +7,31 @@ in raw-mode terminals (editors, pagers), in the background, or if the terminal i
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
+import sqlite3
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from compileboard.collectors.contract.record_names import GRAPH_CHECKED
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.push.outbox import list_run, outbox_root
+from compileboard.collectors.push.target import Target
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.terminal.values import dashboard_command
+
 if TYPE_CHECKING:
-    from compileboard.collectors.pipeline.recorder import Recorder
+    from compileboard.collectors.record.recorder import Recorder
+
 
 INTERVAL_S = 0.5
 LEAST_ROWS = 5
@@ -143,3 +156,104 @@ def counts_text(compiles: int, breaks: int, recompiles: int) -> str:
 
 def count_text(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+STEP_S = 0.25
+
+
+class DestinationLine:
+    def __init__(self, config: RunConfig, run_id: str, print_line: Callable[[str], None]) -> None:
+        self._config = config
+        self._run_id = run_id
+        self._print_line = print_line
+        self._began_s, self._began_us = time.monotonic(), time.time_ns() // 1000
+        self._due_s = 0.0
+        self._waits = False
+        self._is_over = False
+
+    def step(self) -> None:
+        now_s = time.monotonic()
+        if self._is_over or now_s < self._due_s:
+            return
+        self._due_s = now_s + STEP_S
+        if not self._config.server:
+            served = dashboard_command("serve", database=self._config.database)
+            self._end(
+                f"run {self._run_id} is recorded in {self._config.database}; see it with: {served}"
+            )
+            return
+        with suppress(OSError, ValueError, RuntimeError):
+            self._ask(now_s)
+
+    def _ask(self, now_s: float) -> None:
+        from compileboard.collectors.push.report import FIRST_ANSWER_S  # with it an HTTP client
+        from compileboard.collectors.push.sender import read_status
+
+        root, target = outbox_root(os.environ), Target.of(self._config)
+        if any(item.read_sent().offset for item in list_run(root / self._run_id)):
+            self._end(f"run {self._run_id} is pushed to {target.run_page(self._run_id)}")
+        elif not self._waits:
+            status = read_status(root, target, self._run_id)
+            error = status.error if (status.failed_us or 0) > self._began_us else None
+            if error is None and now_s - self._began_s > FIRST_ANSWER_S:
+                error = f"{target.server} gave no answer so far"
+            if error is not None:
+                self._waits = True
+                self._print_line(f"run {self._run_id} waits for the server: {error}")
+
+    def _end(self, line: str) -> None:
+        self._is_over = True
+        self._print_line(line)
+
+
+LIST_NOTED = """
+select events.body
+from events join processes on processes.id = events.process_id
+where events.run_id = :run_id and events.kind = 'noted' and (:task is null
+  or processes.task = :task)
+"""
+WORDS = {"same": "right", "wrong": "wrong", "skipped": "not compared"}
+
+
+def describe_graph_checks(database: str, run_id: str) -> str:
+    with closing(open_reader(database)) as connection:
+        verdicts, seconds, reasons = read_graph_checks(connection, run_id)
+    if not verdicts:
+        return (
+            "--repro=accuracy compared no graph: none was compiled for inductor or another "
+            "backend and called"
+        )
+    counts = ", ".join(
+        f"{verdicts[word]} {label}" for word, label in WORDS.items() if verdicts[word]
+    )
+    line = (
+        f"compared {count_text(sum(verdicts.values()), 'graph')} with eager in {seconds:.3g} "
+        f"s: {counts}"
+    )
+    return f"{line} ({reasons.most_common(1)[0][0]})" if reasons else line
+
+
+def read_graph_checks(
+    connection: sqlite3.Connection, run_id: str, task: str | None = None
+) -> tuple[Counter[str], float, Counter[str]]:
+    """Return how many calls of graphs have each verdict, what comparing took, and why some were not
+    compared.
+
+    With a task, those of its processes alone.
+
+    Units: seconds
+    """
+    verdicts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    seconds = 0.0
+    rows = connection.execute(LIST_NOTED, {"run_id": run_id, "task": task}).fetchall()
+    for row in rows:
+        event = json.loads(unpack(row["body"]))
+        if event.get("name") != GRAPH_CHECKED:
+            continue
+        fields = (event.get("body") or {}).get("metadata") or {}
+        verdicts[str(fields.get("verdict"))] += 1
+        seconds += float(fields.get("seconds") or 0)
+        if fields.get("reason"):
+            reasons[str(fields["reason"])] += 1
+    return verdicts, seconds, reasons

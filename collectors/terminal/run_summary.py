@@ -16,12 +16,12 @@ from compileboard.collectors.contract.compile_labels import build_label, label_f
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.spool.folders import ULID_ALPHABET
+from compileboard.collectors.record.spool import ULID_ALPHABET
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.process_names import load_process_names
 from compileboard.collectors.store.repros import ReproLine, list_repros
-from compileboard.collectors.terminal import command_hints
+from compileboard.collectors.store.runs import load_process_names
+from compileboard.collectors.terminal import values as command_hints
 
 MOST_OUTCOMES = 12
 MOST_CONFIGURATIONS = 6

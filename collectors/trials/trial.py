@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.observe.trial_plan import TrialPlan
-from compileboard.collectors.runs.program import CannotRun
-from compileboard.collectors.spool.folders import new_run_id
+from compileboard.collectors.record.program import CannotRun
+from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trials import Trial, save_trial
+from compileboard.collectors.store.dashboard import Trial, save_trial
 from compileboard.collectors.trials.comparison import TrialResult, compare_executions
 from compileboard.collectors.trials.execution import Execution, execute
-from compileboard.collectors.trials.patches import CannotTry, PatchedFile, join_diffs, map_copies
-from compileboard.collectors.trials.program import RecordedProgram, describe_command
+from compileboard.collectors.trials.patches import (
+    CannotTry,
+    PatchedFile,
+    RecordedProgram,
+    describe_command,
+    join_diffs,
+    map_copies,
+)
 
 PrintLine = Callable[[str], None]
 SIDES = ("base", "fix")  # the values of the tag that both runs of a trial have

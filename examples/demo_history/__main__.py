@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import click
 
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.terminal import command_hints
+from compileboard.collectors.store.connection import StoreError
+from compileboard.collectors.terminal import values as command_hints
 from compileboard.command_line import SETTINGS, Command, run_group
 from compileboard.exit_codes import INTERRUPTED
 from examples.demo_history.history import HistoryStopped, end, find_setup, measure_history

@@ -14,8 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import IO
 
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreMissing
+from compileboard.collectors.store.connection import StoreMissing, open_reader
 from compileboard.start import own_command
 from examples.demo_history.repository import Repository
 from examples.demo_history.versions import SUITE, VERSIONS, Version

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from compileboard.collectors.runs.git import ask_git
+from compileboard.collectors.record.git import ask_git
 from examples.demo_history.versions import Version, apply, read_project
 
 BRANCH = "main"

@@ -106,7 +106,7 @@ export function ticks(view, most) {
   return { step, found };
 }
 
-// As app/format.py writes durations; `step` keeps as many digits as neighbouring ticks need.
+// As app/core/format.py writes durations; `step` keeps as many digits as neighbouring ticks need.
 export function duration(us, step = 0) {
   if (step && us < 0.5) return "0";
   const two = (value) => String(Math.floor(value)).padStart(2, "0");

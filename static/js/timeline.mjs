@@ -5,7 +5,7 @@ import { listen } from "./timeline-input.mjs";
 import { laneLabel, paint, readColors } from "./timeline-draw.mjs";
 
 const WAIT_MS = 120;
-const MOST_HIGH = 620; // as in app/web/run/timeline.py
+const MOST_HIGH = 620; // as in app/timeline/pages.py
 const get = (id) => document.getElementById(id);
 const box = get("flame");
 const canvas = box.querySelector("canvas");

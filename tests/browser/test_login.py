@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
+from compileboard.collectors.store.tokens import create_token
 
 pytestmark = pytest.mark.browser
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from compileboard.app.cli.main import dashboard
-from compileboard.app.settings import SETTINGS, Settings, variable_name
+from compileboard.app.core.settings import SETTINGS, Settings, variable_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

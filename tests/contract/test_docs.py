@@ -11,7 +11,7 @@ import tomllib
 
 from compileboard.app import create_app
 from compileboard.app.cli.main import dashboard
-from compileboard.app.settings import SETTINGS, variable_name
+from compileboard.app.core.settings import SETTINGS, variable_name
 from compileboard.collectors.cli.main import collect
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as values
 
 from compileboard.app import create_app
-from compileboard.app.api.openapi import PREFIX, write_path
-from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.settings import Settings
-from compileboard.app.web.access import list_scopes
+from compileboard.app.core.access import list_scopes
+from compileboard.app.core.settings import Settings
+from compileboard.app.server.openapi import PREFIX, write_path
+from compileboard.app.server.operations import OPERATIONS
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import SCOPES, create_token, expand_scopes
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.tokens import SCOPES, create_token, expand_scopes
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.recorded import RUN, record_run

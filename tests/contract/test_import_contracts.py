@@ -43,7 +43,7 @@ def test_a_command_loads_neither_recorder_nor_http_client_that_it_has_no_use_for
 ):
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
     unused = ("http.client", "ssl", "compileboard.collectors.push.sender")
-    recorder = "compileboard.collectors.pipeline.recorder"
+    recorder = "compileboard.collectors.record.recorder"
     db = ["--db", str(tmp_path / "a.db")]
     for words, blocked in (
         (["run", *db, "--", "true"], unused),
@@ -59,7 +59,7 @@ def test_app_needs_no_torch_and_no_hooks():
         "from compileboard import app; app.create_app()",
         "torch",
         "compileboard.collectors.observe",
-        "compileboard.collectors.pipeline.live",
+        "compileboard.collectors.record.live",
     )
     assert done.returncode == 0, done.stderr
 

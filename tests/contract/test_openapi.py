@@ -14,11 +14,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.api.openapi import get_document, write_path
-from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.cli.main import main as keep_baseline
+from compileboard.app.core.settings import Settings
 from compileboard.app.imports.queue import ImportQueue
-from compileboard.app.settings import Settings
+from compileboard.app.server.openapi import get_document, write_path
+from compileboard.app.server.operations import OPERATIONS
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_writer
 from tests.tools.json_schema import list_faults

@@ -12,7 +12,7 @@ import pytest
 from werkzeug.exceptions import HTTPException
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from tests.tools.history import record_history
 from tests.unit.app.explored import explore
 

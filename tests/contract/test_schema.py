@@ -7,9 +7,9 @@ import re
 import pytest
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash
 from compileboard.collectors.store.migrations import FOLDER, migrate_connection
-from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.trash import delete_run, prune_trash
 from tests.tools.make_db import main as make_db
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.wire.lines import digest_of
 

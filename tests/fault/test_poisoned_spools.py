@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.pipeline.recover_spools import RecoveryReport, pick_up_spools
-from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.record.recover_spools import RecoveryReport, pick_up_spools
+from compileboard.collectors.record.spool import Manifest
 from tests.tools.observed import Workplace
 from tests.tools.poison import (
     BAD_LINES,
@@ -153,8 +153,8 @@ def test_a_run_that_waits_is_reported_once_and_by_who_is_asked(workplace: Workpl
 def test_a_line_that_is_too_long_is_passed_over(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compileboard.collectors.spool.reader.LARGEST_LINE_BYTES", 1000)
-    monkeypatch.setattr("compileboard.collectors.spool.reader.BATCH_BYTES", 300)
+    monkeypatch.setattr("compileboard.collectors.record.spool.LARGEST_LINE_BYTES", 1000)
+    monkeypatch.setattr("compileboard.collectors.record.spool.BATCH_BYTES", 300)
     insert_line(leave_spool(workplace), b"x" * 5000)
     pick_up(workplace)
     assert good_lines(workplace) == GOOD

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
-from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.tokens import create_token
 from tests.tools.make_db import DATA
 from tests.tools.observed import PROGRAMS, Workplace, processes_of, program, wait_for
 from tests.tools.serving import Server, serving

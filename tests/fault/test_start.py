@@ -191,49 +191,49 @@ def test_bytes_that_are_no_text(workplace: Workplace) -> None:
 
 
 STEPS = [
-    "compileboard.collectors.pipeline.recover_spools.pick_up_spools",
-    "compileboard.collectors.pipeline.recover_spools.spool_root",
-    "compileboard.collectors.pipeline.live.describe_run",
-    "compileboard.collectors.pipeline.live.joined_run_id",
-    "compileboard.collectors.pipeline.live.default_name",
-    "compileboard.collectors.pipeline.live.program_folder",
-    "compileboard.collectors.pipeline.live.spool_folder",
-    "compileboard.collectors.pipeline.live.make_spool",
-    "compileboard.collectors.pipeline.live.child_environment",
-    "compileboard.collectors.runs.opening.git_facts",
-    "compileboard.collectors.runs.opening.gpu_facts",
-    "compileboard.collectors.runs.opening.host_facts",
-    "compileboard.collectors.runs.opening.scrub_environment",
-    "compileboard.collectors.runs.opening.scrub_argv",
-    "compileboard.collectors.spool.manifest.Manifest.write",
-    "compileboard.collectors.pipeline.live.SpoolLock",
-    "compileboard.collectors.pipeline.live.open_recorder",
-    "compileboard.collectors.pipeline.live.writers_alive",
-    "compileboard.collectors.pipeline.sqlite_sink.open_writer",
-    "compileboard.collectors.pipeline.sqlite_sink.migrate_connection",
-    "compileboard.collectors.pipeline.recorder.Recorder.start",
-    "compileboard.collectors.pipeline.recorder.Recorder.step",
-    "compileboard.collectors.pipeline.recorder.Recorder.end",
-    "compileboard.collectors.pipeline.recorder.Recorder.close",
-    "compileboard.collectors.pipeline.recorder.Recorder.discard_spool",
-    "compileboard.collectors.pipeline.recorder.build_history_event",
-    "compileboard.collectors.pipeline.sqlite_sink.index_run",
-    "compileboard.collectors.runs.command_line.unreachable",
-    "compileboard.collectors.runs.program.hold_closed_streams",
+    "compileboard.collectors.record.recover_spools.pick_up_spools",
+    "compileboard.collectors.record.recover_spools.spool_root",
+    "compileboard.collectors.record.live.describe_run",
+    "compileboard.collectors.record.live.joined_run_id",
+    "compileboard.collectors.record.live.default_name",
+    "compileboard.collectors.record.live.program_folder",
+    "compileboard.collectors.record.live.spool_folder",
+    "compileboard.collectors.record.live.make_spool",
+    "compileboard.collectors.record.live.child_environment",
+    "compileboard.collectors.record.facts.git_facts",
+    "compileboard.collectors.record.facts.gpu_facts",
+    "compileboard.collectors.record.facts.host_facts",
+    "compileboard.collectors.record.facts.scrub_environment",
+    "compileboard.collectors.record.facts.scrub_argv",
+    "compileboard.collectors.record.spool.Manifest.write",
+    "compileboard.collectors.record.live.SpoolLock",
+    "compileboard.collectors.record.live.open_recorder",
+    "compileboard.collectors.record.live.writers_alive",
+    "compileboard.collectors.logs.sqlite_sink.open_writer",
+    "compileboard.collectors.logs.sqlite_sink.migrate_connection",
+    "compileboard.collectors.record.recorder.Recorder.start",
+    "compileboard.collectors.record.recorder.Recorder.step",
+    "compileboard.collectors.record.recorder.Recorder.end",
+    "compileboard.collectors.record.recorder.Recorder.close",
+    "compileboard.collectors.record.recorder.Recorder.discard_spool",
+    "compileboard.collectors.record.recorder.build_history_event",
+    "compileboard.collectors.logs.sqlite_sink.index_run",
+    "compileboard.collectors.record.facts.unreachable",
+    "compileboard.collectors.record.program.hold_closed_streams",
     "compileboard.collectors.terminal.run_summary.summarize",
     "compileboard.collectors.cli.run.progress_line",
 ]
 # A task beside the recording is a reject of the run; what is closed or looked at last has nothing
 # more to lose.
 SILENT = {
-    "compileboard.collectors.pipeline.recorder.build_history_event",
-    "compileboard.collectors.pipeline.sqlite_sink.index_run",
-    "compileboard.collectors.pipeline.recorder.Recorder.close",
-    "compileboard.collectors.pipeline.live.writers_alive",
+    "compileboard.collectors.record.recorder.build_history_event",
+    "compileboard.collectors.logs.sqlite_sink.index_run",
+    "compileboard.collectors.record.recorder.Recorder.close",
+    "compileboard.collectors.record.live.writers_alive",
 }
 RECORDED = SILENT | {
-    "compileboard.collectors.runs.command_line.unreachable",
-    "compileboard.collectors.runs.program.hold_closed_streams",
+    "compileboard.collectors.record.facts.unreachable",
+    "compileboard.collectors.record.program.hold_closed_streams",
     "compileboard.collectors.cli.run.progress_line",
 }
 
@@ -272,7 +272,7 @@ def test_a_step_that_raises_is_one_line_and_the_program_runs(
 def test_what_could_not_be_asked_for_is_a_state_of_the_run(
     in_place: Workplace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("compileboard.collectors.runs.opening.gpu_facts", lambda _: 1 / 0)
+    monkeypatch.setattr("compileboard.collectors.record.facts.gpu_facts", lambda _: 1 / 0)
     assert main(["run", "--quiet", "--db", str(in_place.database), "--", *PROGRAM]) == 7
     words = "the GPUs cannot be asked for: ZeroDivisionError: division by zero"
     assert capfd.readouterr().err.splitlines() == [f"compileboard: {words}", "theirs"]

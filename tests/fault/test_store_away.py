@@ -229,7 +229,7 @@ def test_a_child_that_outlives_the_program_goes_on_being_recorded(workplace: Wor
 
 def test_a_run_that_was_deleted_while_it_ran_stays_deleted(workplace: Workplace) -> None:
     from compileboard.collectors.store.connection import open_writer
-    from compileboard.collectors.store.dashboard.trash import delete_run
+    from compileboard.collectors.store.trash import delete_run
 
     started = begin(workplace)
     wait_for(lambda: workplace.rows("select 1 from compiles"))

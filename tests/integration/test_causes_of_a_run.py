@@ -9,8 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from compileboard.collectors.store.causes import load_causes
-from compileboard.collectors.store.source_excerpts import list_source_lines
+from compileboard.collectors.store.causes import list_source_lines, load_causes
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch

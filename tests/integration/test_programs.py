@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.queries.run.run import list_processes
+from compileboard.app.runs.run_queries import list_processes
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.observed import PROGRAMS, Workplace
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.observe.trial_plan import PLAN_VARIABLE, TrialPlan
-from compileboard.collectors.pipeline.live import INJECT
+from compileboard.collectors.record.live import INJECT
 
 SCRIPT = (
     "import net\n\nif __name__ == '__main__':\n    print('script', 1, __file__)\n    "

@@ -27,8 +27,8 @@ from flask import Flask, got_request_exception
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
-from compileboard.app.web.run.run import FILLS
+from compileboard.app.core.settings import Settings
+from compileboard.app.runs.pages import FILLS
 from compileboard.collectors.contract.events import (
     KINDS,
     CommitsSeen,
@@ -47,16 +47,15 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.trash import list_own_rows, read_tables
-from compileboard.collectors.store.errors import NotAStore
+from compileboard.collectors.store.bundles import merge_bundle, write_bundle
+from compileboard.collectors.store.connection import NotAStore, open_reader, open_writer
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.search_index import index_run
-from compileboard.collectors.store.streams.lines import read_lines
-from compileboard.collectors.store.streams.receive import StreamWriter
-from compileboard.collectors.store.streams.rows import Stream
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.stream_lines import read_lines
+from compileboard.collectors.store.stream_rows import Stream
+from compileboard.collectors.store.stream_writer import StreamWriter
+from compileboard.collectors.store.trash import list_own_rows, read_tables
 from tests.tools.make_db import DATA, plain_log
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.app.repros import list_events as list_repro_events

@@ -14,8 +14,8 @@ from hashlib import md5
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.pipeline.log_loader import Imported, Loader, LoadOptions
-from compileboard.collectors.sources.discovery import find_sources
+from compileboard.collectors.logs.discovery import find_sources
+from compileboard.collectors.logs.log_loader import Imported, Loader, LoadOptions
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
 from collections import Counter
 from pathlib import Path
+
+import tomllib
 
 from tests.tools.observed import ROOT
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from compileboard.collectors.decode.records import Captured, is_event
-from compileboard.collectors.sources.log_clock import LogClock
-from compileboard.collectors.sources.trace_log import ReadStats, TraceLog
+from compileboard.collectors.logs.trace_log import LogClock, ReadStats, TraceLog
 
 
 def read_trace_log(

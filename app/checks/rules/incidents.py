@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compileboard.app.analysis.incidents.messages import describe_incident_range
 from compileboard.app.checks.rules.model import (
     FAIL,
     NOTE,
@@ -13,6 +12,7 @@ from compileboard.app.checks.rules.model import (
     RuleVerdict,
     Side,
 )
+from compileboard.app.incidents.model import describe_incident_range
 
 
 def check(actual: Side, _expected: Side, _options: RuleOptions) -> list[RuleVerdict]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.queries.dashboard.incidents import StoredIncident
+from compileboard.app.comparison.model import ModelResult
+from compileboard.app.incidents.queries import StoredIncident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 

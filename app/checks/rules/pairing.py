@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.analysis.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
-from compileboard.app.analysis.comparison.pairs import match
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, Side
+from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
+from compileboard.app.comparison.pairs import match
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
 # Not part of what a model is: another batch size or machine is said, not a vanished model. They

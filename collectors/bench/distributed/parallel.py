@@ -16,16 +16,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+from torch._dynamo.testing import reset_rng_state
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.execution.endings import DIED
+from compileboard.collectors.bench.execution.isolation import DIED
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.worker.outcome import Stages
-from compileboard.collectors.bench.worker.timing import randomized
+from compileboard.collectors.bench.steps import Steps, cast_inputs, move_inputs
+from compileboard.collectors.bench.worker.judging import describe_difference, is_same, output_error
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.bench.worker.timing import randomized, time_call
 from compileboard.collectors.bench.worker.torch_setup import SEED
-from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, is_oom
+from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, is_oom
 
 AGREEMENT_S = 5.0
 WRAPPED_PARAMETERS = 100_000  # upstream's size of a module that FSDP shards by itself
@@ -269,3 +273,142 @@ def are_alike(inputs: Any) -> bool:
     digests: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(digests, digest.hexdigest())
     return len(set(digests)) == 1
+
+
+def check_gradients(bench: RankWorkbench, outcome: ExperimentOutcome) -> None:
+    if outcome.accuracy != "pass" or not bench.gradients:
+        return
+    bench.stage("one process")
+    facts = outcome.facts.setdefault("distributed", {})
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, move_inputs(bench.inputs, "cpu"))
+    try:
+        alone = sum_up_parts(bench, parts, None)
+        reference = (
+            None if bench.settings.skip_fp64_check else sum_up_parts(bench, parts, torch.float64)
+        )
+    except FAILURES as failed:  # it may be too large for one GPU: the ranks' verdict stands
+        facts["one_process_error"] = f"{type(failed).__name__}: {failed}"
+        return
+    if (error := output_error(alone, bench.gradients)) is not None:
+        facts["gradient_error"] = error
+    tolerance, cosine = outcome.facts["tolerance"], outcome.facts["cosine"]
+    if not is_same(alone, bench.gradients, reference, bench, tolerance=tolerance, cosine=cosine):
+        outcome.status, outcome.reason, outcome.accuracy = (
+            "failed",
+            "fail_accuracy",
+            "fail_accuracy",
+        )
+        difference = describe_difference(alone, bench.gradients, reference)
+        outcome.message = f"gradients are not those of one process: {difference}"
+
+
+def sum_up_parts(bench: RankWorkbench, parts: list[Any], dtype: torch.dtype | None) -> Gradients:
+    device = bench.settings.device
+    module = copy.deepcopy(bench.loaded.module).to(device)
+    module = module.to(dtype) if dtype else module
+    steps = Steps(
+        bench.settings, bench.loaded.loss, bench.facts
+    )  # without an optimizer: the first step's gradients
+    step = steps.step()
+    sums: Gradients = {}
+    with bench.grad(), eagerly():
+        for part in parts:
+            inputs = move_inputs(part, device)
+            reset_rng_state()  # as each rank does
+            step(module, cast_inputs(inputs, dtype) if dtype else inputs, collect_outputs=False)
+            for name, gradient in read_gradients(module).items():
+                sums[name] = sums[name] + gradient if name in sums else gradient
+    return {name: gradient / len(parts) for name, gradient in sums.items()}
+
+
+MOST_NAMED = 20  # of the modules that run eagerly
+
+
+def count_splits() -> list[int]:
+    """Return a list that receives the number of pieces of each graph DDPOptimizer splits from now
+    on.
+    """
+    from torch._dynamo.backends.distributed import DDPOptimizer
+
+    counts: list[int] = []
+    compile_fn: Callable[..., Any] = DDPOptimizer.compile_fn
+
+    def counting(self: Any, *arguments: Any, **words: Any) -> Any:
+        compiled = compile_fn(self, *arguments, **words)
+        if len(self.buckets) > 1:
+            counts.append(len(self.buckets))
+        return compiled
+
+    DDPOptimizer.compile_fn = counting
+    return counts
+
+
+def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
+    """Return FSDP's parts, or DDP's buckets of gradients and the modules that run eagerly within
+    it.
+    """
+    if bench.settings.fsdp:
+        parts = list_sharded(bench.module)
+        return {"part_count": len(parts), "wrapped_class": bench.wrapped_class}
+    read = getattr(bench.parallel, "_get_ddp_logging_data", None)
+    sizes = read().get("rebuilt_bucket_sizes") or read().get("bucket_sizes") if read else None
+    described: dict[str, Any] = {"bucket_count": len(str(sizes).split(","))} if sizes else {}
+    # With the Python reducer dynamo inlines the model into the step; else each of its frames is
+    # compiled by itself.
+    if not bench.settings.optimize_ddp_mode.startswith("python_reducer"):
+        eager = [
+            f"{name} ({type(module).__name__})" for name, module in list_eager(bench.loaded.module)
+        ]
+        described |= (
+            {"eager_module_count": len(eager), "eager_modules": eager[:MOST_NAMED]} if eager else {}
+        )
+    return described
+
+
+def list_eager(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """List the innermost modules that dynamo compiled neither by themselves nor in a module around
+    them.
+
+    Dynamo skips frames of torch.nn: the layers of an nn.Sequential run eagerly where it is the
+    outermost frame.
+    """
+    code = getattr(module.forward, "__code__", None)  # none of a scripted module
+    if code is not None and _debug_get_cache_entry_list(code):
+        return
+    children = list(module.named_children())
+    for child_name, child in children:
+        yield from list_eager(child, f"{name}.{child_name}" if name else child_name)
+    if not children:
+        yield name or "the model", module
+
+
+def count_collectives(bench: RankWorkbench) -> int:
+    compiled = torch._dynamo.run(bench.compiled)
+    bench.synchronize()
+    with (
+        bench.grad(),
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile,
+    ):
+        compiled(bench.module, bench.inputs, collect_outputs=False)
+    bench.synchronize()
+    return sum(event.count for event in profile.key_averages() if event.key.startswith("c10d::"))
+
+
+def time_alone(bench: RankWorkbench) -> list[float]:
+    """Time the plain compiled model in one process, in milliseconds."""
+    bench.parallel = None
+    bench.free()
+    torch._dynamo.reset()
+    alone = Workbench(bench.ref, bench.settings, bench.stages)
+    alone.loaded, alone.steps = bench.loaded, bench.steps
+    alone.module.to(alone.settings.device)
+    with alone.grad():
+        alone.steps.use(alone.module)
+        compiled = alone.compile(alone.steps.step())
+        alone.warm_up(compiled, alone.module)
+        frozen = torch._dynamo.run(compiled)
+        return [
+            time_call(alone, frozen, alone.module, alone.inputs)[0]
+            for _ in range(alone.settings.repeat)
+        ]

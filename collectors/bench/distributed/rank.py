@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from compileboard.collectors.bench.distributed.merge import OF_RANK
+from compileboard.collectors.bench.distributed.launcher import OF_RANK
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.child import (
     failure,
@@ -19,7 +19,7 @@ from compileboard.collectors.bench.worker.child import (
     write_result,
 )
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
-from compileboard.collectors.runs.program import end_with
+from compileboard.collectors.record.program import end_with
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -79,13 +79,13 @@ def join(task: Task, stages: Stages, listener: int | None) -> Store:
 
 
 def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, ExperimentOutcome]:
-    from compileboard.collectors.bench.distributed.gradients import check_gradients
-    from compileboard.collectors.bench.distributed.observation import (
+    from compileboard.collectors.bench.distributed.parallel import (
+        RankWorkbench,
+        check_gradients,
         count_collectives,
         count_splits,
         describe_parts,
     )
-    from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
     splits = count_splits()
     bench = RankWorkbench(task.ref, task.settings, stages, store)
@@ -106,7 +106,7 @@ def _measure(task: Task, stages: Stages, store: Store) -> tuple[RankWorkbench, E
 def _compare_with_one_process(bench: RankWorkbench, outcome: ExperimentOutcome) -> None:
     import torch.distributed as dist
 
-    from compileboard.collectors.bench.distributed.observation import time_alone
+    from compileboard.collectors.bench.distributed.parallel import time_alone
 
     dist.barrier()
     if bench.rank:

@@ -15,9 +15,9 @@ from pathlib import Path
 from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.request import BenchRequest
-from compileboard.collectors.bench.report.comparison import compare
+from compileboard.collectors.bench.report.summary import compare
 from compileboard.collectors.bench.suites.user import read_only
-from compileboard.collectors.runs.git import ask_git
+from compileboard.collectors.record.git import ask_git
 
 
 @dataclass(frozen=True)

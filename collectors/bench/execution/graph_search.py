@@ -27,10 +27,10 @@ from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.tasks import PlannedTask, Task
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.run_config import REPRO_VARIABLE
-from compileboard.collectors.spool.crashes import promote_crashes
+from compileboard.collectors.record.left_files import promote_crashes
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.command_hints import collector_command
-from compileboard.collectors.terminal.graph_checks import read_graph_checks
+from compileboard.collectors.terminal.progress_line import read_graph_checks
+from compileboard.collectors.terminal.values import collector_command
 from compileboard.start import own_command
 
 SUFFIX = "/graphs"  # of the second process's task

@@ -3,31 +3,248 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.bench.execution.endings import (
-    OUTPUT,
-    outcome_of_killed,
-    outcome_of_late,
-    read_result,
-)
-from compileboard.collectors.bench.execution.fork_server import (
-    STEP_S,
-    ForkedProcess,
-    ForkServer,
-    list_cache_variables,
-)
+from compileboard.collectors.bench.experiments import FORKED
 from compileboard.collectors.bench.plan.tasks import Task
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, load_outcome
 from compileboard.collectors.contract.values import clean_text
+from compileboard.collectors.record.program import signal_name
 from compileboard.start import PACKAGE, shared_command
+
+OUTPUT = "output.txt"
+TAIL_BYTES = 20_000
+# What a process that dies in a stage has failed at, in upstream's words.
+DIED = {
+    "load": "model_fail_to_load",
+    "reference": "eager_1st_run_fail",
+    "eager": "eager_1st_run_fail",
+    "compile": "fail_to_run",
+    "export": "fail_to_run",
+    "draft": "fail_to_run",
+    "load package": "fail_to_run",
+    "another batch": "fail_to_run",
+    "run": "fail_to_run",
+    "measure": "fail_to_run",
+    "compare": "fail_to_run",
+}
+
+
+def read_result(folder: Path) -> ExperimentOutcome | None:
+    try:
+        return load_outcome((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def outcome_of_late(folder: Path, timeout_s: float) -> ExperimentOutcome:
+    message = f"no result within {timeout_s:g} s; it was stopped in stage {read_stage(folder)!r}"
+    return ExperimentOutcome(
+        status="failed", reason="timeout", message=message, traceback=read_tail(folder)
+    )
+
+
+def outcome_of_killed(folder: Path, code: int) -> ExperimentOutcome:
+    stage = read_stage(folder)
+    ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        ended += " (the machine's memory may have run out)"
+    reason = DIED.get(stage, "infra_error")
+    message = f"{ended} in stage {stage!r}"
+    return ExperimentOutcome(
+        status="failed", reason=reason, message=message, traceback=read_tail(folder)
+    )
+
+
+def read_stage(folder: Path) -> str:
+    return _read(folder / "stage") or "start"
+
+
+def read_tail(folder: Path) -> str | None:
+    tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in list_outputs(folder)]
+    texts = [
+        text if not number else f"{name}:\n{text}"
+        for number, (name, text) in enumerate(tails)
+        if text
+    ]
+    return "\n".join(texts) or None
+
+
+def list_outputs(folder: Path) -> list[Path]:
+    return [
+        folder / OUTPUT,
+        *sorted(folder.glob(f"rank*/{OUTPUT}"), key=lambda path: int(path.parent.name[4:])),
+    ]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and
+# keeps no name of it.
+OF_TASK = (
+    "COMPILEBOARD_TASK",
+    "COMPILEBOARD_BENCH_CACHE",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+)
+START_S = 120.0  # for importing torch on a busy machine; no task's --timeout counts it
+STEP_S = 0.1
+
+
+def list_cache_variables(root: Path) -> dict[str, str]:
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
+        "TRITON_CACHE_DIR": str(root / "triton"),
+    }
+
+
+def is_forkable(task: Task) -> bool:
+    """Return whether a task may start as a fork: not with CUDA, with several ranks, or without
+    stack room.
+    """
+    settings = task.settings
+    is_plain = (
+        settings.device == "cpu" and not settings.is_distributed and not settings.no_stack_room
+    )
+    return is_plain and task.experiment in FORKED and sys.platform == "linux"
+
+
+class ForkedProcess:
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._server = server
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code, or that of a kill if the server died with it.
+
+        Raises subprocess.TimeoutExpired.
+        """
+        if self.returncode is None:
+            line = self._server.read_line(timeout)
+            if line is None:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+            self.returncode = int(line) if line else -signal.SIGKILL
+        return self.returncode
+
+
+class ForkServer:
+    """The process that has imported torch, started by the first task.
+
+    `folder` receives the files torch writes while it is imported.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment: dict[str, str] = {}
+        self._cwd: str | None = None
+        self._unread = b""
+        self._is_usable = True
+
+    def fork(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        cwd: str | None,
+        beat: Callable[[], None],
+    ) -> ForkedProcess | None:
+        """Fork a task's process, calling `beat` meanwhile; None if it has to be started
+        normally.
+        """
+        common = {name: value for name, value in environment.items() if name not in OF_TASK}
+        if self._process is not None and (common, cwd) != (self._environment, self._cwd):
+            self.close()
+        if self._process is None and self._is_usable:
+            self._start(common, cwd, beat)
+        process = self._process
+        if process is None or process.stdin is None:
+            return None
+        request = {
+            "folder": str(folder),
+            "output": str(folder / OUTPUT),
+            "environment": dict(environment),
+        }
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._give_up()
+            return None
+        pid = self._wait_for_answer(beat)
+        if not pid:
+            self._give_up()
+            return None
+        return ForkedProcess(self, int(pid))
+
+    def _start(
+        self, environment: dict[str, str], cwd: str | None, beat: Callable[[], None]
+    ) -> None:
+        self._environment, self._cwd, self._unread = environment, cwd, b""
+        self._process = subprocess.Popen(
+            shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
+            env={**environment, **list_cache_variables(self._folder)},
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        if self._wait_for_answer(beat) != b"ready":  # torch is not there, or has begun threads
+            self._give_up()
+
+    def _wait_for_answer(self, beat: Callable[[], None]) -> bytes | None:
+        deadline_s = time.monotonic() + START_S
+        try:
+            while (line := self.read_line(STEP_S)) is None and time.monotonic() < deadline_s:
+                beat()
+        except BaseException:
+            self.close()
+            raise
+        return line
+
+    def _give_up(self) -> None:
+        self.close()
+        self._is_usable = False
+
+    def read_line(self, timeout_s: float | None) -> bytes | None:
+        """Return the server's next line, empty if the server has ended, None on timeout."""
+        assert self._process is not None and self._process.stdout is not None
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            if not select.select([descriptor], [], [], left_s)[0]:
+                return None
+            part = os.read(descriptor, 4096)
+            if not part:
+                return b""
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def close(self) -> None:
+        """End the server and any task's process that it forked."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from compileboard.collectors.bench.plan.resume import NotMeasured, ResumePoint, find_before
-from compileboard.collectors.spool.folders import home
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.record.spool import home
+from compileboard.collectors.store.connection import StoreError
 
 KEEP_S = 7 * 24 * 3600.0  # of a run that was interrupted
 SUFFIXES = ("", "-wal", "-shm")

@@ -17,11 +17,10 @@ from compileboard.collectors.bench.plan.tasks import PlannedTask
 from compileboard.collectors.bench.worker.outcome import without_source
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.live import TRACE_NAME, Recording, child_environment
-from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
-from compileboard.collectors.spool.journal import append_event
-from compileboard.collectors.terminal.destination_line import DestinationLine
-from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.record.facts import describe_run, make_spool, spool_folder
+from compileboard.collectors.record.live import TRACE_NAME, Recording, child_environment
+from compileboard.collectors.record.spool import append_event
+from compileboard.collectors.terminal.progress_line import DestinationLine, count_text
 
 
 @dataclass

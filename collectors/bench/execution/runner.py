@@ -7,20 +7,22 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.execution.endings import list_outputs
-from compileboard.collectors.bench.execution.fork_server import ForkServer, is_forkable
 from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
-from compileboard.collectors.bench.execution.isolation import TaskOutcome, clear, run_task
-from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
-from compileboard.collectors.bench.execution.second_process import (
-    CACHES_ON,
-    find_second_process,
-    measure_second_processes,
+from compileboard.collectors.bench.execution.isolation import (
+    CACHE_VARIABLE,
+    ForkServer,
+    TaskOutcome,
+    cache_folder,
+    clear,
+    is_forkable,
+    list_outputs,
+    run_task,
 )
+from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -29,20 +31,99 @@ from compileboard.collectors.bench.report.break_summary import format_breaks, li
 from compileboard.collectors.bench.report.progress import Progress
 from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.processor import VARIABLE as PROCESSOR_VARIABLE
+from compileboard.collectors.bench.worker.outcome import (
+    FIRST,
+    FIRST_CALL,
+    LOAD,
+    SECOND,
+    WARM,
+    CompileTime,
+    ExperimentOutcome,
+    add_samples,
+)
+from compileboard.collectors.bench.worker.torch_setup import VARIABLE as PROCESSOR_VARIABLE
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.report import describe_delivery
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.runs.program import end_as_interrupted
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.rollups.results import EXPORTS
-from compileboard.collectors.terminal.command_hints import collector_command
-from compileboard.collectors.terminal.destination_line import DestinationLine
-from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.record.program import end_as_interrupted
+from compileboard.collectors.store.connection import StoreError
+from compileboard.collectors.store.results import EXPORTS
+from compileboard.collectors.terminal.progress_line import DestinationLine, count_text
+from compileboard.collectors.terminal.values import collector_command
 from compileboard.exit_codes import DONE, EMPTY, FAILED, INTERRUPTED
+
+# The caches that a second process can read. On from torch 2.6 on by themselves; before, they have
+# to be asked for.
+CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
+
+
+@dataclass(frozen=True)
+class SecondProcess:
+    suffix: str  # of its task: its breaks and recompiles are not the result's
+    measures: str
+    adds: CompileTime
+
+
+WARM_START = SecondProcess("warm_start", FIRST, WARM)
+PRECOMPILED = SecondProcess("second_process", FIRST_CALL, SECOND)
+
+
+def find_second_process(task: Task) -> SecondProcess | None:
+    if task.experiment in ("aot_precompile", "caching_precompile"):
+        return PRECOMPILED
+    return (
+        WARM_START
+        if task.settings.warm_start_latency and task.experiment == "performance"
+        else None
+    )
+
+
+def measure_second_processes(
+    done: TaskOutcome,
+    task: Task,
+    second: SecondProcess,
+    folder: Path,
+    environment: Callable[[str], Mapping[str, str]],
+    *,
+    cwd: str | None,
+    beat: Callable[[], None],
+) -> TaskOutcome:
+    if done.outcome.status != "measured":
+        return done
+    quick = Task(
+        task.experiment, task.ref, replace(task.settings, quick=True, repeat=1, compile_repeats=1)
+    )
+    shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
+    outcome, samples, loads_s = done.outcome, [], []
+    for _ in range(task.settings.compile_repeats):
+        clear(folder / second.suffix)
+        own = {**environment(f"/{second.suffix}"), **shared}
+        again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat)
+        done = replace(done, duration_us=done.duration_us + again.duration_us)
+        if again.outcome.status != "measured":
+            outcome.facts["warm_compile_error"] = (
+                f"{again.outcome.reason}: {again.outcome.message or ''}"
+            )
+            break
+        if (latency_s := again.outcome.values.get(second.measures)) is not None:
+            samples.append(latency_s)
+        if second is PRECOMPILED:
+            if (load_s := again.outcome.values.get("load_latency")) is not None:
+                loads_s.append(load_s)
+            if (
+                error := again.outcome.values.get("output_error")
+            ) is not None:  # the worse of both processes
+                outcome.values["output_error"] = max(error, outcome.values.get("output_error", 0.0))
+            outcome.facts["second_process_graph_count"] = int(
+                again.outcome.values.get("unique_graphs", 0)
+            )
+    add_samples(outcome, second.adds, samples)
+    add_samples(outcome, LOAD, loads_s)
+    outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"
+    return done
+
 
 PrintLine = Callable[[str], None]
 OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch._dynamo.utils import calculate_time_spent
 
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import Workbench
 
 

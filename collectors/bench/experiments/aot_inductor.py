@@ -36,8 +36,7 @@ from compileboard.collectors.bench.worker.exporting import (
     noting_failure,
     split_inputs,
 )
-from compileboard.collectors.bench.worker.judging import judge
-from compileboard.collectors.bench.worker.mismatch import describe_difference, output_error
+from compileboard.collectors.bench.worker.judging import describe_difference, judge, output_error
 from compileboard.collectors.bench.worker.outcome import LOAD, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.statistics import summarize
 from compileboard.collectors.bench.worker.timing import (

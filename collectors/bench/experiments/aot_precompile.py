@@ -15,12 +15,10 @@ import torch
 from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.exporting import describe_failure, split_inputs
-from compileboard.collectors.bench.worker.judging import judge
-from compileboard.collectors.bench.worker.mismatch import output_error
+from compileboard.collectors.bench.worker.judging import judge, output_error
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import (
     FAILURES,

@@ -15,7 +15,7 @@ from torch.utils import _pytree
 
 from compileboard.collectors.bench.steps import Steps, cast, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.process_memory import bounded
+from compileboard.collectors.bench.worker.timing import bounded
 from compileboard.collectors.bench.worker.workbench import (
     TORCH_DTYPES,
     Workbench,

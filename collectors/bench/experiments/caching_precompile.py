@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
 from compileboard.collectors.bench.worker.timing import interleave
 from compileboard.collectors.bench.worker.workbench import (
     Workbench,

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import (
     Workbench,
     eagerly,

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch._dynamo.testing import reset_rng_state
 
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.exporting import (
     add_export_times,
     begin_stage,
@@ -19,6 +18,7 @@ from compileboard.collectors.bench.worker.exporting import (
 )
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import Workbench
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.profiling import output_folder, safe_name
+from compileboard.collectors.bench.worker.timing import output_folder, safe_name
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
 
 DTYPES = {

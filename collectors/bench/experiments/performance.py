@@ -14,17 +14,17 @@ from compileboard.collectors.bench.worker.compile_times import (
     compile_again,
     start_compiler,
 )
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import FIRST, ExperimentOutcome
-from compileboard.collectors.bench.worker.profiling import (
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
+from compileboard.collectors.bench.worker.timing import (
     export_profile,
+    interleave,
     memory_snapshot,
     peak_gb,
     peak_of,
     reset_peak,
+    vary_batch,
 )
-from compileboard.collectors.bench.worker.statistics import summarize
-from compileboard.collectors.bench.worker.timing import interleave, vary_batch
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
     Workbench,

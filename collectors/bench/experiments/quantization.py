@@ -20,10 +20,9 @@ from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
-from compileboard.collectors.bench.worker.mismatch import output_error
+from compileboard.collectors.bench.worker.judging import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,

@@ -16,12 +16,12 @@ from torch._dynamo.utils import counters
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.counters import (
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import (
     RecompileCounts,
     RecompileWatch,
     without_limit,
 )
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.workbench import (
     Workbench,
     batch_dimension,

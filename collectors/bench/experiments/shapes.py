@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.counters import (
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import (
     RecompileWatch,
     counted_since,
     dynamo_counts,
+    speedup_of,
 )
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.bench.worker.timing import interleave
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,

@@ -16,8 +16,8 @@ from torch._dynamo.utils import clone_inputs
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.steps import move_inputs
-from compileboard.collectors.bench.worker.counters import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from compileboard.collectors.bench.report.upstream_files import load_results
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreMissing
-from compileboard.collectors.store.sealed.large_runs import reopen_in
+from compileboard.collectors.store.connection import StoreMissing, open_reader
+from compileboard.collectors.store.large_runs import reopen_in
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
 RUNS_NAMED = (

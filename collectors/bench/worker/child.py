@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from compileboard.collectors.bench.experiments import find
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
-from compileboard.collectors.runs.garbage import search_imports, without_collections
-from compileboard.collectors.runs.program import end_with
+from compileboard.collectors.record.garbage import search_imports, without_collections
+from compileboard.collectors.record.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 
 if TYPE_CHECKING:

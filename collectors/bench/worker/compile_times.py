@@ -20,7 +20,7 @@ import torch._inductor.utils
 
 from compileboard.collectors.bench.worker.child import remove_hooks, unobserved
 from compileboard.collectors.bench.worker.outcome import COLD, WARM, ExperimentOutcome, add_samples
-from compileboard.collectors.bench.worker.profiling import peak_gb, reset_peak
+from compileboard.collectors.bench.worker.timing import peak_gb, reset_peak
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench
 
 log = logging.getLogger(__name__)

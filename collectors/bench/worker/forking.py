@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from compileboard.collectors.bench.worker import child
 from compileboard.collectors.bench.worker.torch_setup import prepare_environment
-from compileboard.collectors.runs.garbage import without_collections
-from compileboard.collectors.runs.program import end_with
+from compileboard.collectors.record.garbage import without_collections
+from compileboard.collectors.record.program import end_with
 from compileboard.start import shared_command
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,9 +17,84 @@ import torch
 from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.process_memory import count_page_faults
 from compileboard.collectors.bench.worker.torch_setup import SEED
 from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension, eagerly
+
+SHARE = 0.6  # of what is free: others use the machine too
+_OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
+
+
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Return the bytes available without swapping, in the machine or in this container if that is
+    less.
+    """
+    limits = [
+        limit
+        for limit in (
+            _of_the_machine(root / "proc/meminfo"),
+            _of_the_container(root / "sys/fs/cgroup"),
+        )
+        if limit
+    ]
+    return min(limits, default=None)
+
+
+def _of_the_machine(path: Path) -> int | None:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
+
+
+def _of_the_container(folder: Path) -> int | None:
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            return max(0, int((folder / limit).read_text()) - int((folder / used).read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return None
+
+
+@contextlib.contextmanager
+def bounded(share: float = SHARE) -> Iterator[int | None]:
+    """Make allocations beyond a share of free memory fail inside the block; yield the number of
+    bytes if known.
+
+    The limit is on address space: memory that is not reserved cannot be filled.
+    """
+    free = available_bytes()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if free is None:
+        yield None
+        return
+    extra = int(free * share)
+    limit = _address_space_bytes() + extra
+    if before[1] != resource.RLIM_INFINITY:
+        limit = min(limit, before[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        yield extra
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _address_space_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def count_page_faults(*, all_threads: bool = False) -> int | None:
+    """Return the minor page faults of this thread or process so far, None if not available. It
+    takes about 0.5 µs.
+    """
+    if _OF_THREAD is None:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF if all_threads else _OF_THREAD).ru_minflt
 
 
 @dataclass
@@ -193,3 +270,100 @@ def randomized(inputs: Inputs) -> Inputs:
 
     replaced: Inputs = torch.utils._pytree.tree_map(randomize, inputs)
     return replaced
+
+
+GB = 10**9  # as upstream
+_RESET_PEAK = "5"  # to /proc/self/clear_refs, from Linux 4.0 on
+
+
+def reset_peak(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.empty_cache()
+        return
+    with contextlib.suppress(OSError):  # the peak is then that of the whole process so far
+        Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
+
+
+def peak_gb(device: str) -> float | None:
+    """Return the highest use since `reset_peak` in 10⁹ bytes, None if the system does not report
+    it.
+    """
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / GB
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024 / GB
+    return None
+
+
+def peak_of(device: str, work: Callable[[], object]) -> float | None:
+    reset_peak(device)
+    work()
+    return peak_gb(device)
+
+
+def output_path(bench: Workbench, kind: str, suffix: str, stem: str | None = None) -> Path:
+    safe = safe_name(bench.ref.name)
+    name = f"{bench.settings.label()}_{safe}_{kind}" if stem is None else f"{stem}_{safe}"
+    rank = "" if bench.rank is None else f"_rank{bench.rank}"
+    return output_folder(bench) / f"{name}{rank}{suffix}"
+
+
+def output_folder(bench: Workbench) -> Path:
+    folder = Path(bench.settings.output_directory or ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def safe_name(model: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in model)
+
+
+@contextlib.contextmanager
+def side_file(bench: Workbench, what: str) -> Iterator[None]:
+    """Record an error in writing a side file without failing; the measurement remains valid."""
+    try:
+        yield
+    except Exception as error:  # torch raises what it likes here; it is told with the result
+        bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
+
+
+def export_profile(
+    bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
+) -> None:
+    if not bench.settings.export_profiler_trace:
+        return
+    bench.stage("profile")
+    details = bench.settings.profile_details
+    with side_file(bench, "profiler trace"):
+        with torch.profiler.profile(
+            record_shapes=True, profile_memory=details, with_stack=details
+        ) as profile:
+            with torch.profiler.record_function("expected"), eagerly():
+                bench.call(step)
+            with torch.profiler.record_function("actual"):
+                bench.call(compiled)
+            bench.synchronize()
+        path = output_path(bench, "profile", ".json", bench.settings.profiler_trace_name)
+        profile.export_chrome_trace(str(path))
+        if not path.is_file():  # the profiler only logs that it cannot write
+            raise OSError(f"{path} was not written")
+
+
+@contextlib.contextmanager
+def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
+    if not (bench.settings.snapshot_memory and bench.settings.device == "cuda"):
+        yield
+        return
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    try:
+        yield
+    finally:
+        with side_file(bench, "memory snapshot"):
+            torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
+        torch.cuda.memory._record_memory_history(enabled=None)

@@ -15,30 +15,27 @@ import torch
 import torch._inductor.config
 from torch.utils._pytree import tree_leaves
 
-from compileboard.collectors.repro.accuracy import clone_together
-from compileboard.collectors.repro.failure import PASSED, WRONG_ANSWERS, Failure, raised
-from compileboard.collectors.repro.judging import Judge, compile_graph, judge
+from compileboard.collectors.repro.judging import Judge, clone_together, compile_graph, judge
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, JudgedNode
 from compileboard.collectors.repro.locate.node_error import NodeOperation, judge_node
 from compileboard.collectors.repro.locate.surgery import (
     Exposed,
     Key,
+    Survey,
     copy_module,
     expose,
     find_call,
     find_key,
-    list_calls,
-    list_inputs,
-    replace_by_inputs,
-)
-from compileboard.collectors.repro.locate.survey import (
-    Survey,
     find_operation,
     find_source,
+    list_calls,
+    list_inputs,
     name_operation,
+    replace_by_inputs,
     survey_graph,
 )
+from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
 MOST_EXPLAINED = 5  # nodes that are computed by eager in turn

@@ -15,13 +15,11 @@ from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.locate.findings import Analysis, dump_analysis, load_analysis
-from compileboard.collectors.repro.locate.narrowing import (
+from compileboard.collectors.repro.locate.trial import (
     GraphEdit,
+    RepeatedTry,
     find_hidden,
     find_shortest_failing,
-)
-from compileboard.collectors.repro.locate.trial import (
-    RepeatedTry,
     list_levels,
     list_operations,
     make_judge,

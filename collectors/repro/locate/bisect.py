@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.repro import failure
+from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
 from compileboard.collectors.repro.locate import findings

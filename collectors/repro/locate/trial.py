@@ -6,18 +6,53 @@ The trial loads the graph itself, because the driver must not touch a GPU.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compileboard.collectors.repro import failure
-from compileboard.collectors.repro.failure import Failure, captured_failure
+from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, judge
-from compileboard.collectors.repro.locate.narrowing import GraphEdit
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import Failure, NotRunnable, Repro, captured_failure
 from compileboard.collectors.repro.rerun import read_failure
 from compileboard.collectors.repro.trials import OK, Outcome
+
+
+@dataclass(frozen=True)
+class GraphEdit:
+    cut: int | None = None  # number of calls
+    exposed: tuple[str, ...] = ()  # nodes
+
+
+def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | None:
+    """Return the shortest failing number of first calls, or None if the whole graph passes."""
+    if not fails(count):
+        return None
+    passing, failing = 0, count
+    while failing - passing > 1:
+        middle = (passing + failing) // 2
+        if fails(middle):
+            failing = middle
+        else:
+            passing = middle
+    return failing
+
+
+def find_hidden(names: Sequence[str], fails: Callable[[tuple[str, ...]], bool]) -> list[str]:
+    """Return the nodes whose values must not be returned for the graph to fail, in order.
+
+    `fails` gets the additional outputs. With none of them the graph fails.
+    """
+    exposed: set[str] = set()
+    size = len(names)
+    while size:
+        rest = [name for name in names if name not in exposed]
+        for start in range(0, len(rest), size):
+            part = rest[start : start + size]
+            if fails(tuple(name for name in names if name in exposed or name in part)):
+                exposed.update(part)
+        size = size // 2 if size > 1 else 0
+    return [name for name in names if name not in exposed]
 
 
 @dataclass
@@ -114,9 +149,8 @@ def torch_version() -> str:
 def load_edited(
     repro: Repro, device: str | None, level: str, edit: GraphEdit | None
 ) -> tuple[Any, list[Any]]:
-    from compileboard.collectors.repro.accuracy import clone_together
-    from compileboard.collectors.repro.locate.surgery import cut_after, expose
-    from compileboard.collectors.repro.locate.survey import survey_graph
+    from compileboard.collectors.repro.judging import clone_together
+    from compileboard.collectors.repro.locate.surgery import cut_after, expose, survey_graph
     from compileboard.collectors.repro.program import load_graph
 
     module, inputs = load_graph(repro, level, device=device)
@@ -135,8 +169,7 @@ def try_edited(
 
 
 def list_operations(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
-    from compileboard.collectors.repro.locate.surgery import list_calls
-    from compileboard.collectors.repro.locate.survey import name_operation
+    from compileboard.collectors.repro.locate.surgery import list_calls, name_operation
     from compileboard.collectors.repro.program import load_graph
 
     module, _ = load_graph(repro, how.level, device=device)

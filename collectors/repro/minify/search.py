@@ -21,8 +21,7 @@ from typing import Any, Protocol
 import torch
 import torch._functorch.fx_minifier as fx_minifier
 
-from compileboard.collectors.repro import failure
-from compileboard.collectors.repro.failure import Failure, find_operation
+from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
 from compileboard.collectors.repro.minify.findings import (
     MINIFIED,
@@ -30,9 +29,11 @@ from compileboard.collectors.repro.minify.findings import (
     NOT_REPRODUCED,
     OTHER_FAILURE,
     Minification,
+    QueryLog,
+    Question,
     Reduction,
 )
-from compileboard.collectors.repro.minify.graph_values import (
+from compileboard.collectors.repro.minify.smallest import (
     annotate,
     call_nodes,
     count_nodes,
@@ -41,7 +42,7 @@ from compileboard.collectors.repro.minify.graph_values import (
     operation_name,
     placeholders,
 )
-from compileboard.collectors.repro.minify.query_log import QueryLog, Question
+from compileboard.collectors.repro.repro import Failure, find_operation
 from compileboard.collectors.repro.trials import OK, RAISED, SIGNAL, TIMED_OUT, Outcome, TrialLimits
 
 MOST_GUESSES = 3

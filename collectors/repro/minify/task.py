@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,7 @@ from typing import Any
 import torch
 
 from compileboard.collectors.contract.repros import dump_manifest
-from compileboard.collectors.formats.repro_script import write_script
-from compileboard.collectors.repro.failure import (
-    OUT_OF_MEMORY,
-    TIMED_OUT,
-    Failure,
-    captured_failure,
-)
+from compileboard.collectors.formats.repro_archive import write_script
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
@@ -26,10 +20,10 @@ from compileboard.collectors.repro.minify.findings import (
     MINIFIED,
     NOT_REPRODUCED,
     Minification,
+    QueryLog,
+    Question,
     dump_minification,
 )
-from compileboard.collectors.repro.minify.on_device import DeviceTrials
-from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.search import (
     SmallestGraph,
     TrialRunner,
@@ -38,9 +32,68 @@ from compileboard.collectors.repro.minify.search import (
 )
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.program import apply_settings, load_graph
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import (
+    OUT_OF_MEMORY,
+    TIMED_OUT,
+    Failure,
+    NotRunnable,
+    Repro,
+    captured_failure,
+)
 from compileboard.collectors.repro.rerun import attempt
-from compileboard.collectors.repro.trials import OK
+from compileboard.collectors.repro.trials import OK, Outcome, TrialLimits
+
+
+class DeviceTrials:
+    def __init__(self, trials: TrialRunner) -> None:
+        self._trials = trials
+        self.limits = trials.limits
+
+    def run(
+        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
+    ) -> Outcome:
+        module, inputs, *rest = arguments
+        devices = [
+            str(value.device) if isinstance(value, torch.Tensor) else None for value in inputs
+        ]
+        return self._trials.run(
+            call_on_devices, function, module, list(inputs), devices, rest, limits=limits
+        )
+
+
+def call_on_devices(
+    function: Callable[..., Any],
+    module: Any,
+    inputs: Sequence[Any],
+    devices: Sequence[str | None],
+    rest: Sequence[Any],
+) -> Any:
+    accelerator = next((device for device in devices if device not in (None, "cpu")), None)
+    if accelerator is not None:
+        module = module.to(accelerator)
+    return function(module, move_together(inputs, devices), *rest)
+
+
+def move_together(values: Sequence[Any], devices: Sequence[str | None]) -> list[Any]:
+    storages: dict[Any, Any] = {}
+    moved = []
+    for value, device in zip(values, devices):
+        if not isinstance(value, torch.Tensor) or device is None or str(value.device) == device:
+            moved.append(value)
+            continue
+        if value.layout != torch.strided:
+            moved.append(value.detach().to(device).requires_grad_(value.requires_grad))
+            continue
+        storage = value.untyped_storage()
+        key = (storage.data_ptr(), value.dtype, device)
+        if key not in storages:
+            whole = torch.as_strided(
+                value.detach(), (storage.nbytes() // value.element_size(),), (1,), 0
+            )
+            storages[key] = whole.to(device)
+        view = torch.as_strided(storages[key], value.shape, value.stride(), value.storage_offset())
+        moved.append(view.requires_grad_(value.requires_grad))
+    return moved
 
 
 def run(task: ReproTask) -> dict[str, Any]:

@@ -3,14 +3,293 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.events import ArtifactSeen, SymbolSeen
+from compileboard.collectors.contract.events import ArtifactSeen, SpanSeen, SymbolSeen
 from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
-from compileboard.collectors.store.ingest.spans import SpanRows
+from compileboard.collectors.store.reading import read_json
+
+
+@dataclass
+class SpanTotal:
+    """A batch's additions to a name's totals, in microseconds."""
+
+    span_count: int = 0
+    instant_count: int = 0
+    ended_count: int = 0
+    total_us: int = 0
+    exclusive_us: int = 0
+    longest_us: int | None = None
+    longest_begin_us: int | None = None
+
+    def end(self, begin_us: int, duration_us: int, inner_us: int) -> None:
+        self.ended_count += 1
+        self.total_us += duration_us
+        self.exclusive_us += max(0, duration_us - inner_us)
+        if self.longest_us is None or duration_us > self.longest_us:
+            self.longest_us, self.longest_begin_us = duration_us, begin_us
+
+
+def write_totals(
+    connection: sqlite3.Connection, lane_id: int, totals: dict[int, SpanTotal]
+) -> None:
+    connection.executemany(
+        _ADD,
+        [
+            {"lane_id": lane_id, "name_id": name_id, **vars(total)}
+            for name_id, total in totals.items()
+        ],
+    )
+    totals.clear()
+
+
+_ADD = """
+insert into span_totals
+  (
+    lane_id, name_id, span_count, instant_count, ended_count, total_us, exclusive_us, longest_us, longest_begin_us
+  )
+values
+  (
+    :lane_id, :name_id, :span_count, :instant_count, :ended_count, :total_us, :exclusive_us, :longest_us,
+    :longest_begin_us
+  )
+on conflict (lane_id, name_id) do update set
+  span_count = span_count + excluded.span_count,
+  instant_count = instant_count + excluded.instant_count,
+  ended_count = ended_count + excluded.ended_count,
+  total_us = total_us + excluded.total_us,
+  exclusive_us = exclusive_us + excluded.exclusive_us,
+  longest_begin_us = iif(
+    excluded.longest_us > coalesce(longest_us, -1), excluded.longest_begin_us, longest_begin_us
+  ),
+  longest_us = iif(excluded.longest_us > coalesce(longest_us, -1), excluded.longest_us, longest_us)
+"""
+
+
+@dataclass
+class _Span:
+    name_id: int
+    compile_key: int | None
+    compile_id: str | None
+    begin_us: int
+    depth: int
+    args: dict[str, Any]
+    payload: Pending | int | None = None  # a row's id once it was read from the database
+    row_id: int | None = None  # written already, without its end
+    duration_us: int | None = None
+    instant: int = 0
+    inner_us: int = 0  # what ran inside it
+
+
+@dataclass
+class _Lane:
+    id: int
+    open: list[_Span] = field(default_factory=list)
+    totals: dict[int, SpanTotal] = field(default_factory=dict)  # by name; what is not written yet
+    new_count: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+
+class SpanRows:
+    def __init__(self, connection: sqlite3.Connection, save_text: Callable[[str], Pending]) -> None:
+        self.connection = connection
+        self._keep_text = save_text
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._names: dict[str, int] = {}
+        self._closed: list[tuple[_Lane, _Span]] = []
+
+    def forget(self) -> None:
+        self._lanes.clear()
+        self._names.clear()
+        self._closed.clear()
+
+    def add(self, run_id: str, event: SpanSeen, compile_key: int | None) -> None:
+        lane = self._lane(run_id, event.process_id, event.thread)
+        args = {**event.args, "envelope": event.envelope} if event.envelope else event.args
+        lane.first_us = min(event.at_us, lane.first_us or event.at_us)
+        lane.last_us = max(event.at_us, lane.last_us or event.at_us)
+        name_id = self._name(event.name)
+        if event.phase == "E" and (span := _take_open(lane.open, name_id, event.compile_id)):
+            span.duration_us = max(0, event.at_us - span.begin_us)
+            span.args = {**span.args, **args}
+            span.compile_key = span.compile_key if span.compile_key is not None else compile_key
+            if event.text is not None:
+                span.payload = self._keep_text(event.text)
+            self._close(lane, span)
+            return
+        depth = lane.open[-1].depth + 1 if lane.open else 0
+        span = _Span(name_id, compile_key, event.compile_id, event.at_us, depth, args)
+        if event.text is not None:
+            span.payload = self._keep_text(event.text)
+        lane.new_count += 1
+        if event.phase == "B":
+            lane.open.append(span)
+        else:  # an instant; or an end whose beginning is not in the log, which is all that is known of it
+            span.instant, span.duration_us = int(event.phase != "E"), 0
+            self._closed.append((lane, span))
+        total = lane.totals.setdefault(name_id, SpanTotal())
+        total.span_count += 1
+        total.instant_count += span.instant
+
+    def _close(self, lane: _Lane, span: _Span) -> None:
+        self._closed.append((lane, span))
+        duration_us = span.duration_us or 0
+        for parent in reversed(lane.open):
+            if parent.depth < span.depth:
+                parent.inner_us += duration_us
+                break
+        lane.totals.setdefault(span.name_id, SpanTotal()).end(
+            span.begin_us, duration_us, span.inner_us
+        )
+
+    def flush(self) -> None:
+        ended = [(lane, span) for lane, span in self._closed if span.row_id is not None]
+        self.connection.executemany(
+            _INSERT, [_values(lane, span) for lane, span in self._closed if span.row_id is None]
+        )
+        self.connection.executemany(
+            """
+            update spans set
+              duration_us = :duration_us, args = :args, payload_id = :payload_id,
+              compile_key = :compile_key
+            where id = :row_id
+            """,
+            [{**_values(lane, span), "row_id": span.row_id} for lane, span in ended],
+        )
+        self._closed.clear()
+        for lane in self._lanes.values():
+            for span in lane.open:
+                if span.row_id is None:
+                    span.row_id = self.connection.execute(_INSERT, _values(lane, span)).lastrowid
+            if lane.first_us is not None:
+                self._count(lane)
+            write_totals(self.connection, lane.id, lane.totals)
+
+    def _count(self, lane: _Lane) -> None:
+        self.connection.execute(
+            """
+            update lanes set
+              span_count = span_count + :new_count,
+              first_us = min(coalesce(first_us, :first_us), :first_us),
+              last_us = max(coalesce(last_us, :last_us), :last_us)
+            where id = :id
+            """,
+            {
+                "id": lane.id,
+                "new_count": lane.new_count,
+                "first_us": lane.first_us,
+                "last_us": lane.last_us,
+            },
+        )
+        lane.new_count, lane.first_us, lane.last_us = 0, None, None
+
+    def _name(self, name: str) -> int:
+        known = self._names.get(name)
+        if known is None:
+            self.connection.execute(
+                "insert or ignore into span_names (name) values (:name)", {"name": name}
+            )
+            row = self.connection.execute(
+                "select id from span_names where name = :name", {"name": name}
+            ).fetchone()
+            known = self._names[name] = int(row["id"])
+        return known
+
+    def _lane(self, run_id: str, process_id: str, thread: int) -> _Lane:
+        lane = self._lanes.get((process_id, thread))
+        if lane is None:
+            lane = self._lanes[process_id, thread] = self._load(run_id, process_id, thread)
+        return lane
+
+    def _load(self, run_id: str, process_id: str, thread: int) -> _Lane:
+        key = {"run_id": run_id, "process_id": process_id, "thread": thread}
+        self.connection.execute(
+            (
+                "insert or ignore into lanes (run_id, process_id, thread) values (:run_id, "
+                ":process_id, :thread)"
+            ),
+            key,
+        )
+        row = self.connection.execute(
+            "select id from lanes where process_id = :process_id and thread = :thread", key
+        ).fetchone()
+        lane = _Lane(int(row["id"]))
+        rows = self.connection.execute(
+            """
+            select
+              s.id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args,
+              s.payload_id,
+              (
+                select coalesce(sum(i.duration_us), 0)
+                from spans as i
+                where i.lane_id = s.lane_id
+                  and i.depth = s.depth + 1
+                  and i.begin_us >= s.begin_us
+              ) as inner_us
+            from spans as s
+            where s.lane_id = :lane_id
+              and s.duration_us is null
+            order by s.id
+            """,
+            {"lane_id": lane.id},
+        )
+        for row in rows:
+            lane.open.append(
+                _Span(
+                    row["name_id"],
+                    row["compile_key"],
+                    row["compile_id"],
+                    row["begin_us"],
+                    row["depth"],
+                    read_json(dict[str, Any], row["args"]) or {},
+                    row["payload_id"],
+                    row["id"],
+                    inner_us=row["inner_us"],
+                )
+            )
+        return lane
+
+
+_INSERT = """
+insert into spans
+  (lane_id, name_id, compile_key, compile_id, begin_us, duration_us, depth, instant, args, payload_id)
+values
+  (:lane_id, :name_id, :compile_key, :compile_id, :begin_us, :duration_us, :depth, :instant, :args, :payload_id)
+"""
+
+
+def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
+    return {
+        "lane_id": lane.id,
+        "name_id": span.name_id,
+        "compile_key": span.compile_key,
+        "compile_id": span.compile_id,
+        "begin_us": span.begin_us,
+        "duration_us": span.duration_us,
+        "depth": span.depth,
+        "instant": span.instant,
+        "args": dumps(span.args) if span.args else None,
+        "payload_id": span.payload.row_id if isinstance(span.payload, Pending) else span.payload,
+    }
+
+
+def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
+    """Remove a name's innermost open span, perhaps not the last: torch mixes threads in one
+    lane.
+    """
+    for compile_matters in (True, False):
+        for index in range(len(spans) - 1, -1, -1):
+            span = spans[index]
+            if span.name_id == name_id and (not compile_matters or span.compile_id == compile_id):
+                return spans.pop(index)
+    return None
+
 
 _GUARD_SET = Insert("guard_sets", ignore=True)
 _SYMBOL = Insert("symbols", ignore=True)

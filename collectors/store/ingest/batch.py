@@ -7,10 +7,9 @@ from typing import Any
 
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.store.ingest.artifacts import TraceRows
-from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
 from compileboard.collectors.store.ingest.insert import InsertOnce
-from compileboard.collectors.store.ingest.stacks import StackIndex
-from compileboard.collectors.store.rollups.totals import BatchTotals
+from compileboard.collectors.store.rollups import BatchTotals
 
 Content = tuple["str | int | None", ...]  # what kind of thing it is, and what tells it apart
 

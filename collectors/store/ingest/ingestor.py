@@ -30,28 +30,25 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
 from compileboard.collectors.store.codec import pack, unpack
-from compileboard.collectors.store.connection import write_transaction
-from compileboard.collectors.store.errors import StoreError, explain
+from compileboard.collectors.store.connection import StoreError, explain, write_transaction
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
-from compileboard.collectors.store.ingest.frames import FrameIndex
+from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.rows import WRITERS
-from compileboard.collectors.store.ingest.stacks import StackIndex
-from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_event
-from compileboard.collectors.store.rollups.summaries import write_summaries
-from compileboard.collectors.store.rollups.totals import BatchTotals
-from compileboard.collectors.store.run_owners import (
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.rollups import BatchTotals, write_summaries
+from compileboard.collectors.store.runs import (
     THIS_MACHINE,
     RunSender,
     claim_run,
     is_of_other_run,
     may_add,
+    publish_run,
 )
-from compileboard.collectors.store.sealed.large_runs import reopen_large_run
-from compileboard.collectors.store.sealed.reopening import reopen_run
-from compileboard.collectors.store.streams.rows import get_removal
+from compileboard.collectors.store.stream_rows import get_removal
 
 HELD_WHOLE: frozenset[type[Event]] = frozenset(
     (

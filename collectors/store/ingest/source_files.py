@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.rejects import OF_LAST_READING, Rejects
-from compileboard.collectors.store.connection import write_transaction
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
-from compileboard.collectors.store.sealed.large_runs import reopen_large_run
-from compileboard.collectors.store.sealed.reopening import reopen_run
+from compileboard.collectors.store.connection import StoreError, write_transaction
+from compileboard.collectors.store.large_runs import reopen_large_run
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
 
 
 class ReadElsewhere(StoreError):

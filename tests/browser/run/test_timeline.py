@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
 from tests.tools.serving import serving
 from tests.unit.app.explored import LOGS, explore
 

@@ -31,7 +31,7 @@ from compileboard.collectors.bench.worker.timing import (
     vary_batch,
 )
 from compileboard.collectors.bench.worker.workbench import Workbench
-from compileboard.collectors.runs.garbage import without_collections
+from compileboard.collectors.record.garbage import without_collections
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from compileboard.app.queries.run.ranks import list_ranks
+from compileboard.app.ranks.run_queries import list_ranks
 from tests.integration.bench.test_bench import bench, rows
 from tests.tools.observed import Workplace
 
@@ -103,7 +103,7 @@ class Block(nn.Module):
 
 
 def test_layers_of_a_frame_that_dynamo_skips_are_eager() -> None:
-    from compileboard.collectors.bench.distributed.observation import list_eager
+    from compileboard.collectors.bench.distributed.parallel import list_eager
 
     module = Layers(nn.Linear(4, 4), Layers(nn.Tanh(), Block()))
     all_eager = [name for name, _ in list_eager(module)]

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.bench.execution import isolation
-from compileboard.collectors.bench.execution.endings import read_stage
-from compileboard.collectors.bench.execution.fork_server import ForkServer, is_forkable
+from compileboard.collectors.bench.execution.isolation import ForkServer, is_forkable, read_stage
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-difference = pytest.importorskip("compileboard.collectors.bench.worker.mismatch")
+difference = pytest.importorskip("compileboard.collectors.bench.worker.judging")
 pytestmark = pytest.mark.torch
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.observe import hooks
-from compileboard.collectors.pipeline.recorder import Recorder
-from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.record.recorder import Recorder
+from compileboard.collectors.record.spool import Manifest
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.migrations import migrate
 from tests.integration.fixes.running import Outcome, patched_compile, restored_settings

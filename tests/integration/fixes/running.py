@@ -22,7 +22,7 @@ import pytest
 
 from compileboard.collectors.contract.events import GraphBroke, Recompiled
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.pipeline.in_process import watch
+from compileboard.collectors.record.in_process import watch
 
 torch = pytest.importorskip("torch")
 import torch._dynamo as dynamo  # noqa: E402

@@ -17,8 +17,14 @@ pytestmark = pytest.mark.torch
 
 from compileboard.collectors.repro.isolation import run_task  # noqa: E402
 from compileboard.collectors.repro.loading import load_path  # noqa: E402
-from compileboard.collectors.repro.minify.findings import Minification, load_minification  # noqa: E402
-from compileboard.collectors.repro.repro import NotRunnable, Repro  # noqa: E402
+from compileboard.collectors.repro.minify.findings import (  # noqa: E402
+    Minification,
+    load_minification,
+)
+from compileboard.collectors.repro.repro import (  # noqa: E402
+    NotRunnable,
+    Repro,
+)
 from compileboard.collectors.repro.trials import TrialLimits  # noqa: E402
 from tests.integration.repro.planted_repros import make_repros  # noqa: E402
 

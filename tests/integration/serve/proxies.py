@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.tokens import create_token
 from tests.tools.observed import ROOT
 from tests.tools.serving import serving
 from tests.unit.app.seed import add_run

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.app import create_app
-from compileboard.app.engines.digests import digest_board
-from compileboard.app.settings import Settings
+from compileboard.app.clickhouse.copying import digest_board
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.events import (
     ArtifactSeen,
@@ -32,14 +32,13 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
     load_event,
 )
-from compileboard.collectors.pipeline.log_loader import LoadOptions
-from compileboard.collectors.store.bundles.merging import write_bundle
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.store.bundles import write_bundle
+from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.run_owners import RunSender
+from compileboard.collectors.store.runs import RunSender
+from compileboard.collectors.store.tokens import create_token
 from compileboard.collectors.wire.marks import LogRead, StreamEnd, dump_mark
 from tests.tools.observed import ROOT
 from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from compileboard.app.analysis.comparison.model import CompareSide, DistinctItem, ModelResult
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.newest import RecorderClock, read_clock
+from compileboard.app.comparison.model import CompareSide, DistinctItem, ModelResult
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.newest import RecorderClock, read_clock
 
 SERIES: dict[str, Any] = {
     "suite": "builtin",

@@ -10,11 +10,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.engines import store as stores
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.connection import open_reader, open_writer
+from compileboard.app.core import store as stores
+from compileboard.app.core.settings import Settings
+from compileboard.collectors.store.connection import BOARD, open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.sealed.address import BOARD
 from tests.tools.make_db import main as make_db
 from tests.unit.app.engines.published import (
     BOTH_ENGINES,

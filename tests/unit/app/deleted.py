@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
-from compileboard.collectors.store.dashboard.tokens import create_token
-from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.tokens import ActionOrigin, create_token, record_action
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.seed import add_run
 
 

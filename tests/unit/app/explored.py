@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
 from tests.tools.make_db import DATA
 
 LOGS = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compileboard.app.analysis.regression.change_points import detect_change_points
+from compileboard.app.incidents.change_points import detect_change_points
 
 Make = Callable[[np.random.Generator], list[float]]
 # Normal noise of 1, rounded to 1/64 so that scaling by a power of two is exact.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from compileboard.app.analysis.models import table
-from compileboard.app.queries import repros
-from compileboard.app.queries.fleet import runs
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
-from compileboard.app.queries.fleet.recompiles import RECOMPILES
-from compileboard.app.queries.run import guards
-from compileboard.app.web.run.run import FILLS
+from compileboard.app.benchmarks import matrix as table
+from compileboard.app.guards import run_queries as guards
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.recompiles import RECOMPILES
+from compileboard.app.repros import queries as repros
+from compileboard.app.runs import queries as runs
+from compileboard.app.runs.pages import FILLS
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, FUNCTION_ID
 from tests.unit.app.repros import ACCURACY_REPRO, COMPILE_REPRO

@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.core.engine import SqliteEngine
 
 BIG = (
     frozenset(

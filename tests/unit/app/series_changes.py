@@ -6,11 +6,11 @@ import json
 import sqlite3
 from typing import Any
 
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.incidents.assembly import IncidentAssembler
-from compileboard.app.queries.dashboard.incidents import list_commented_ids, load_incidents
-from compileboard.app.queries.dashboard.series_changes import load_changes
-from compileboard.collectors.store.dashboard.series_changes import DetectedRows, save_detected
+from compileboard.app.core.store import SingleFile
+from compileboard.app.incidents.evidence import IncidentAssembler
+from compileboard.app.incidents.queries import list_commented_ids, load_incidents
+from compileboard.app.incidents.series_changes import load_changes
+from compileboard.collectors.store.incidents import DetectedRows, save_detected
 from tests.unit.app.benched import BREAK_ID, RUNS
 from tests.unit.app.seed import START_US
 

@@ -17,7 +17,7 @@ from compileboard.collectors.contract.events import (
     RunStarted,
 )
 from compileboard.collectors.decode.aot import ARTIFACT, parse_metadata, summarize
-from compileboard.collectors.decode.guards.tree import count_guards
+from compileboard.collectors.decode.guard_tree import count_guards
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 RUN = "01J00000000000000000TRACED"

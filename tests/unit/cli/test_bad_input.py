@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.cli.main import main
-from compileboard.collectors.runs.command_line import unreachable
+from compileboard.collectors.record.facts import unreachable
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import Workplace
 

@@ -19,7 +19,7 @@ from compileboard.collectors.contract.events import RunEnded
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.terminal import command_hints
+from compileboard.collectors.terminal import values as command_hints
 from compileboard.collectors.terminal.run_summary import duration_text, printable, summarize
 from tests.tools.observed import Workplace
 

@@ -66,7 +66,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_the_command_itself_loads_no_torch() -> None:
     program = (
         "import sys, compileboard.collectors.cli.repro_locate, "
-        "compileboard.collectors.repro.locate.sentences; "
+        "compileboard.collectors.repro.locate.findings; "
     )
     program += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0

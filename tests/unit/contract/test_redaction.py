@@ -18,7 +18,7 @@ from compileboard.collectors.contract import redaction
 from compileboard.collectors.contract.fingerprints import source_hash
 from compileboard.collectors.contract.redaction import redact_code, redact_line, redact_source
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.records import PathNamer
 from tests.unit.decode.recorded_logs import LOGS, captured, events
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "trace"

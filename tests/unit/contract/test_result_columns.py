@@ -8,16 +8,16 @@ import sqlite3
 from dataclasses import fields
 from pathlib import Path
 
-from compileboard.app.analysis.metrics import METRICS
+from compileboard.app.benchmarks.metrics import METRICS
 from compileboard.collectors.contract.result_columns import (
     ALIASES,
     RESULT_COLUMNS,
     STORE_NAMES,
     STORED,
 )
-from compileboard.collectors.store.ingest.results import ADD_RESULT, NUMBERS
+from compileboard.collectors.store.ingest.rows import ADD_RESULT, NUMBERS
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.rollups.results import COLUMNS, ResultFields
+from compileboard.collectors.store.results import COLUMNS, ResultFields
 
 UNITS = {"×": "", "%": "", "MB": "", "ms": "_ms", "s": "_s", "GB": "_gb", "µs": "_us", "": ""}
 

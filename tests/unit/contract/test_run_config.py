@@ -14,9 +14,9 @@ import pytest
 from compileboard.collectors import api
 from compileboard.collectors.contract.events import RunStarted
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
-from compileboard.collectors.pipeline.live import INJECT, child_environment
-from compileboard.collectors.runs.opening import describe_run
-from compileboard.collectors.spool.manifest import read_manifest
+from compileboard.collectors.record.facts import describe_run
+from compileboard.collectors.record.live import INJECT, child_environment
+from compileboard.collectors.record.spool import read_manifest
 
 SETTINGS = {setting.name: setting for setting in fields(RunConfig)}
 # What the run's row has no column for: where it is, and by whose wish more of the environment or a

@@ -11,9 +11,8 @@ from typing import Any
 
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.sources.trace_log import ReadStats
+from compileboard.collectors.decode.records import Captured, PathNamer
+from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 
 FOLDER = Path(__file__).parents[2] / "data" / "trace"

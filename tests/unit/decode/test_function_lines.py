@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.decode.graph_breaks import parse_break
-from compileboard.collectors.decode.paths import PathNamer, qualify
+from compileboard.collectors.decode.records import PathNamer, qualify
 
 SOURCE = """\
 class Net:

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
-from compileboard.collectors.decode import break_registry
+from compileboard.collectors.decode import graph_breaks as break_registry
 from compileboard.collectors.decode.graph_breaks import (
     break_fingerprint,
     parse_break,
     parse_message,
     reason_text,
 )
-from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.records import PathNamer
 from tests.unit.decode.recorded_logs import captured, events
 
 NAMER = PathNamer(["/srv/bench"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.decode.guards.tree import (
+from compileboard.collectors.decode.guard_tree import (
     MAXIMUM_DEPTH,
     GuardNode,
     GuardTree,

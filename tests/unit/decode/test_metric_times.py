@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.decode.caches import parse_lookup
-from compileboard.collectors.decode.failures import parse_error
 from compileboard.collectors.decode.metrics import (
     PHASES,
     duration_source,
@@ -21,6 +20,7 @@ from compileboard.collectors.decode.metrics import (
     phases_us,
     start_us,
 )
+from compileboard.collectors.decode.trace_records import parse_error
 from tests.unit.decode.recorded_logs import LOGS, events
 
 UNITS = {

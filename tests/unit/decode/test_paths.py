@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract.fingerprints import config_hash, fingerprint, source_hash
 from compileboard.collectors.decode.graph_breaks import normalise_values
-from compileboard.collectors.decode.paths import NOTEBOOK, PathNamer, function_name, is_torch
-from compileboard.collectors.decode.stacks import (
+from compileboard.collectors.decode.records import (
+    NOTEBOOK,
     Frame,
+    PathNamer,
+    function_name,
+    is_torch,
     named_stack,
     parse_frames,
     parse_traceback,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.categories import BY_NAME, CATEGORIES
-from compileboard.collectors.decode.guards.recompile_reasons import parse_reason, parse_reasons
+from compileboard.collectors.decode.recompile_reasons import parse_reason, parse_reasons
 from tests.unit.decode.recorded_logs import events
 
 # The newest cache entry's category for each case of tests/data/trace/record_guards.py.

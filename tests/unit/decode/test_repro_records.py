@@ -11,8 +11,7 @@ import pytest
 from compileboard.collectors.contract.events import Noted, ReproCaptured, ReproValues
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import Captured, PathNamer
 
 MANIFEST: dict[str, Any] = {
     "format": 1,

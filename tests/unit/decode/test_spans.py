@@ -17,8 +17,7 @@ from compileboard.collectors.contract.record_names import SPAN
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured, Logged
 from compileboard.collectors.decode.spans import make_plain_span, make_span, shorten_span
-from compileboard.collectors.sources.log_clock import LogClock
-from compileboard.collectors.sources.trace_log import TraceLog
+from compileboard.collectors.logs.trace_log import LogClock, TraceLog
 
 ENVELOPE = (
     '{"chromium_event": {}, "frame_id": 0, "frame_compile_id": 1, "attempt": 0, "has_payload": '

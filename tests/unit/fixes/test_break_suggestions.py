@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
-from compileboard.collectors.fixes.break_hints import list_hint_warnings
+from compileboard.collectors.fixes.causes import list_hint_warnings
 from compileboard.collectors.fixes.fix import BreakFacts, list_fixes
 from compileboard.collectors.fixes.titles import label_break
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.causes import build_causes, choose_guard
-from compileboard.collectors.fixes.recorded import (
+from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
     RecordedCompile,

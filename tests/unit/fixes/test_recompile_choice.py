@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.categories import BY_NAME
-from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
+from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.fix import RecompileFacts
 from compileboard.collectors.fixes.recompile_fixes import (
     describe_guard_fixes,

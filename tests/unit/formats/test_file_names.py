@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.collectors.formats.file_names import (
+from compileboard.collectors.formats.results import (
     FileNameInfo,
     damaged,
     read_name,

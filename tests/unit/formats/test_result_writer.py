@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
-from compileboard.collectors.decode.paths import PathNamer
+from compileboard.collectors.decode.records import PathNamer
 from compileboard.collectors.formats.merge_files import build_break_table, merge
 from compileboard.collectors.formats.raw_timings import read_timings, to_repeats, write_timings
 from compileboard.collectors.formats.reader import break_event, read_results

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.formats.size_expressions import evaluate_size, list_symbols
 from compileboard.collectors.formats.torch_repro import (
     NoTorchRepro,
+    evaluate_size,
     list_results,
+    list_symbols,
     parse_torch_script,
 )
 

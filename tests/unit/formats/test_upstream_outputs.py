@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.execution.endings import DIED
+from compileboard.collectors.bench.execution.isolation import DIED
 from compileboard.collectors.bench.report.progress import REASONS
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.formats.merge_files import merge

@@ -12,7 +12,7 @@ import pytest
 
 from compileboard.collectors.observe.trial import ProcessTrial
 from compileboard.collectors.observe.trial_plan import PLAN_NAME, TrialPlan, read_plan
-from compileboard.collectors.trials.calls import read_calls, read_notes
+from compileboard.collectors.trials.execution import read_calls, read_notes
 
 
 @pytest.fixture

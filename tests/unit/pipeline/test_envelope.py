@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.store.codec import unpack
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import FOLDER

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.pipeline import log_loader
-from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
-from compileboard.collectors.sources.discovery import SourceGroup, find_sources
-from compileboard.collectors.sources.streams import NoSuchLog
+from compileboard.collectors.logs import log_loader
+from compileboard.collectors.logs.discovery import SourceGroup, find_sources
+from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.source_files import save_rejects
 from compileboard.collectors.store.migrations import migrate_connection
@@ -138,7 +138,7 @@ def test_ctrl_c_in_the_middle_of_a_batch_loses_no_record(
 ) -> None:
     log = folder / "trace.log"
     log.write_bytes(ranks[0])
-    monkeypatch.setattr("compileboard.collectors.pipeline.trace_source.BATCH_EVENTS", 100)
+    monkeypatch.setattr("compileboard.collectors.logs.trace_source.BATCH_EVENTS", 100)
     calls = []
 
     def interrupted(*arguments: Any, **options: Any) -> None:
@@ -151,9 +151,7 @@ def test_ctrl_c_in_the_middle_of_a_batch_loses_no_record(
         migrate_connection(connection)
         loader = Loader(connection, "t.db", find_sources(str(folder)), LoadOptions())
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
-            context.setattr(
-                "compileboard.collectors.pipeline.sqlite_sink.save_rejects", interrupted
-            )
+            context.setattr("compileboard.collectors.logs.sqlite_sink.save_rejects", interrupted)
             loader.read()
         loader.read()  # as `follow` does, to read what was written since
         loader.finish()

@@ -13,8 +13,8 @@ import pytest
 
 from compileboard.collectors.bench.execution.runner import BenchReport, finish
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.pipeline.live import Recording
-from compileboard.collectors.runs.opening import describe_run, make_spool
+from compileboard.collectors.record.facts import describe_run, make_spool
+from compileboard.collectors.record.live import Recording
 
 
 def test_a_database_locked_from_the_first_moment_is_said_with_its_reason(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.rejects import KINDS
-from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
-from compileboard.collectors.sources.discovery import find_sources
+from compileboard.collectors.logs.discovery import find_sources
+from compileboard.collectors.logs.log_loader import Loader, LoadOptions
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.decode.recorded_logs import log_bytes
 from tests.unit.pipeline.loading import DDP, counts, load, query_value, rows
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.queries.run.timeline import iterate_spans
-from compileboard.collectors.pipeline import log_loader
-from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
-from compileboard.collectors.pipeline.logs.processes import AHEAD_COUNT, INLINE_BYTES, Processes
-from compileboard.collectors.sources import log_blocks, trace_log
-from compileboard.collectors.sources.discovery import find_sources
+from compileboard.app.timeline.run_queries import iterate_spans
+from compileboard.collectors.logs import log_blocks, log_loader, trace_log
+from compileboard.collectors.logs.discovery import find_sources
+from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.log_processes import AHEAD_COUNT, INLINE_BYTES, Processes
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.app.explored import LOGS

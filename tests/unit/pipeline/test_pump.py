@@ -10,9 +10,9 @@ import pytest
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.logs.source import EventBatch, pump
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.pipeline.source import EventBatch, pump
-from compileboard.collectors.pipeline.spool_source import SpoolSource
+from compileboard.collectors.record.spool_source import SpoolSource
 
 
 @dataclass
@@ -38,7 +38,7 @@ class ListSink:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a spool of two processes, each with five events and a line that is no record."""
-    monkeypatch.setattr("compileboard.collectors.pipeline.spool_source.BATCH_EVENTS", 2)
+    monkeypatch.setattr("compileboard.collectors.record.spool_source.BATCH_EVENTS", 2)
     for _ in range(2):
         spool = Spool(str(tmp_path), "RUN", "t.db", lambda: {"run_id": "RUN", "pid": 1})
         for number in range(4):

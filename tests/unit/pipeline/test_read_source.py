@@ -12,8 +12,8 @@ from compileboard.collectors.contract.events import (
     GuardFailure,
     Recompiled,
 )
-from compileboard.collectors.decode.paths import PathNamer
-from compileboard.collectors.pipeline.read_source import SourceReader
+from compileboard.collectors.decode.records import PathNamer
+from compileboard.collectors.logs.read_source import SourceReader
 
 LATER_US = 4_000_000_000_000_000
 

@@ -10,11 +10,9 @@ import pytest
 
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.pipeline.recorder import Recorder
-from compileboard.collectors.spool.journal import append_event
-from compileboard.collectors.spool.manifest import Manifest
-from compileboard.collectors.store.connection import DATABASE_VERSION
-from compileboard.collectors.store.errors import StoreError, StoreTooNew
+from compileboard.collectors.record.recorder import Recorder
+from compileboard.collectors.record.spool import Manifest, append_event
+from compileboard.collectors.store.connection import DATABASE_VERSION, StoreError, StoreTooNew
 from compileboard.collectors.store.migrations import migrate_connection
 
 
@@ -79,7 +77,7 @@ def test_what_is_beside_the_recording_fails_as_a_reject_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, name: str
 ) -> None:
     monkeypatch.setattr(
-        f"compileboard.collectors.pipeline.recorder.{function}", lambda *_, **__: 1 // 0
+        f"compileboard.collectors.record.recorder.{function}", lambda *_, **__: 1 // 0
     )
     folder, database = tmp_path / "spool", tmp_path / "t.db"
     folder.mkdir()

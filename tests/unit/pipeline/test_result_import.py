@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.import_progress import ProgressLines
-from compileboard.collectors.pipeline.log_loader import LoadOptions
-from compileboard.collectors.sources.streams import NoSuchLog
+from compileboard.collectors.logs.import_progress import ProgressLines
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.logs.streams import NoSuchLog
 from compileboard.collectors.store.migrations import migrate
 from compileboard.exit_codes import FAILED
 from tests.unit.formats.files import HEAD, MADE, RECORDED
@@ -222,7 +222,7 @@ def test_options_name_the_run_and_give_the_suite_where_no_column_does(
 
 def test_a_deleted_run_stays_deleted_until_again(store: Path) -> None:
     from compileboard.collectors.store.connection import open_writer
-    from compileboard.collectors.store.dashboard.trash import delete_run
+    from compileboard.collectors.store.trash import delete_run
 
     run_import(store, MADE / "basics.csv")
     connection = open_writer(store)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.pipeline.log_loader import Loader, LoadOptions
-from compileboard.collectors.sources.discovery import find_sources
+from compileboard.collectors.logs.discovery import find_sources
+from compileboard.collectors.logs.log_loader import Loader, LoadOptions
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.pipeline.loading import PROGRAMS, counts, load, query_value, rows
@@ -96,9 +96,9 @@ def test_damage_before_a_kill_stays_counted(
 ) -> None:
     log.write_bytes(log.read_bytes().replace(b"\nV", b"\nstray\nV", 3))
     load(tmp_path / "whole.db", log)
-    monkeypatch.setattr("compileboard.collectors.pipeline.trace_source.BATCH_EVENTS", 8)
+    monkeypatch.setattr("compileboard.collectors.logs.trace_source.BATCH_EVENTS", 8)
     monkeypatch.setattr(
-        "compileboard.collectors.pipeline.sqlite_sink.save_rejects",
+        "compileboard.collectors.logs.sqlite_sink.save_rejects",
         _killed_at_the_third(),
         raising=True,
     )

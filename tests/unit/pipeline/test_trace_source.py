@@ -9,8 +9,8 @@ import pytest
 
 from compileboard.collectors.contract.events import Event, ProcessStarted, RunStarted
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
-from compileboard.collectors.pipeline.trace_source import read_hooked_log
+from compileboard.collectors.logs.sqlite_sink import SqliteSink
+from compileboard.collectors.logs.trace_source import read_hooked_log
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
 from compileboard.collectors.store.migrations import migrate_connection

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from compileboard.app.push.body import unpack_texts
+from compileboard.app.push.receive import unpack_texts
 from compileboard.collectors.contract.events import Event
-from compileboard.collectors.push.texts import list_texts
+from compileboard.collectors.push.delivery import list_texts
 from compileboard.collectors.wire.lines import checksum_of, digest_of, load_line, read_line
 from compileboard.collectors.wire.marks import Mark, load_mark
 from compileboard.collectors.wire.texts import split_texts

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.events import CompileStarted
-from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.push.losses import make_stand_in
+from compileboard.collectors.logs.source import EventBatch
+from compileboard.collectors.push.delivery import make_stand_in
 from compileboard.collectors.push.outbox import add_bundle, list_waiting
 from compileboard.collectors.push.report import list_waiting_runs
 from compileboard.collectors.push.sender import Sender, read_losses
@@ -30,7 +30,7 @@ POISON = CompileStarted("P", 999, 50, "1/0", function="poison")
 @pytest.fixture(autouse=True)
 def no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "compileboard.collectors.pipeline.outbox_sink.spawn_sender", lambda root: None
+        "compileboard.collectors.record.outbox_sink.spawn_sender", lambda root: None
     )
 
 

@@ -14,18 +14,18 @@ import pytest
 from werkzeug.serving import make_server
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.contract.events import Event, ProcessStarted, RunStarted
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.pipeline import outbox_sink
-from compileboard.collectors.pipeline.outbox_sink import OutboxSink
-from compileboard.collectors.pipeline.source import EventBatch
-from compileboard.collectors.pipeline.sqlite_sink import SqliteSink
-from compileboard.collectors.pipeline.trace_source import read_hooked_log
+from compileboard.collectors.logs.source import EventBatch
+from compileboard.collectors.logs.sqlite_sink import SqliteSink
+from compileboard.collectors.logs.trace_source import read_hooked_log
 from compileboard.collectors.push import sender
 from compileboard.collectors.push.outbox import list_waiting
 from compileboard.collectors.push.sender import Sender
 from compileboard.collectors.push.target import Target
+from compileboard.collectors.record import outbox_sink
+from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.migrations import migrate

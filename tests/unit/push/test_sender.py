@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted, Event, RunStarted
-from compileboard.collectors.pipeline import outbox_sink
-from compileboard.collectors.pipeline.outbox_sink import OutboxSink
-from compileboard.collectors.pipeline.source import EventBatch
+from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.push import outbox, report, sender
 from compileboard.collectors.push.outbox import list_waiting
 from compileboard.collectors.push.report import describe_delivery
 from compileboard.collectors.push.sender import Sender, read_status
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.store.errors import StoreMoved
+from compileboard.collectors.record import outbox_sink
+from compileboard.collectors.record.outbox_sink import OutboxSink
+from compileboard.collectors.store.connection import StoreMoved
 from compileboard.collectors.wire.marks import StreamEnd
 from tests.unit.push.push_server import PushServer, push_server
 

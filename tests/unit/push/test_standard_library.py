@@ -26,8 +26,8 @@ from pathlib import Path
 import compileboard.collectors.api
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.pipeline.sidecar import spawn_sidecar
-from compileboard.collectors.runs.opening import describe_run, make_spool, spool_folder
+from compileboard.collectors.record.sidecar import spawn_sidecar
+from compileboard.collectors.record.facts import describe_run, make_spool, spool_folder
 manifest = describe_run(RunConfig(name="plain", server=sys.argv[1]), {}, argv=["x"], cwd="/", code_folder="/")
 folder = spool_folder(manifest, os.environ)
 make_spool(folder, manifest)

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from compileboard.collectors.repro import accuracy  # noqa: E402
-from compileboard.collectors.repro.accuracy import Difference, clone_together, compare, worst_of  # noqa: E402
+from compileboard.collectors.repro import judging as accuracy  # noqa: E402
+from compileboard.collectors.repro.judging import (  # noqa: E402
+    Difference,
+    clone_together,
+    compare,
+    worst_of,
+)
 
 
 def _tensor(*values: float) -> Any:

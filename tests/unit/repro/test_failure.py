@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.repros import ReproManifest
-from compileboard.collectors.repro import failure
-from compileboard.collectors.repro.failure import (
+from compileboard.collectors.repro import repro as failure
+from compileboard.collectors.repro.repro import (
     Failure,
     captured_failure,
     find_operation,

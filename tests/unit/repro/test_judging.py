@@ -10,7 +10,12 @@ pytestmark = pytest.mark.torch
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from compileboard.collectors.repro import judging  # noqa: E402
-from compileboard.collectors.repro.judging import EAGER, Judge, judge, symbolic_inputs  # noqa: E402
+from compileboard.collectors.repro.judging import (  # noqa: E402
+    EAGER,
+    Judge,
+    judge,
+    symbolic_inputs,
+)
 
 
 def _stub(monkeypatch: pytest.MonkeyPatch, compiled: Any) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
-from compileboard.collectors.sources.streams import NoSuchLog
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.logs.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.repros import list_repros, load_repro
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.repros import LEFT_BY_TORCH, read_launcher
 
 HOSTILE = (

@@ -14,8 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.repros import KEPT, ReproInput, ReproManifest
-from compileboard.collectors.formats.repro_archive import read_archive, write_archive
-from compileboard.collectors.formats.repro_script import read_script, write_script
+from compileboard.collectors.formats.repro_archive import (
+    read_archive,
+    read_script,
+    write_archive,
+    write_script,
+)
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.events import dump_event
-from compileboard.collectors.pipeline import recorder
-from compileboard.collectors.pipeline.sidecar import run_sidecar
-from compileboard.collectors.runs.facts import git_facts
-from compileboard.collectors.runs.git import (
+from compileboard.collectors.record import recorder
+from compileboard.collectors.record.facts import git_facts
+from compileboard.collectors.record.git import (
     EVENT_BYTES,
     build_history_event,
     pack_commits,
     read_commits,
 )
-from compileboard.collectors.spool.manifest import Manifest
+from compileboard.collectors.record.sidecar import run_sidecar
+from compileboard.collectors.record.spool import Manifest
 from compileboard.collectors.store.ingest.commits import StoredCommit
 from tests.tools.observed import Workplace
 from tests.tools.repository import commit, git, make_repository

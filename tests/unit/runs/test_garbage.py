@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from compileboard.collectors.runs.garbage import search_imports, without_collections
+from compileboard.collectors.record.garbage import search_imports, without_collections
 
 
 def test_what_is_loaded_without_collections_is_searched_again_when_asked_for() -> None:

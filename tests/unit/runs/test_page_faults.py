@@ -17,8 +17,8 @@ from compileboard.collectors.contract.events import (
     PageFaultsCounted,
     ProcessStarted,
 )
-from compileboard.collectors.runs import page_faults
-from compileboard.collectors.runs.page_faults import (
+from compileboard.collectors.record import page_faults
+from compileboard.collectors.record.page_faults import (
     FaultWatch,
     changed_ranges,
     read_anonymous,

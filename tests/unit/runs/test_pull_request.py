@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.runs.pull_request import find_base
+from compileboard.collectors.record.git import find_base
 from tests.tools.repository import commit, git, make_repository
 
 FindBase = Callable[[dict[str, Any]], str]

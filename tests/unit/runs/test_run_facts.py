@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.decode import break_registry
-from compileboard.collectors.pipeline.live import child_environment, prepare
-from compileboard.collectors.pipeline.recover_spools import pick_up_spools
-from compileboard.collectors.runs.command_line import default_name
-from compileboard.collectors.runs.facts import git_facts, program_folder, visible_gpus
-from compileboard.collectors.runs.opening import stored_command
-from compileboard.collectors.runs.program import signal_name
-from compileboard.collectors.spool.folders import home, new_run_id
-from compileboard.collectors.spool.manifest import Manifest, read_manifest
+from compileboard.collectors.decode import graph_breaks as break_registry
+from compileboard.collectors.record.facts import (
+    default_name,
+    git_facts,
+    program_folder,
+    stored_command,
+    visible_gpus,
+)
+from compileboard.collectors.record.live import child_environment, prepare
+from compileboard.collectors.record.program import signal_name
+from compileboard.collectors.record.recover_spools import pick_up_spools
+from compileboard.collectors.record.spool import Manifest, home, new_run_id, read_manifest
 from tests.tools.observed import Workplace
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from compileboard.collectors.sources.discovery import LogSource
+from compileboard.collectors.logs.discovery import LogSource
 
 _RECORDED = Path(__file__).parents[2] / "data" / "trace"
 LOG = lzma.decompress((_RECORDED / "torch2.11-cuda-zoo_backend_failure.log.xz").read_bytes())

@@ -15,9 +15,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.sources.compression import unpack_zstd
-from compileboard.collectors.sources.discovery import find_sources
-from compileboard.collectors.sources.streams import (
+from compileboard.collectors.logs.archives import unpack_zstd
+from compileboard.collectors.logs.discovery import find_sources
+from compileboard.collectors.logs.streams import (
     Chunks,
     LimitExceeded,
     Limits,

@@ -15,10 +15,10 @@ from threading import Thread
 import pytest
 import zstandard
 
+from compileboard.collectors.logs.discovery import LogSource, find_sources
+from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.repro.loading import load_path
-from compileboard.collectors.repro.results import save_answer
-from compileboard.collectors.sources.discovery import LogSource, find_sources
-from compileboard.collectors.sources.streams import NoSuchLog, SourceDamaged
+from compileboard.collectors.repro.repro import save_answer
 from compileboard.collectors.store.repros import ReproResult
 from tests.unit.sources.packed import (
     ARCHIVES,

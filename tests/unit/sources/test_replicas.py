@@ -15,7 +15,7 @@ from benchmarks.imports.replicas import ReplicaFacts, make_replica
 from compileboard.collectors.contract.events import Event, GraphBroke, Recompiled
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.sources.trace_log import ReadStats
+from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compileboard.collectors.decode.records import Captured
-from compileboard.collectors.sources.trace_log import ReadStats
+from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
 

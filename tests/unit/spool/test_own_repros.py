@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.spool.own_repros import is_own_repro, note_own_repro
+from compileboard.collectors.record.left_files import is_own_repro, note_own_repro
 
 MANIFEST = {
     "kind": "compile",

@@ -13,9 +13,15 @@ import pytest
 
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.spool.lock import writers_alive
-from compileboard.collectors.spool.manifest import Manifest, read_manifest
-from compileboard.collectors.spool.reader import EMPTY, TORN, UNREADABLE, SpoolReader
+from compileboard.collectors.record.spool import (
+    EMPTY,
+    TORN,
+    UNREADABLE,
+    Manifest,
+    SpoolReader,
+    read_manifest,
+    writers_alive,
+)
 
 
 @pytest.fixture

@@ -14,19 +14,17 @@ import pytest
 
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.events import ProcessStarted
-from compileboard.collectors.pipeline.log_loader import LoadOptions
-from compileboard.collectors.store.bundles.growth import count_contents
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.errors import NotAStore
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.store.bundles import count_contents, merge_bundle, write_bundle
+from compileboard.collectors.store.connection import NotAStore, open_reader, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.source_files import save_trace_file
-from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
-from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.run_owners import RunSender
-from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.collectors.store.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.runs import RunSender
+from compileboard.collectors.store.sealed_files import list_sealed_runs
+from compileboard.collectors.store.trash import delete_run
+from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import MLP
 from tests.unit.app.explored import LOGS
 from tests.unit.app.repros import RUN as REPRO_RUN

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.events import CacheLookedUp, Event, ProcessStarted, RunStarted
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import NotAStore
+from compileboard.collectors.store.bundles import merge_bundle, write_bundle
+from compileboard.collectors.store.connection import NotAStore, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 

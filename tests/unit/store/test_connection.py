@@ -19,12 +19,6 @@ from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
-    checkpoint,
-    open_reader,
-    open_writer,
-    write_transaction,
-)
-from compileboard.collectors.store.errors import (
     NotAStore,
     StoreBusy,
     StoreFull,
@@ -32,6 +26,10 @@ from compileboard.collectors.store.errors import (
     StoreNeedsMigration,
     StoreNotReadable,
     StoreTooNew,
+    checkpoint,
+    open_reader,
+    open_writer,
+    write_transaction,
 )
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.incidents.pending import find_pending_runs
+from compileboard.app.core.store import SingleFile
+from compileboard.app.incidents.update import find_pending_runs
 from compileboard.collectors.contract.events import GraphBroke
 from compileboard.collectors.contract.fingerprints import content_id, format_id, parse_id
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
 from compileboard.collectors.store.ingest import batch
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.trash import delete_run, restore_run
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ import pytest
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     UNRELEASED_APPLICATION_ID,
+    NotAStore,
+    StoreError,
     open_reader,
     open_writer,
 )
-from compileboard.collectors.store.errors import NotAStore, StoreError
 from compileboard.collectors.store.migrations import STEPS, migrate, split_statements
 from tests.tools.make_db import main as make_db
 

@@ -9,7 +9,7 @@ import pytest
 from compileboard.collectors.contract.events import Noted
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.run_owners import NotOwner, RunSender, may_add
+from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
 
 BOX = RunSender("token:box-2", may_add_to_all=False)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.store import search_index
+from compileboard.collectors.store import search as search_index
 from compileboard.collectors.store.connection import open_writer, write_transaction
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.search_index import index_run, kind_tag, list_pending, run_tag
+from compileboard.collectors.store.search import index_run, kind_tag, list_pending, run_tag
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.explored import explore
 
 

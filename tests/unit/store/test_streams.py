@@ -27,24 +27,22 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.fingerprints import config_hash
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.search_index import index_run
-from compileboard.collectors.store.streams.lines import StreamDiffers, TextsMissing, read_lines
-from compileboard.collectors.store.streams.receive import RunDeleted, StreamWriter
-from compileboard.collectors.store.streams.rows import (
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.stream_lines import StreamDiffers, TextsMissing, read_lines
+from compileboard.collectors.store.stream_rows import (
+    DAY_US,
     Stream,
     StreamMoved,
+    find_texts,
     get_stream,
     list_unindexed_runs,
-)
-from compileboard.collectors.store.streams.texts import (
-    DAY_US,
-    find_texts,
     pack_text,
     save_dropped,
     save_text,
 )
+from compileboard.collectors.store.stream_writer import RunDeleted, StreamWriter
+from compileboard.collectors.store.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
     Beat,

@@ -3,14 +3,9 @@
 import pytest
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
-from compileboard.collectors.store.dashboard.trials import (
-    Trial,
-    get_trial_of,
-    list_trials,
-    save_trial,
-)
+from compileboard.collectors.store.dashboard import Trial, get_trial_of, list_trials, save_trial
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.trash import delete_run, restore_run
 
 
 def trial(id, **changes):

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.runs.program import ProgramExit
-from compileboard.collectors.trials.calls import Call, ProcessCalls
+from compileboard.collectors.record.program import ProgramExit
 from compileboard.collectors.trials.comparison import compare_executions
-from compileboard.collectors.trials.execution import Counts, Execution
+from compileboard.collectors.trials.execution import Call, Counts, Execution, ProcessCalls
 
 
 def execute(folder: Path, times_us: list[float]) -> Execution:

@@ -4,8 +4,8 @@ named.
 
 import pytest
 
-from compileboard.collectors.trials.calls import Call, ProcessCalls, pick_step
-from compileboard.collectors.trials.outputs import compare_lines, compare_outputs, compare_values
+from compileboard.collectors.trials.comparison import compare_lines, compare_outputs, compare_values
+from compileboard.collectors.trials.execution import Call, ProcessCalls, pick_step
 
 
 def tensor(values, dtype="float32", shape=None, sums=()):

@@ -2,7 +2,7 @@
 own.
 """
 
-from compileboard.collectors.trials.program import join_environment
+from compileboard.collectors.trials.patches import join_environment
 
 
 def test_torchs_variables_are_as_recorded_and_the_others_as_they_are():

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.alerts.clock import DAYS
 from compileboard.app.alerts.delivery import (
     ATTEMPTS,
     CLAIM_LIMIT_US,
@@ -22,8 +21,9 @@ from compileboard.app.alerts.delivery import (
     SendReport,
     send_due,
 )
-from compileboard.app.queries.dashboard.alerts import count_deliveries, list_deliveries
-from compileboard.collectors.store.dashboard.incidents import save_comment
+from compileboard.app.alerts.queries import count_deliveries, list_deliveries
+from compileboard.app.alerts.rules import DAYS
+from compileboard.collectors.store.incidents import save_comment
 from tests.tools.observed import ROOT
 from tests.unit.app.alerts.receiver import Hook, receive_http
 from tests.unit.app.benched import RUNS

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.clock import Digest, Quiet
-from compileboard.app.alerts.rules import RulesError
-from compileboard.app.alerts.rules_file import EXAMPLE, load_rules, read_rules
+from compileboard.app.alerts.rules import EXAMPLE, Digest, Quiet, RulesError, load_rules, read_rules
 from tests.tools.observed import ROOT
 
 CHANNELS = '[channels.team]\nkind = "slack"\nurl_env = "TEAM"\n'

@@ -13,11 +13,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app.alerts.delivery import send_due
-from compileboard.app.alerts.rules_file import EXAMPLE
+from compileboard.app.alerts.rules import EXAMPLE
 from compileboard.app.cli.alerts import describe_report
 from compileboard.app.cli.main import main
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.dashboard.deliveries import start_rule
+from compileboard.app.core.settings import Settings
+from compileboard.collectors.store.dashboard import start_rule
 from tests.unit.app.alerts.receiver import receive_http
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.engines.published import on_both_engines

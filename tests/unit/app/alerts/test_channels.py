@@ -27,8 +27,8 @@ from compileboard.app.alerts.message import AlertMessage, make_message, make_tes
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import MOST_BLOCKS, SECTION_LIMIT, make_json, make_slack
-from compileboard.app.queries.dashboard.incidents import load_incidents
-from compileboard.collectors.store.dashboard.deliveries import AlertKey
+from compileboard.app.incidents.queries import load_incidents
+from compileboard.collectors.store.dashboard import AlertKey
 from tests.unit.app.alerts.receiver import Mailbox, receive_http, receive_mail
 from tests.unit.app.hostile import BAD
 from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_change

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.clock import (
+from compileboard.app.alerts.rules import (
     Digest,
     Quiet,
     find_digest_after,

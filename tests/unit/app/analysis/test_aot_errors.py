@@ -9,8 +9,8 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.aot.errors import explain_errors
-from compileboard.app.queries.run.failures import FailureRow
+from compileboard.app.aot.model import explain_errors
+from compileboard.app.runs.failures import FailureRow
 from tests.tools.make_db import DATA
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.seed import add_run, insert

@@ -12,12 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.aot.report import sum_up_graphs
-from compileboard.app.analysis.aot.saved import SavedTensors, measure_saved
-from compileboard.app.analysis.aot.wrappers import explain_graph
-from compileboard.app.screens.run.aot import AotScreen, build_aot
+from compileboard.app.aot.model import (
+    AotScreen,
+    SavedTensors,
+    build_aot,
+    measure_saved,
+    sum_up_graphs,
+)
+from compileboard.app.aot.wrappers import explain_graph
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
 from tests.tools.make_db import DATA
 
 LOG = DATA / "trace" / "torch2.13-aot-wrappers.log.xz"

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.aot.labels import WrapperCost
-from compileboard.app.analysis.aot.wrappers import (
+from compileboard.app.aot.wrappers import (
     DECISIVE,
+    WrapperCost,
     explain_graph,
     list_unknown,
     name_numbers,

@@ -7,13 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.caches.keys import (
+from compileboard.app.artifacts.text import FieldChange, read_fields, split_arguments
+from compileboard.app.caches.model import (
     compare_keys,
     explain_component,
     nearest_earlier,
     print_key,
 )
-from compileboard.app.analysis.text.fields import FieldChange, read_fields, split_arguments
 from compileboard.collectors.store.payloads import Component
 from tests.unit.decode.test_cache_key_components import components
 

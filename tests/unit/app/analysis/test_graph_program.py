@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.artifacts.graph_text import TensorType, parse_tensor_type
-from compileboard.app.analysis.artifacts.program import RUNNABLE, build_graph_program
+from compileboard.app.artifacts.program import (
+    RUNNABLE,
+    TensorType,
+    build_graph_program,
+    parse_tensor_type,
+)
 from tests.unit.app.explored import LOGS
 
 _RECORD = re.compile(

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.guards.diff import compare_guards
-from compileboard.app.analysis.guards.tree import ViewNode, build_view, explain_cost
-from compileboard.app.analysis.text.fields import FieldChange
+from compileboard.app.artifacts.text import FieldChange
+from compileboard.app.guards.model import ViewNode, build_view, compare_guards, explain_cost
 from compileboard.collectors.store.payloads import GuardTree, parse_guards
 from tests.unit.decode.test_guard_tree_text import NAMES, texts, tree
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.analysis.tiles import HeadlineTile, build_tiles
-from compileboard.app.queries.fleet.trends import ModelSet, StoredSummary
+from compileboard.app.benchmarks.trend_queries import ModelSet, StoredSummary
+from compileboard.app.runs.overview import HeadlineTile, build_tiles
 
 SET = ModelSet("demo", None, None, None, None, None, False, 1)
 EMPTY = StoredSummary(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.analysis.incidents.messages import (
+from compileboard.app.core.format import format_times
+from compileboard.app.incidents.model import (
     describe_commit_range,
     describe_headline,
     describe_values,
     format_confidence,
 )
-from compileboard.app.format import format_times
-from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
+from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.seed import START_US
 from tests.unit.app.series_changes import AFTER, keep, make_change

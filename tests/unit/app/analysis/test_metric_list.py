@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
-from compileboard.app.analysis.comparison.metrics import COMPARED as compared_by_app
-from compileboard.app.analysis.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value
+from compileboard.app.benchmarks.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value
+from compileboard.app.comparison.model import COMPARED as compared_by_app
 from compileboard.collectors.contract.verdicts import COMPARED, direct
-from compileboard.collectors.store.ingest.results import NUMBERS
-from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.collectors.store.ingest.rows import NUMBERS
+from compileboard.collectors.store.results import ResultRow
 
 
 def test_every_number_of_a_result_is_a_metric_or_an_end_of_an_interval() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from compileboard.app.analysis.verdict import VerdictFacts, VerdictIncident, decide_verdict
+from compileboard.app.comparison.verdict import VerdictFacts, VerdictIncident, decide_verdict
 
 DAY_US = 86_400_000_000
 NOW_US = 1_795_305_600_000_000  # 2026-11-22

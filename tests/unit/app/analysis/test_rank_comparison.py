@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.ranks.comparison import (
+from compileboard.app.ranks.comparison import (
     CollectiveSchedule,
     compare_ranks,
     list_outliers,
@@ -19,15 +19,15 @@ from compileboard.app.analysis.ranks.comparison import (
     list_unclear,
     normalize,
 )
-from compileboard.app.analysis.ranks.divergence import (
+from compileboard.app.ranks.model import (
+    build_ranks,
     describe_caches,
     describe_divergence,
     describe_times,
     list_verdicts,
     name_ranks,
 )
-from compileboard.app.queries.run.ranks import TEXTS, CompilePosition, RankCompile, RankSequence
-from compileboard.app.screens.run.ranks import build_ranks
+from compileboard.app.ranks.run_queries import TEXTS, CompilePosition, RankCompile, RankSequence
 from tests.unit.app.hostile import BAD
 from tests.unit.app.recorded import RUN, record_run
 
@@ -310,10 +310,8 @@ def test_the_page_and_the_api_list_collectives_in_order(
         CollectiveSchedule((0,), (("all_reduce", 2), ("wait", 1))),
         CollectiveSchedule((1,), ()),
     )
-    monkeypatch.setattr(
-        "compileboard.app.screens.run.ranks.list_schedules", lambda *_given: schedules
-    )
-    screen = "compileboard.app.screens.run.ranks"
+    monkeypatch.setattr("compileboard.app.ranks.model.list_schedules", lambda *_given: schedules)
+    screen = "compileboard.app.ranks.model"
     monkeypatch.setattr(f"{screen}.cached_for_run", lambda reader, run, make: make(reader, run))
     page = explored_client.get(f"/runs/{ddp}/ranks").text
     assert (

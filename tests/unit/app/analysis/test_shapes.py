@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.shapes import (
+from compileboard.app.shapes.model import (
     build_shapes,
     describe_guard,
     describe_range,
     describe_reason,
 )
-from compileboard.app.queries.run.shapes import (
+from compileboard.app.shapes.run_queries import (
     ShapeCompile,
     SymbolRecord,
     list_lines,

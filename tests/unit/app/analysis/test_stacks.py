@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.stacks import (
+from compileboard.app.stacks.model import (
     StackBlock,
     build_tree,
     filter_matching,
@@ -19,7 +19,7 @@ from compileboard.app.analysis.stacks import (
     list_callers,
     list_shares,
 )
-from compileboard.app.queries.run.stacks import StackCompile, StackNode
+from compileboard.app.stacks.run_queries import StackCompile, StackNode
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 

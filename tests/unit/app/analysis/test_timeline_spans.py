@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.timeline import find_phase, find_work, name_instant
-from compileboard.app.queries.run import timeline
-from compileboard.app.queries.run.timeline import Lane
+from compileboard.app.timeline import run_queries as timeline
+from compileboard.app.timeline.model import find_phase, find_work, name_instant
+from compileboard.app.timeline.run_queries import Lane
 from compileboard.collectors.contract.events import SpanSeen
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.plan import assert_no_scan

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
 
 METRICS = re.compile(r"^(aot_autograd_backward_|bwd_)?compilation_metrics(_runtime)?$")
 CONFIGS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")

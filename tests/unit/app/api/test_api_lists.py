@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.api.operations import OPERATIONS
-from compileboard.app.queries.run import recompiles
-from compileboard.app.queries.run import run as run_pages
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.runs import run_queries as run_pages
+from compileboard.app.server.operations import OPERATIONS
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.baselines import save_baseline
-from compileboard.collectors.store.sealed.address import BOARD
+from compileboard.collectors.store.connection import BOARD, open_reader, open_writer
+from compileboard.collectors.store.dashboard import save_baseline
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import BREAK_ID, CAUSE_ID, bench_suite

@@ -16,15 +16,15 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from compileboard.app.api.fleet import streams
-from compileboard.app.push import writing
-from compileboard.app.push.rates import RateLimit
+from compileboard.app.push import api as streams
+from compileboard.app.push import receive as writing
+from compileboard.app.push.receive import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
-from compileboard.collectors.push.losses import make_stand_in
+from compileboard.collectors.push.delivery import make_stand_in
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.tokens import create_token
+from compileboard.collectors.store.trash import delete_run
 from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
 from compileboard.collectors.wire.texts import SentText, dump_texts

@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.push import writing
+from compileboard.app.push import receive as writing
 from compileboard.collectors.contract.events import Event, ProcessStarted, RunStarted
-from compileboard.collectors.store.connection import open_reader, write_transaction
-from compileboard.collectors.store.errors import StoreError, StoreRefused
-from compileboard.collectors.store.streams.lines import read_lines
-from compileboard.collectors.store.streams.receive import StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, StreamMoved
+from compileboard.collectors.store.connection import (
+    StoreError,
+    StoreRefused,
+    open_reader,
+    write_transaction,
+)
+from compileboard.collectors.store.stream_lines import read_lines
+from compileboard.collectors.store.stream_rows import Stream, StreamMoved
+from compileboard.collectors.store.stream_writer import StreamWriter
 from compileboard.collectors.wire.lines import dump_line
 
 Job = Callable[[StreamWriter], Any]

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.run.models import list_results
-from compileboard.collectors.store.rollups.summaries import HUD, summarize
+from compileboard.app.benchmarks.run_queries import list_results
+from compileboard.collectors.store.rollups import HUD, summarize
 from tests.unit.app.benched import (
     BREAK_ID,
     FUNCTION_ID,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.charts.sparkline import draw_sparkline
+from compileboard.app.core.charts import draw_sparkline
 
 NUMBERS = st.none() | st.floats(-1e12, 1e12)
 

@@ -29,8 +29,8 @@ from compileboard.collectors.contract.events import (
     Recompiled,
 )
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, add_results, measure
 from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.seed import START_US

@@ -9,7 +9,7 @@ import pytest
 from compileboard.app.checks.decision import compare
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.app.checks.tables import CannotCompare
-from compileboard.app.reports.checks import write_markdown
+from compileboard.app.reports.check_report import write_markdown
 
 BASE = Side("run A", (), breaks=(), causes=(), name="train.py", commit="aaaaaaa")
 NEW = replace(BASE, title="run B", commit="bbbbbbb")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.comparison.model import ModelResult
-from compileboard.app.analysis.comparison.pairs import pair_entries
 from compileboard.app.checks.decision import compare
 from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.app.checks.rules.pairing import Ambiguous, pair
 from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
 from compileboard.app.checks.tables import CannotCompare, list_flaky
+from compileboard.app.comparison.model import ModelResult
+from compileboard.app.comparison.pairs import pair_entries
 
 SERIES = {
     "suite": "s",

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, NEW_RECOMPILES_RULE
-from compileboard.app.checks.rules.model import RuleDistinct, RuleVerdict
-from compileboard.app.ci.annotations import (
+from compileboard.app.checks.ci import (
     MOST,
+    ChangedLines,
     format_annotations,
     format_command,
     list_annotations,
+    list_changed_lines,
+    parse_diff,
 )
-from compileboard.app.ci.changed_lines import ChangedLines, list_changed_lines, parse_diff
+from compileboard.app.checks.decision import Report, RuleReport
+from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, NEW_RECOMPILES_RULE
+from compileboard.app.checks.rules.model import RuleDistinct, RuleVerdict
 from compileboard.app.cli.main import main
 from tests.tools.repository import commit, git, make_repository
 

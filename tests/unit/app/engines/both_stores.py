@@ -14,15 +14,15 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from compileboard.app import create_app
-from compileboard.app.engines.address import parse_address
-from compileboard.app.engines.client import Clients
-from compileboard.app.engines.publication.passes import Publisher, publish_changes
-from compileboard.app.engines.tables import create
+from compileboard.app.clickhouse.client import Clients
+from compileboard.app.clickhouse.passes import Publisher, publish_changes
+from compileboard.app.clickhouse.tables import create
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.settings import Settings
 from compileboard.app.incidents.update import update_incidents
-from compileboard.app.settings import Settings
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.sealed.sealing import QUIET_US, list_sealable, seal_run
-from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.sealing import QUIET_US, list_sealable, seal_run
+from compileboard.collectors.store.search import index_run
 from tests.unit.app.queries.broad_board import NOW_US
 from tests.unit.app.repros import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each

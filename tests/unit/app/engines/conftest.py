@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.store.search_index import index_run, remove_run_words
+from compileboard.collectors.store.search import index_run, remove_run_words
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.hostile import record_hostile_run
 from tests.unit.app.repros import capture_repros

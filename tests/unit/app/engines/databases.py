@@ -6,8 +6,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.client import Clients, connect
+from compileboard.app.clickhouse.client import Clients, connect
+from compileboard.app.core.address import ClickHouseAddress
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

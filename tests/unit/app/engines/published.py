@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.engines import tables
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.clickhouse import ClickHouseEngine
-from compileboard.app.engines.client import Clients
-from compileboard.app.engines.publication.passes import Publisher
-from compileboard.app.engines.publication.snapshot import ROLLUPS, THINGS
-from compileboard.app.queries.engine import Engine, SqliteEngine
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.sealed.address import BOARD
+from compileboard.app.clickhouse import tables
+from compileboard.app.clickhouse.client import Clients
+from compileboard.app.clickhouse.engine import ClickHouseEngine
+from compileboard.app.clickhouse.passes import Publisher
+from compileboard.app.clickhouse.publisher import ROLLUPS, THINGS
+from compileboard.app.core.address import ClickHouseAddress
+from compileboard.app.core.engine import Engine, SqliteEngine
+from compileboard.collectors.store.connection import BOARD, open_reader
 from tests.unit.app.engines.databases import empty_database, open_database
 from tests.unit.app.seed import START_US
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from flask import Flask
 
-from compileboard.app.engines.run_files import RunFiles
-from compileboard.app.engines.store import Folder
-from compileboard.app.queries.engine import SqliteEngine
+from compileboard.app.clickhouse.run_files import RunFiles
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.core.store import Folder
 from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.benched import RUNS
 from tests.unit.app.pages import list_benched, list_explored, list_pages

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from compileboard.app.cli.main import main
-from compileboard.app.engines.address import parse_address, read_password
+from compileboard.app.core.address import parse_address, read_password
 from compileboard.collectors.cli.main import main as collect
-from compileboard.collectors.store.sealed.address import AddressError, find_board
-from compileboard.collectors.terminal.command_hints import dashboard_command
+from compileboard.collectors.store.connection import AddressError, find_board
+from compileboard.collectors.terminal.values import dashboard_command
 
 
 def test_a_file_is_a_store_of_its_own() -> None:

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines import run_files
-from compileboard.app.engines.run_files import RunFiles
-from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.app.clickhouse import run_files
+from compileboard.app.clickhouse.run_files import RunFiles
+from compileboard.collectors.store.connection import StoreError, open_reader
+from compileboard.collectors.store.sealed_files import list_sealed_runs
 from tests.tools.observed import ROOT
 from tests.unit.app.benched import RUNS
 
@@ -26,7 +25,7 @@ from tests.unit.app.benched import RUNS
 MOUNTED = """
 import sys
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 address = f"clickhouse://127.0.0.1:1/board?folder={sys.argv[1]}"
 client = create_app(Settings(db=address, read_only="yes")).test_client()
 for run_id in sys.argv[2:] * 2:

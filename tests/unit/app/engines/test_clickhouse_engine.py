@@ -14,10 +14,10 @@ from unittest.mock import patch
 import pytest
 from clickhouse_connect.driver.exceptions import Error
 
-from compileboard.app.engines import clickhouse
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.clickhouse import ClickHouseEngine
-from compileboard.app.engines.client import Clients, EngineAway, connect, explain
+from compileboard.app.clickhouse import engine as clickhouse
+from compileboard.app.clickhouse.client import Clients, EngineAway, connect, explain
+from compileboard.app.clickhouse.engine import ClickHouseEngine
+from compileboard.app.core.address import ClickHouseAddress
 from tests.tools.observed import ROOT
 from tests.unit.app.engines.published import open_clients
 
@@ -114,7 +114,7 @@ def test_rows_come_before_the_answer_has_an_end(engine: ClickHouseEngine) -> Non
 
 
 def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: Clients) -> None:
-    code = "import sys; from compileboard.app.engines.client import *\n"
+    code = "import sys; from compileboard.app.clickhouse.client import *\n"
     code += "connect(ClickHouseAddress(None, None, 'default', 'default', sys.argv[1]))"
     with clients.take():
         other = run(

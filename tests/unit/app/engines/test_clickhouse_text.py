@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from clickhouse_connect.driver.binding import format_bind_value
 
-from compileboard.app.engines.clickhouse import FIELD_BYTES, prepare
+from compileboard.app.clickhouse.engine import FIELD_BYTES, prepare
 
 
 @pytest.mark.parametrize(

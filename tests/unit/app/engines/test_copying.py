@@ -12,14 +12,19 @@ from shutil import rmtree
 
 import pytest
 
-from compileboard.app.engines import copying
-from compileboard.app.engines.address import StoreAddress
-from compileboard.app.engines.client import connect
-from compileboard.app.engines.copying import CopyError, StoreComparison, compare_stores, copy_store
+from compileboard.app.clickhouse import copying
+from compileboard.app.clickhouse.client import connect
+from compileboard.app.clickhouse.copying import (
+    CopyError,
+    StoreComparison,
+    compare_stores,
+    copy_store,
+)
+from compileboard.app.core.address import StoreAddress
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import ActionOrigin
-from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
-from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.collectors.store.sealed_files import list_sealed_runs
+from compileboard.collectors.store.tokens import ActionOrigin
+from compileboard.collectors.store.trash import delete_run, restore_run
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.engines.databases import make_database
 from tests.unit.app.repros import capture_repros

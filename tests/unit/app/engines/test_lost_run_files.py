@@ -12,24 +12,23 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app import db
-from compileboard.app.api.run import timeline
+from compileboard.app.artifacts import trace_file_pages as trace_files
 from compileboard.app.cli.main import main
-from compileboard.app.engines import run_files
-from compileboard.app.engines.address import StoreAddress
-from compileboard.app.engines.copying import CopyError, copy_store
-from compileboard.app.engines.run_files import count_lost_files, list_lost_files
-from compileboard.app.engines.store import open_run_or_board
-from compileboard.app.settings import Settings
-from compileboard.app.web.fleet import reports
-from compileboard.app.web.run import trace_files
+from compileboard.app.clickhouse import run_files
+from compileboard.app.clickhouse.copying import CopyError, copy_store
+from compileboard.app.clickhouse.run_files import count_lost_files, list_lost_files
+from compileboard.app.core import db
+from compileboard.app.core.address import StoreAddress
+from compileboard.app.core.settings import Settings
+from compileboard.app.core.store import open_run_or_board
+from compileboard.app.reports import pages as reports
+from compileboard.app.timeline import pages as timeline
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.audit import ActionOrigin
-from compileboard.collectors.store.dashboard.trash import database_path
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.sealed.files import list_run_files
-from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.collectors.store.sealed_files import list_run_files, list_sealed_runs
+from compileboard.collectors.store.tokens import ActionOrigin
+from compileboard.collectors.store.trash import database_path
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
 

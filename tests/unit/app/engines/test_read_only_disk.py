@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.links import find_writable
-from compileboard.collectors.store.errors import StoreError
+from compileboard.app.clickhouse.client import find_writable
+from compileboard.collectors.store.connection import StoreError
 from tests.tools.observed import ROOT
 
 PAGES = """
 import sys
 from compileboard.app import create_app
-from compileboard.app.engines.setup import prepare_store
-from compileboard.app.engines.address import parse_address
-from compileboard.app.follow import follow
-from compileboard.app.settings import Settings
+from compileboard.app.clickhouse.tables import prepare_store
+from compileboard.app.core.address import parse_address
+from compileboard.app.server.follow import follow
+from compileboard.app.core.settings import Settings
 address, passes = f"clickhouse://{sys.argv[1]}", iter((False, True))
 if sys.argv[2] == "publish":
     prepare_store(parse_address(address))
@@ -63,7 +63,7 @@ def test_a_place_for_links_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monk
     assert find_writable(str(tmp_path)) == str(tmp_path)
     fields = [*status[:8], status.f_flag | os.ST_RDONLY, *status[9:]]
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result(fields))
-    monkeypatch.setattr("compileboard.app.engines.links._MEMORY", str(tmp_path / "none"))
+    monkeypatch.setattr("compileboard.app.clickhouse.client._MEMORY", str(tmp_path / "none"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "neither"))
     with pytest.raises(StoreError, match="Set TMPDIR to a folder that can be written"):
         find_writable(str(tmp_path))

@@ -14,19 +14,27 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app import db
-from compileboard.app.api.run import timeline
-from compileboard.app.engines.run_files import RunFiles
-from compileboard.app.screens.fleet import search
-from compileboard.app.settings import Settings
-from compileboard.app.web.fleet import reports
-from compileboard.app.web.run import trace_files
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_reader, open_writer
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.trash import read_tables
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.sealed.files import list_run_files
-from compileboard.collectors.store.sealed.rows import IN_FILE, get_sealed_run, list_sealed_runs
+from compileboard.app.artifacts import trace_file_pages as trace_files
+from compileboard.app.clickhouse.run_files import RunFiles
+from compileboard.app.core import db
+from compileboard.app.core.settings import Settings
+from compileboard.app.reports import pages as reports
+from compileboard.app.search import model as search
+from compileboard.app.timeline import pages as timeline
+from compileboard.collectors.store.connection import (
+    DATABASE_VERSION,
+    StoreError,
+    open_reader,
+    open_writer,
+)
+from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.sealed_files import (
+    IN_FILE,
+    get_sealed_run,
+    list_run_files,
+    list_sealed_runs,
+)
+from compileboard.collectors.store.trash import read_tables
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
 from tests.unit.store.sealed.sealed_board import NOW_US

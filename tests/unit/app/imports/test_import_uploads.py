@@ -19,18 +19,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.imports.many_rows import count_rows, write_log
+from compileboard.app.activity.queries import list_audit
+from compileboard.app.core.settings import Settings
 from compileboard.app.imports import child, upload
-from compileboard.app.imports.options import ImportOptions, UploadRejected, parse_options
-from compileboard.app.imports.queue import KEEP_US, STOPPED, ImportQueue, QueueEntry
+from compileboard.app.imports.queue import (
+    KEEP_US,
+    STOPPED,
+    ImportOptions,
+    ImportQueue,
+    QueueEntry,
+    UploadRejected,
+    parse_options,
+)
 from compileboard.app.imports.upload import Received, clean_path, receive
-from compileboard.app.queries.dashboard.activity import list_audit
-from compileboard.app.settings import Settings
-from compileboard.collectors.pipeline.trace_source import BATCH_PARTS
-from compileboard.collectors.store.bundles.merging import write_bundle
+from compileboard.collectors.logs.trace_source import BATCH_PARTS
+from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.dashboard.audit import ActionOrigin
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.run_owners import RunSender
+from compileboard.collectors.store.runs import RunSender
+from compileboard.collectors.store.tokens import ActionOrigin
 from tests.tools.make_db import DATA
 from tests.tools.uploading import BOUNDARY, write_form
 
@@ -368,7 +375,7 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
     (slot.folder / "names.json").write_text(json.dumps({"0001": LOG.name}))
     known = Settings(db=str(shelf.root.with_name("team.db")))
     command = child.build_command(known, ImportOptions(), "files/0001")
-    pausing = "import compileboard.collectors.pipeline.import_progress as b\n"
+    pausing = "import compileboard.collectors.logs.import_progress as b\n"
     pausing += "b.Budget.listen = lambda self: self._pause(0, None)\n"
     code = pausing + (
         "import sys; from compileboard.collectors.cli.main import main; "

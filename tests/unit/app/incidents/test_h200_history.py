@@ -11,16 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from compileboard.app.analysis.incidents.incident import make_incident
-from compileboard.app.analysis.incidents.messages import describe_series_change
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.dashboard.incidents import load_incidents
-from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.screens.fleet.comparison import read_comparison
-from compileboard.app.screens.fleet.incidents import build_incident, build_sparkline
-from compileboard.app.screens.fleet.models import build_model
-from compileboard.app.screens.fleet.overview import build_overview, read_overview_filters
+from compileboard.app.benchmarks.model import build_model
+from compileboard.app.comparison.compare import read_comparison
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.store import SingleFile
+from compileboard.app.incidents.model import describe_series_change, make_incident
+from compileboard.app.incidents.page_model import build_incident, build_sparkline
+from compileboard.app.incidents.queries import load_incidents
+from compileboard.app.incidents.series_changes import SeriesChange, load_changes
+from compileboard.app.runs.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
 from tests.unit.app.engines.published import OpenEngine

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.queries.dashboard.alerts import list_deliveries
-from compileboard.app.queries.dashboard.incidents import (
-    StoredIncident,
-    list_comments,
-    load_incidents,
-)
-from compileboard.app.queries.dashboard.series_changes import load_changes
-from compileboard.collectors.store.dashboard.deliveries import OPENED, AlertKey, queue_deliveries
-from compileboard.collectors.store.dashboard.incidents import save_comment
+from compileboard.app.alerts.queries import list_deliveries
+from compileboard.app.incidents.queries import StoredIncident, list_comments, load_incidents
+from compileboard.app.incidents.series_changes import load_changes
+from compileboard.collectors.store.dashboard import OPENED, AlertKey, queue_deliveries
+from compileboard.collectors.store.incidents import save_comment
 from tests.unit.app.benched import RUNS
 from tests.unit.app.series_changes import keep, make_change
 

@@ -11,22 +11,21 @@ import numpy as np
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.incidents.messages import (
+from compileboard.app.benchmarks.metrics import BY_NAME
+from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
+from compileboard.app.incidents.model import (
     describe_cause,
     describe_commit_range,
     describe_series_change,
 )
-from compileboard.app.analysis.metrics import BY_NAME
-from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
+from compileboard.app.incidents.queries import list_comments, load_incidents
 from compileboard.app.incidents.series import Series
+from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from compileboard.app.incidents.update import UpdateReport, update_incidents
-from compileboard.app.queries.dashboard.incidents import list_comments, load_incidents
-from compileboard.app.queries.dashboard.series_changes import SeriesChange, load_changes
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.store.dashboard.incidents import save_comment
-from compileboard.collectors.store.dashboard.series_changes import SERIES
-from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.incidents import SERIES, save_comment
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure
 from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.noisy import NOISE

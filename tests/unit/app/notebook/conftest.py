@@ -9,12 +9,11 @@ from flask.testing import FlaskClient
 
 import compileboard
 from compileboard.app import create_app
-from compileboard.app.engines import store as stores
+from compileboard.app.core import store as stores
+from compileboard.app.core.settings import Settings
 from compileboard.app.notebook.board import Board
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.baselines import save_baseline
-from compileboard.collectors.store.sealed.address import BOARD
+from compileboard.collectors.store.connection import BOARD, open_writer
+from compileboard.collectors.store.dashboard import save_baseline
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS, bench_suite

@@ -19,14 +19,17 @@ import pytest
 from flask.testing import FlaskClient
 
 import compileboard
+from compileboard.app.compiles.run_queries import CompileRow
+from compileboard.app.core.page import FilterError
 from compileboard.app.notebook.board import Board
-from compileboard.app.notebook.columns import OTHER, list_columns, make_frame
 from compileboard.app.notebook.drawings import NothingToDraw
-from compileboard.app.notebook.frames import FrameCut
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run.compiles import CompileRow
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import NotAStore, StoreMissing, StoreNeedsMigration
+from compileboard.app.notebook.frames import OTHER, FrameCut, list_columns, make_frame
+from compileboard.collectors.store.connection import (
+    NotAStore,
+    StoreMissing,
+    StoreNeedsMigration,
+    open_writer,
+)
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS
 from tests.unit.app.engines.published import board_on_both_engines
 from tests.unit.app.hostile import MARKUP

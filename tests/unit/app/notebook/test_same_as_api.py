@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.api.operations import OPERATIONS
 from compileboard.app.notebook.board import Board, BoardRun
-from compileboard.app.notebook.columns import LIST, MAPPING, MOMENT, FrameColumn
-from compileboard.app.notebook.frames import FrameMethod
+from compileboard.app.notebook.frames import LIST, MAPPING, MOMENT, FrameColumn, FrameMethod
+from compileboard.app.server.operations import OPERATIONS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.published import board_on_both_engines
 from tests.unit.app.recorded import RUN

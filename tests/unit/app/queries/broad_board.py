@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compileboard.app.queries.newest import RecorderClock
+from compileboard.app.core.newest import RecorderClock
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.dashboard.trials import Trial, save_trial
+from compileboard.collectors.store.dashboard import Trial, annotate, save_trial
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.collectors.store.rollups import DEFINITIONS
+from compileboard.collectors.store.trash import delete_run
 from tests.tools.history import RECORDED
 from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
 from tests.unit.app.benched import RUNS, bench_suite

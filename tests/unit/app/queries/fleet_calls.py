@@ -10,25 +10,25 @@ from pkgutil import walk_packages
 from typing import Any
 
 from compileboard.app import queries
-from compileboard.app.queries import newest, reason_events, run_cache, sides
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import (
-    commits,
-    comparison,
-    models,
-    newest_runs,
-    overview,
-    reasons,
-    runs,
-    series,
-    trends,
-)
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
-from compileboard.app.queries.fleet.models import ModelFilter
-from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
-from compileboard.app.queries.fleet.runs import RunFilter
-from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS
+from compileboard.app.benchmarks import commits
+from compileboard.app.benchmarks import queries as models
+from compileboard.app.benchmarks import series_queries as series
+from compileboard.app.benchmarks import trend_queries as trends
+from compileboard.app.benchmarks.queries import ModelFilter
+from compileboard.app.benchmarks.trend_queries import TrendFilter
+from compileboard.app.comparison import queries as comparison
+from compileboard.app.comparison import sides
+from compileboard.app.core import newest, run_cache
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.reasons import events as reason_events
+from compileboard.app.reasons import queries as reasons
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.runs import overview_queries as overview
+from compileboard.app.runs import queries as runs
+from compileboard.app.runs.queries import RunFilter
+from compileboard.app.server import metrics as newest_runs
+from compileboard.collectors.store.rollups import DEFINITIONS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.queries.broad_board import HOUR_US, NOW_US, BroadBoard
 from tests.unit.app.seed import START_US

@@ -7,15 +7,15 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
-from compileboard.app.queries.fleet.reasons import AnySubject
-from compileboard.app.queries.fleet.recompiles import RECOMPILES
-from compileboard.app.queries.reason_events import (
+from compileboard.app.reasons.events import (
     affected_sql,
     benchmarks_sql,
     list_affected_models,
     list_benchmarks,
 )
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.queries import AnySubject
+from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.engines.published import OpenEngine

@@ -15,23 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.engines.clickhouse import ClickHouseEngine
-from compileboard.app.engines.publication.months import list_months, rebuild_month
-from compileboard.app.queries.engine import Engine, SqliteEngine
-from compileboard.app.queries.fleet import (
-    models,
-    newest_runs,
-    overview,
-    reasons,
-    runs,
-    series,
-    trends,
-)
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
-from compileboard.app.queries.fleet.models import ModelFilter
-from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
-from compileboard.app.queries.fleet.runs import RunFilter
-from compileboard.app.queries.page import FilterError
+from compileboard.app.benchmarks import queries as models
+from compileboard.app.benchmarks import series_queries as series
+from compileboard.app.benchmarks import trend_queries as trends
+from compileboard.app.benchmarks.queries import ModelFilter
+from compileboard.app.clickhouse.engine import ClickHouseEngine
+from compileboard.app.clickhouse.passes import list_months, rebuild_month
+from compileboard.app.core.engine import Engine, SqliteEngine
+from compileboard.app.core.page import FilterError
+from compileboard.app.reasons import queries as reasons
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.runs import overview_queries as overview
+from compileboard.app.runs import queries as runs
+from compileboard.app.runs.queries import RunFilter
+from compileboard.app.server import metrics as newest_runs
 from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.engines.published import PublishedBoard, PublishedBoards
 from tests.unit.app.queries.broad_board import DAY_US, ODD_TEXTS, BroadBoard

@@ -6,10 +6,10 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import commits
-from compileboard.app.queries.fleet.commits import list_commit_range
-from compileboard.app.queries.run_cache import cached_ancestry
+from compileboard.app.benchmarks import commits
+from compileboard.app.benchmarks.commits import list_commit_range
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.core.run_cache import cached_ancestry
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.plan import list_scans

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.clickhouse import ClickHouseEngine
-from compileboard.app.queries.engine import Engine, SqliteEngine, get_row
+from compileboard.app.clickhouse.engine import ClickHouseEngine
+from compileboard.app.core.engine import Engine, SqliteEngine, get_row
 from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.engines.published import open_clients
 

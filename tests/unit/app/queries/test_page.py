@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.queries.page import (
+from compileboard.app.core.page import (
     FilterError,
     check_limit,
     decode_cursor,

@@ -9,10 +9,10 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet.overview import breaks_sql, write_scope
-from compileboard.app.queries.fleet.series import list_run_points
-from compileboard.app.queries.newest import list_running_ids, read_clock
+from compileboard.app.benchmarks.series_queries import list_run_points
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.core.newest import list_running_ids, read_clock
+from compileboard.app.runs.overview_queries import breaks_sql, write_scope
 from compileboard.collectors.store import connection as connect
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.pages import list_benched, list_explored, list_pages
@@ -32,7 +32,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         connection.set_trace_callback(statements.append)
         return connection
 
-    monkeypatch.setattr("compileboard.app.engines.store.open_reader", open_and_listen)
+    monkeypatch.setattr("compileboard.app.core.store.open_reader", open_and_listen)
     return statements
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import reason_sums
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS, BreakFilter
-from compileboard.app.queries.fleet.reasons import get_reason_trends, list_reasons
-from compileboard.app.queries.fleet.recompiles import RECOMPILES, CauseFilter
-from compileboard.app.queries.fleet.runs import RunFilter, size_slots
-from compileboard.collectors.store.publications import publish_removal, publish_run
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.reasons import sums as reason_sums
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
+from compileboard.app.reasons.queries import get_reason_trends, list_reasons
+from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.runs.queries import RunFilter, size_slots
+from compileboard.collectors.store.runs import publish_removal, publish_run
 from tests.unit.app.seed import START_US, add_distinct_break, add_run, insert
 
 SUBJECTS = [

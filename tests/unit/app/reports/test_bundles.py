@@ -18,13 +18,13 @@ from flask.testing import FlaskClient
 
 import compileboard
 from compileboard.app.cli.main import main
-from compileboard.app.server import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
+from compileboard.app.server.serve import create_app
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.codec import measure_unpacked, pack, pack_large
 from compileboard.collectors.store.connection import UNRELEASED_APPLICATION_ID, open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.seed import add_run
 
 

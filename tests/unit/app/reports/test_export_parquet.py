@@ -21,16 +21,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.queries.run.run import get_run
+from compileboard.app.comparison.compare import build_comparison
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.store import SingleFile
 from compileboard.app.reports import SUITE_TABLES
 from compileboard.app.reports import parquet as ours
-from compileboard.app.reports.comparison import write_comparison
-from compileboard.app.reports.csv import COLUMNS, cell
+from compileboard.app.reports.comparison_report import write_comparison
+from compileboard.app.reports.formats import write_report
 from compileboard.app.reports.parquet import REST, write_parquet
-from compileboard.app.reports.run.formats import write_report
-from compileboard.app.screens.fleet.comparison import build_comparison
+from compileboard.app.reports.text import COLUMNS, cell
+from compileboard.app.runs.run_queries import get_run
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.reports.test_suite_report import read, write

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.app.benchmarks.trend_queries import ModelSet
 from compileboard.app.cli.main import main
 from compileboard.app.cli.report import name_sets
-from compileboard.app.queries.fleet.trends import ModelSet
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import MLP, add_results, measure
 from tests.unit.app.seed import START_US

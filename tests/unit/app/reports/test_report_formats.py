@@ -14,9 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.reports import FORMATS
-from compileboard.app.reports.csv import cell
-from compileboard.app.reports.json import dump
-from compileboard.app.reports.markdown import code, prose
+from compileboard.app.reports.text import cell, code, dump, prose
 from compileboard.collectors.contract.events import Compiled
 from tests.unit.app.recorded import RUN, list_events, record_run
 

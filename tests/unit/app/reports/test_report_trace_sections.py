@@ -17,10 +17,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from compileboard.app.artifacts.run_queries import PAYLOADS_SQL, STORED_TEXTS_SQL
 from compileboard.app.cli.main import main
-from compileboard.app.queries.run.artifacts import PAYLOADS_SQL, STORED_TEXTS_SQL
-from compileboard.app.reports.run.html import choose_texts, iterate_texts
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
+from compileboard.app.reports.html import choose_texts, iterate_texts
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from tests.unit.app.hostile import BAD, FORMULA

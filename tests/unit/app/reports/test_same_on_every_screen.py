@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.reports.markdown import MOST_TABLE_ROWS
-from compileboard.app.screens.run.recompiles import MOST_CAUSES, MOST_STEPS
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
+from compileboard.app.reasons.model import MOST_CAUSES, MOST_STEPS
+from compileboard.app.reports.text import MOST_TABLE_ROWS
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.seed import START_US, add_function, add_run, insert

@@ -18,21 +18,20 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.period import DAY_US, Period, read_period
+from compileboard.app.benchmarks.suite import DAY_US, Period, SuiteScreen, build_suite, read_period
+from compileboard.app.benchmarks.suite import SUITE_TABLES as TABLES
+from compileboard.app.benchmarks.trend_queries import TrendFilter
 from compileboard.app.cli.main import main
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.newest import RecorderClock, read_clock
-from compileboard.app.queries.page import FilterError
+from compileboard.app.comparison.compare import build_comparison
+from compileboard.app.core.newest import RecorderClock, read_clock
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import SingleFile
 from compileboard.app.reports import FORMATS, SUITE_TABLES
-from compileboard.app.reports.comparison import write_comparison
-from compileboard.app.reports.csv import cell
-from compileboard.app.reports.page import read_plotly
-from compileboard.app.reports.suite import name_part, write_suite
-from compileboard.app.screens.fleet.comparison import build_comparison
-from compileboard.app.screens.fleet.suite import SuiteScreen, build_suite
-from compileboard.app.screens.fleet.suite_tables import SUITE_TABLES as TABLES
-from compileboard.app.web.run.shell import REPORTS
+from compileboard.app.reports.comparison_report import write_comparison
+from compileboard.app.reports.html import read_plotly
+from compileboard.app.reports.suite_report import name_part, write_suite
+from compileboard.app.reports.text import cell
+from compileboard.app.runs.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.engines.published import on_both_engines

@@ -7,10 +7,10 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import Engine
-from compileboard.app.queries.fleet.runs import RunFilter, list_runs
-from compileboard.app.queries.newest import RecorderClock
-from compileboard.app.screens.fleet.demo import RUN_COUNT, SUITE, DemoProgress, build_demo_progress
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.runs.overview import RUN_COUNT, SUITE, DemoProgress, build_demo_progress
+from compileboard.app.runs.queries import RunFilter, list_runs
 from examples.demo_history import versions
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run
@@ -82,7 +82,7 @@ def test_the_overview_shows_it(
 ) -> None:
     _add_versions(store, 2)
     now = RecorderClock(START_US + int(1.6 * MINUTE_US))
-    monkeypatch.setattr("compileboard.app.web.fleet.overview.get_clock", lambda: now)
+    monkeypatch.setattr("compileboard.app.runs.overview_pages.get_clock", lambda: now)
     page = client.get("/").text
     assert (
         f"2 of {RUN_COUNT} runs measured" in page

@@ -13,14 +13,13 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.analysis.period import DAY_US, Period
+from compileboard.app.benchmarks.suite import DAY_US, Period, build_suite
+from compileboard.app.benchmarks.trend_queries import TrendFilter
 from compileboard.app.cli.main import main
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.fleet.runs import get_newest_run, get_other, get_run
-from compileboard.app.queries.fleet.trends import TrendFilter
-from compileboard.app.queries.newest import RecorderClock, RunCandidate, find_newest_run
-from compileboard.app.screens.fleet.suite import build_suite
-from compileboard.app.settings import Settings
+from compileboard.app.core.newest import RecorderClock, RunCandidate, find_newest_run
+from compileboard.app.core.settings import Settings
+from compileboard.app.core.store import SingleFile
+from compileboard.app.runs.queries import get_newest_run, get_other, get_run
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import ACCURACY, MLP, add_results

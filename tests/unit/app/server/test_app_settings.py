@@ -9,7 +9,7 @@ import pytest
 
 from compileboard.app.cli.main import main
 from compileboard.app.cli.serve import SERVE_SETTINGS
-from compileboard.app.settings import (
+from compileboard.app.core.settings import (
     SETTINGS,
     Setting,
     SettingError,

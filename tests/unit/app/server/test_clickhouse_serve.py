@@ -15,8 +15,8 @@ import pytest
 
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
-from compileboard.app.follow import follow
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
+from compileboard.app.server.follow import follow
 from compileboard.collectors.store.connection import open_writer
 from tests.tools.observed import wait_for
 from tests.tools.serving import serving

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app import follow as following
 from compileboard.app.cli.main import main
+from compileboard.app.incidents.series_changes import load_changes
 from compileboard.app.incidents.update import update_incidents
-from compileboard.app.queries.dashboard.series_changes import load_changes
+from compileboard.app.server import follow as following
 from compileboard.collectors.store.connection import DATABASE_VERSION
 from tests.tools.observed import processes_of, wait_for
 from tests.tools.serving import serving

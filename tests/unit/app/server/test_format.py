@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app import format
-from compileboard.app.screens.template_names import TEMPLATE_FILTERS
+from compileboard.app.core import format
+from compileboard.app.core.template_names import TEMPLATE_FILTERS
 
 FORMATS = [
     getattr(format, f"format_{name}")

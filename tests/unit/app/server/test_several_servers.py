@@ -21,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.maintenance.leases import FOLLOW, SERVE, is_taken
+from compileboard.collectors.store.leases import FOLLOW, SERVE, is_taken
 from tests.tools.observed import ROOT, processes_of, wait_for
 from tests.tools.serving import serving
 from tests.unit.app.recorded import RUN, record_run

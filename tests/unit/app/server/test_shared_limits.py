@@ -16,7 +16,7 @@ from email.message import Message
 from pathlib import Path
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.tokens import create_token, revoke_token
+from compileboard.collectors.store.tokens import create_token, revoke_token
 from compileboard.collectors.wire.lines import digest_of
 from tests.tools.observed import wait_for
 from tests.tools.serving import Server, serving

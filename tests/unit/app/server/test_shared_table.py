@@ -9,8 +9,8 @@ import signal
 import threading
 from collections.abc import Callable
 
-from compileboard.app.push.rates import RateLimit
-from compileboard.app.shared_table import SharedRecord, SharedTable
+from compileboard.app.core.shared_table import SharedRecord, SharedTable
+from compileboard.app.push.receive import RateLimit
 
 
 def fork(work: Callable[[], object]) -> int:

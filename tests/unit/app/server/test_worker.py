@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks.serve.stalled_clients import ask, stall
 from benchmarks.serve.stalled_clients import serving as serving_small
-from compileboard.app import worker
-from compileboard.app.server import make_room_for_connections
-from compileboard.app.worker import ClientSocket, Patience, TooSlow
+from compileboard.app.server import worker
+from compileboard.app.server.serve import make_room_for_connections
+from compileboard.app.server.worker import ClientSocket, Patience, TooSlow
 from tests.tools.serving import Server, serving
 
 # Who waits for a client that stalls waits for its time limit; a busy machine takes far less.
@@ -45,7 +45,7 @@ def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with (
-        serving_small("compileboard.app.worker.Worker", most_files=260) as port,
+        serving_small("compileboard.app.server.worker.Worker", most_files=260) as port,
         ExitStack() as clients,
     ):
         stall(port, "silent", 300, clients)

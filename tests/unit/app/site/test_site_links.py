@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compileboard.app.site.links import PAGE, name_file, normalize, relate
+from compileboard.app.site.crawl import PAGE, name_file, normalize, relate
 
 TEXT = st.text(max_size=60).map(lambda value: value.encode("utf-8", "replace").decode())
 QUERIES = st.lists(st.tuples(TEXT, TEXT), max_size=3)

@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from compileboard.app.resources import resource_folder
+from compileboard.app.core.resources import resource_folder
+from compileboard.app.site.crawl import SitePage, list_links, name_file, normalize, relate, rewrite
 from compileboard.app.site.export import ScriptError, bundle
-from compileboard.app.site.links import SitePage, list_links, name_file, normalize, relate, rewrite
 
 KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
 

@@ -18,21 +18,22 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.api.fleet import imports
 from compileboard.app.cli.main import main
-from compileboard.app.imports.options import UploadRejected
-from compileboard.app.settings import SettingError, Settings
-from compileboard.app.web.access import IDLE_US, SESSION_US
-from compileboard.app.web.login_records import MOST_FAILURES, WINDOW_US, LoginMemory, WrongTokens
-from compileboard.collectors.store.dashboard.audit import ActionOrigin, record_action
-from compileboard.collectors.store.dashboard.tokens import (
+from compileboard.app.core.access import IDLE_US, SESSION_US
+from compileboard.app.core.login_records import MOST_FAILURES, WINDOW_US, LoginMemory, WrongTokens
+from compileboard.app.core.settings import SettingError, Settings
+from compileboard.app.imports import pages as imports
+from compileboard.app.imports.queue import UploadRejected
+from compileboard.collectors.store.runs import RunSender
+from compileboard.collectors.store.tokens import (
     SECRET,
+    ActionOrigin,
     create_token,
     hash_secret,
+    record_action,
     revoke_token,
     save_login_failure,
 )
-from compileboard.collectors.store.run_owners import RunSender
 from tests.unit.app.seed import add_run
 from tests.unit.app.series_changes import keep, make_change
 

@@ -15,17 +15,17 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
-from compileboard.app.engines import address
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.store import open_store
+from compileboard.app.core import address
+from compileboard.app.core.address import ClickHouseAddress
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.store import open_store
+from compileboard.app.incidents.queries import load_incidents
+from compileboard.app.incidents.series_changes import load_changes
 from compileboard.app.incidents.update import update_incidents
 from compileboard.app.notebook.board import Board
-from compileboard.app.queries.dashboard.incidents import load_incidents
-from compileboard.app.queries.dashboard.series_changes import load_changes
-from compileboard.app.queries.newest import RecorderClock
-from compileboard.app.screens.fleet import search
+from compileboard.app.search import model as search
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.search_documents import KINDS
+from compileboard.collectors.store.search import KINDS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.both_stores import BothStores, make_both, make_single_file
 from tests.unit.app.engines.databases import open_database
@@ -77,7 +77,7 @@ def both(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(address, "place_in_process", lambda _folder: in_process)
-        patch.setattr("compileboard.app.db.read_clock", partial(RecorderClock, NOW_US))
+        patch.setattr("compileboard.app.core.db.read_clock", partial(RecorderClock, NOW_US))
         yield make_both(folder / "single.db", folder / "folder")
 
 
@@ -204,7 +204,7 @@ def test_a_notebook_reads_the_same(both: BothStores) -> None:
 
 
 def test_of_many_runs_few_files_are_open(both: BothStores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compileboard.app.engines.store.MOST_OPEN", 2)
+    monkeypatch.setattr("compileboard.app.core.store.MOST_OPEN", 2)
     with closing(open_store(both.address)) as store:
         first, second, _third = map(store.open_run, both.sealed[:3])
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):

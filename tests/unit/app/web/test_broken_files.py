@@ -16,9 +16,15 @@ from pathlib import Path
 import pytest
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.errors import StoreError, StoreMissing, StoreRefused, explain
+from compileboard.app.core.settings import Settings
+from compileboard.collectors.store.connection import (
+    StoreError,
+    StoreMissing,
+    StoreRefused,
+    explain,
+    open_reader,
+    open_writer,
+)
 from tests.tools.observed import ROOT
 from tests.unit.app.recorded import RUN, record_run
 
@@ -106,7 +112,7 @@ def test_a_file_that_vanished_is_not_made_anew(tmp_path: Path) -> None:
 MOUNTED = """
 import sys
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.connection import StoreError
 for open_store in (open_reader, open_writer):
     try:
         store = open_store(sys.argv[1])

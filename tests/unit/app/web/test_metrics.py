@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from compileboard.app.log_lines import write_line
-from compileboard.app.settings import SettingError, Settings, load_settings
-from compileboard.app.web import health, metrics
-from compileboard.app.web.metrics import MetricFamily, Sample, format_metrics
-from compileboard.app.web.request_counts import RequestCounts
-from compileboard.collectors.store.maintenance.leases import FOLLOW, take_lease
+from compileboard.app.core.log_lines import write_line
+from compileboard.app.core.settings import SettingError, Settings, load_settings
+from compileboard.app.server import health, metrics
+from compileboard.app.server.metrics import MetricFamily, Sample, format_metrics
+from compileboard.app.server.request_log import RequestCounts
+from compileboard.collectors.store.leases import FOLLOW, take_lease
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.recorded import record_run

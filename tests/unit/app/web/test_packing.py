@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.web.fleet.reports import pack_around
+from compileboard.app.reports.pages import pack_around
 from tests.unit.app.recorded import RUN, record_run
 
 _TEXTS = st.binary(max_size=200)

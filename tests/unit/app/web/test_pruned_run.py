@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.collectors.store.maintenance.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.pruning import PruneRule, prune_runs
 from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.recorded import RUN, record_run
 

@@ -11,10 +11,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
-from compileboard.app.web.access import is_loopback
-from compileboard.app.web.security import CONTENT_SECURITY_POLICY, HEADERS
-from compileboard.collectors.store.dashboard.tokens import create_token
+from compileboard.app.core.access import is_loopback
+from compileboard.app.core.settings import Settings
+from compileboard.app.server.security import CONTENT_SECURITY_POLICY, HEADERS
+from compileboard.collectors.store.tokens import create_token
 from tests.unit.app.seed import add_run
 
 PIN = "/runs/R1/annotate"

@@ -123,7 +123,7 @@ def test_a_second_ctrl_c_ends_the_patience_and_the_child() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_child_ends_with_a_parent_that_is_killed() -> None:
     end_with = (
-        "import os; from compileboard.collectors.runs.program import end_with; "
+        "import os; from compileboard.collectors.record.program import end_with; "
         "end_with(os.getppid())"
     )
     child = f"{end_with}; print(os.getpid(), flush=True); import time; time.sleep(60)"

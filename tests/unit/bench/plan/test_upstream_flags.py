@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.plan.upstream_flags import REFUSED, SHORT, TAKEN
+from compileboard.collectors.bench.plan.preflight import REFUSED, SHORT, TAKEN
 from compileboard.collectors.cli.bench import bench
 from compileboard.collectors.cli.main import main
 from tests.unit.bench.plan.test_bench_settings import parse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from compileboard.collectors.bench.report.comparison import (
+from compileboard.collectors.bench.report.summary import (
     compare,
     describe_verdicts,
     judge_results,
+    summarize,
 )
-from compileboard.collectors.bench.report.summary import summarize
 from compileboard.collectors.contract.events import BenchMeasured
 
 

@@ -17,8 +17,7 @@ from compileboard.collectors.bench.worker.outcome import (
     without_source,
 )
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.spool.journal import append_event, read_journal
-from compileboard.collectors.spool.reader import SpoolReader
+from compileboard.collectors.record.spool import SpoolReader, append_event, read_journal
 
 ODD = "caf\udce9"  # a byte that is no character, as a file's name or a library's message has it
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from compileboard.collectors.bench.worker.process_memory import count_page_faults
+from compileboard.collectors.bench.worker.timing import count_page_faults
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux counts them by thread")
 PAGES = 256

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compileboard.collectors.bench.worker.process_memory import available_bytes
+from compileboard.collectors.bench.worker.timing import available_bytes
 from tests.tools.observed import ROOT
 
 GREEDY = """
-from compileboard.collectors.bench.worker.process_memory import bounded
+from compileboard.collectors.bench.worker.timing import bounded
 with bounded(0.001) as extra:
     try:
         bytearray(2 * extra)

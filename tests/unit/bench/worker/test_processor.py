@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.worker.processor import keep_answers
+from compileboard.collectors.bench.worker.torch_setup import keep_answers
 
 
 def make_instructions(asked: list[str]) -> Any:

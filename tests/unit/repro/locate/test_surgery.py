@@ -10,10 +10,11 @@ from compileboard.collectors.repro.locate.surgery import (  # noqa: E402
     cut_after,
     expose,
     find_key,
+    find_operation,
     list_calls,
     replace_by_inputs,
+    survey_graph,
 )
-from compileboard.collectors.repro.locate.survey import find_operation, survey_graph  # noqa: E402
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten

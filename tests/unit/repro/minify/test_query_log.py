@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.repro.failure import Failure
-from compileboard.collectors.repro.minify.query_log import QueryLog
+from compileboard.collectors.repro.minify.findings import QueryLog
+from compileboard.collectors.repro.repro import Failure
 
 
 def test_an_answer_is_there_for_the_next_search(tmp_path: Path) -> None:

@@ -18,15 +18,25 @@ pytestmark = pytest.mark.torch
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from compileboard.collectors.repro import failure, judging  # noqa: E402
-from compileboard.collectors.repro.failure import Failure, raised  # noqa: E402
+from compileboard.collectors.repro import judging  # noqa: E402
+from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.minify import findings  # noqa: E402
-from compileboard.collectors.repro.minify.graph_values import call_nodes  # noqa: E402
-from compileboard.collectors.repro.minify.on_device import DeviceTrials, move_together  # noqa: E402
-from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
+from compileboard.collectors.repro.minify.findings import (  # noqa: E402
+    QueryLog,
+    Question,
+)
 from compileboard.collectors.repro.minify.search import SmallestGraph, minify  # noqa: E402
-from compileboard.collectors.repro.trials import (
+from compileboard.collectors.repro.minify.smallest import call_nodes  # noqa: E402
+from compileboard.collectors.repro.minify.task import (  # noqa: E402
+    DeviceTrials,
+    move_together,
+)
+from compileboard.collectors.repro.repro import (  # noqa: E402
+    Failure,
+    raised,
+)
+from compileboard.collectors.repro.trials import (  # noqa: E402
     OK,
     RAISED,
     Outcome,

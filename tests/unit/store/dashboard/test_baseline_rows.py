@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.queries.dashboard.baselines import get_baseline, list_baselines
-from compileboard.app.queries.page import FilterError
+from compileboard.app.comparison.baselines import get_baseline, list_baselines
+from compileboard.app.core.page import FilterError
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.baselines import delete_baseline, save_baseline
+from compileboard.collectors.store.dashboard import delete_baseline, save_baseline
 from compileboard.collectors.store.migrations import migrate
 
 

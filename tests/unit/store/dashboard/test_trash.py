@@ -12,11 +12,12 @@ import pytest
 
 from benchmarks.imports.many_rows import write_log
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.fixes.recorded import SourceLines
-from compileboard.collectors.pipeline.log_loader import LoadOptions
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard import trash
-from compileboard.collectors.store.dashboard.trash import (
+from compileboard.collectors.fixes.fix import SourceLines
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.store import trash
+from compileboard.collectors.store.causes import save_source_lines
+from compileboard.collectors.store.connection import StoreError, open_writer
+from compileboard.collectors.store.trash import (
     WEEK_US,
     CannotRestore,
     delete_run,
@@ -24,8 +25,6 @@ from compileboard.collectors.store.dashboard.trash import (
     restore_run,
     trash_path,
 )
-from compileboard.collectors.store.errors import StoreError
-from compileboard.collectors.store.source_excerpts import save_source_lines
 from tests.tools.make_db import DATA
 from tests.unit.app.explored import LOGS, explore
 

@@ -11,9 +11,9 @@ import pytest
 
 from compileboard.collectors.contract.events import CommitsSeen, RunStarted
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.trash import delete_run, prune_trash
 
 SHALLOW = CommitsSeen("p", -1, 5, [["c", 3, "Ann", "three"], ["b", 2, None, None]], None)
 DEEPER = CommitsSeen("q", -1, 6, [["b", 2, "Ann", "two"], ["a", 1, "Ann", "one"]], "z")

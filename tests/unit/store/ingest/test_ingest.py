@@ -24,12 +24,12 @@ from compileboard.collectors.contract.events import (
     RunStarted,
     SnapshotTaken,
 )
-from compileboard.collectors.decode.guards.recompile_reasons import parse_reason
+from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.store.connection import checkpoint, open_writer
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.trash import delete_run
+from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.decode.recorded_logs import events as decoded
 
 LOG = "torch2.13-guards"

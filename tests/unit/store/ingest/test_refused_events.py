@@ -29,8 +29,7 @@ from compileboard.collectors.contract.events import (
     SymbolSeen,
 )
 from compileboard.collectors.contract.rejects import IngestResult
-from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.decode.recorded_logs import events as decoded

@@ -25,9 +25,8 @@ from compileboard.collectors.contract.events import (
     RunStarted,
 )
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
+from compileboard.collectors.store.bundles import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.repros import (
@@ -39,6 +38,7 @@ from compileboard.collectors.store.repros import (
     load_storage,
     save_result,
 )
+from compileboard.collectors.store.trash import delete_run, prune_trash, restore_run
 
 MANIFEST: dict[str, Any] = {
     "format": 1,

@@ -18,19 +18,14 @@ import pytest
 
 from compileboard.app.cli.main import main
 from compileboard.collectors.contract.events import ProcessStarted
-from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, restore_run
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store import backup
+from compileboard.collectors.store.backup import BackupError, restore_backup, write_backup
+from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.maintenance import backup
-from compileboard.collectors.store.maintenance.backup import (
-    BackupError,
-    restore_backup,
-    write_backup,
-)
-from compileboard.collectors.store.maintenance.leases import SERVE, take_lease
-from compileboard.collectors.store.maintenance.verification import StoreCheck, verify
+from compileboard.collectors.store.leases import SERVE, take_lease
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.trash import delete_run, restore_run
+from compileboard.collectors.store.verification import StoreCheck, verify
 from tests.unit.app.recorded import RUN, record_run
 
 KILLED = """
@@ -147,7 +142,7 @@ def test_each_check_is_printed_when_it_is_done(
         yield StoreCheck("references")
         printed.append(os.read(reading, 100))
 
-    monkeypatch.setattr("compileboard.collectors.store.maintenance.verification.verify", check)
+    monkeypatch.setattr("compileboard.collectors.store.verification.verify", check)
     with os.fdopen(reading), os.fdopen(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
         assert main(["verify", str(database)]) == 0

@@ -13,22 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app import follow as following
 from compileboard.app.cli.main import main
+from compileboard.app.server import follow as following
 from compileboard.collectors.cli.import_command import import_paths
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
+from compileboard.collectors.store import pruning, trash
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard import trash
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.trash import delete_run, read_tables, restore_run
-from compileboard.collectors.store.maintenance import pruning
-from compileboard.collectors.store.maintenance.pruning import (
-    PruneRule,
-    list_prunable,
-    measure_used,
-    prune_runs,
-)
-from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.pruning import PruneRule, list_prunable, measure_used, prune_runs
+from compileboard.collectors.store.trash import delete_run, read_tables, restore_run
+from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.explored import LOGS, explore
 

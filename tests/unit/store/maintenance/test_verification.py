@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run, trash_path
-from compileboard.collectors.store.maintenance.recount import list_differences
-from compileboard.collectors.store.maintenance.verification import verify
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.trash import delete_run, trash_path
+from compileboard.collectors.store.verification import list_differences, verify
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 

@@ -17,8 +17,8 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
-from compileboard.collectors.store.rollups.results import COLUMNS, merge_results, read_measured
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, NUMBERS, summarize
+from compileboard.collectors.store.results import COLUMNS, merge_results, read_measured
+from compileboard.collectors.store.rollups import DEFINITIONS, NUMBERS, summarize
 from tests.unit.app.benched import ACCURACY, MLP, RUNS, add_results, bench_suite, measure
 
 

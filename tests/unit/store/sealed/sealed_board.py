@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.sealed.sealing import list_sealable, seal_run
+from compileboard.collectors.store.sealing import list_sealable, seal_run
 
 NOW_US = 1_900_000_000_000_000
 REBUILT = ("search_", "publications", "sqlite_", "published_runs", "removed_runs", "_sqlite")

@@ -12,42 +12,38 @@ from pathlib import Path
 import pytest
 
 from compileboard.app.cli.main import main
-from compileboard.app.engines.run_files import RunFiles
-from compileboard.app.engines.store import open_store
-from compileboard.collectors.store.bundles.merging import merge_bundle, write_bundle
-from compileboard.collectors.store.connection import open_writer, write_transaction
-from compileboard.collectors.store.dashboard.trash import (
-    CannotRestore,
-    delete_run,
-    restore_run,
-    trash_path,
-)
-from compileboard.collectors.store.errors import NotAStore, StoreError
-from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.maintenance import backup, pruning
-from compileboard.collectors.store.maintenance.backup import (
+from compileboard.app.clickhouse.run_files import RunFiles
+from compileboard.app.core.store import open_store
+from compileboard.collectors.store import backup, pruning
+from compileboard.collectors.store.backup import (
     RestoredFiles,
     restore_backup,
     restore_run_files,
     write_backup,
 )
-from compileboard.collectors.store.maintenance.pruning import (
-    PruneRule,
-    list_prunable,
-    measure_used,
-    prune_runs,
+from compileboard.collectors.store.bundles import merge_bundle, write_bundle
+from compileboard.collectors.store.connection import (
+    NotAStore,
+    StoreError,
+    open_writer,
+    write_transaction,
 )
-from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.sealed.files import (
+from compileboard.collectors.store.pruning import PruneRule, list_prunable, measure_used, prune_runs
+from compileboard.collectors.store.reopening import reopen_run, unpack_current
+from compileboard.collectors.store.sealed_files import (
+    ROLLUPS,
     RunFile,
     describe_problem,
+    get_sealed_run,
     list_run_files,
+    list_sealed_runs,
     pack_run_file,
     run_folder,
 )
-from compileboard.collectors.store.sealed.reopening import reopen_run, unpack_current
-from compileboard.collectors.store.sealed.rows import ROLLUPS, get_sealed_run, list_sealed_runs
+from compileboard.collectors.store.trash import CannotRestore, delete_run, restore_run, trash_path
+from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import MLP, RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.repros import RUN as REPRO_RUN

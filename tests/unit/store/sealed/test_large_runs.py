@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.sealing import seal_ended_runs
-from compileboard.app.push.writing import WriterThread
+from compileboard.app.clickhouse.run_files import seal_ended_runs
+from compileboard.app.push.receive import WriterThread
+from compileboard.collectors.store import large_runs
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.maintenance.leases import REOPEN, take_lease
-from compileboard.collectors.store.maintenance.verification import verify
-from compileboard.collectors.store.sealed import large_runs
-from compileboard.collectors.store.sealed.files import (
+from compileboard.collectors.store.large_runs import RunSealed, reopen_in, reopen_large_run
+from compileboard.collectors.store.leases import REOPEN, take_lease
+from compileboard.collectors.store.sealed_files import (
     RunFileDamaged,
     RunFileMissing,
+    get_sealed_run,
     list_run_files,
 )
-from compileboard.collectors.store.sealed.large_runs import RunSealed, reopen_in, reopen_large_run
-from compileboard.collectors.store.sealed.rows import get_sealed_run
-from compileboard.collectors.store.streams.receive import StreamWriter
+from compileboard.collectors.store.stream_writer import StreamWriter
+from compileboard.collectors.store.trash import delete_run
+from compileboard.collectors.store.verification import verify
 from tests.tools.observed import wait_for
 from tests.unit.app.explored import explore
 from tests.unit.store.ingest.test_ingest import recorded_events

@@ -12,29 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.sealing import SealingPass, seal_ended_runs
-from compileboard.app.settings import load_settings
+from compileboard.app.clickhouse.run_files import SealingPass, seal_ended_runs
+from compileboard.app.core.settings import load_settings
 from compileboard.collectors.contract.events import Event
-from compileboard.collectors.store.connection import open_writer, write_transaction
-from compileboard.collectors.store.dashboard.trash import delete_run, prune_trash, restore_run
-from compileboard.collectors.store.errors import StoreError
+from compileboard.collectors.store import pruning, sealing
+from compileboard.collectors.store.connection import StoreError, open_writer, write_transaction
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.maintenance import pruning
-from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
-from compileboard.collectors.store.maintenance.verification import verify
+from compileboard.collectors.store.large_runs import reopen_in
+from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.repros import ReproResult, list_results, load_repro, save_result
-from compileboard.collectors.store.sealed import sealing
-from compileboard.collectors.store.sealed.files import list_run_files
-from compileboard.collectors.store.sealed.large_runs import reopen_in
-from compileboard.collectors.store.sealed.reopening import reopen_run
-from compileboard.collectors.store.sealed.rows import DETAIL, ROLLUPS, get_sealed_run
-from compileboard.collectors.store.sealed.sealing import NotSealable, list_sealable, seal_run
-from compileboard.collectors.store.search_index import list_pending
-from compileboard.collectors.store.streams.lines import StreamLines, read_lines
-from compileboard.collectors.store.streams.receive import StreamWriter
-from compileboard.collectors.store.streams.rows import Stream, get_stream
-from compileboard.collectors.store.streams.texts import pack_text, save_text
+from compileboard.collectors.store.sealed_files import (
+    DETAIL,
+    ROLLUPS,
+    get_sealed_run,
+    list_run_files,
+)
+from compileboard.collectors.store.sealing import NotSealable, list_sealable, seal_run
+from compileboard.collectors.store.search import list_pending
+from compileboard.collectors.store.stream_lines import StreamLines, read_lines
+from compileboard.collectors.store.stream_rows import Stream, get_stream, pack_text, save_text
+from compileboard.collectors.store.stream_writer import StreamWriter
+from compileboard.collectors.store.trash import delete_run, prune_trash, restore_run
+from compileboard.collectors.store.verification import verify
 from compileboard.collectors.wire.lines import dump_line
 from tests.unit.app.benched import MLP, RUNS, bench_suite
 from tests.unit.app.explored import explore

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.comparison.differences import compare, sum_metrics
-from compileboard.app.analysis.comparison.metrics import COMPARED
-from compileboard.app.analysis.comparison.model import CompareSide, ModelResult
-from compileboard.app.analysis.comparison.pairs import pair_entries
-from compileboard.app.analysis.metrics import BY_NAME, Metric
+from compileboard.app.benchmarks.metrics import BY_NAME, Metric
+from compileboard.app.comparison.differences import compare, sum_metrics
+from compileboard.app.comparison.model import COMPARED, CompareSide, ModelResult
+from compileboard.app.comparison.pairs import pair_entries
 from compileboard.collectors.contract.verdicts import LABELS, METHODS, Measurement, decide, judge
 from tests.unit.app.compared import broke, entry, repeats, side
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.cli.main import main
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.sides import find_default, find_side, list_side_choices, name_runs
-from compileboard.app.screens.fleet.comparison import load_side, read_comparison
+from compileboard.app.comparison.compare import load_side, read_comparison
+from compileboard.app.comparison.sides import find_default, find_side, list_side_choices, name_runs
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import SingleFile
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import (
     ACCURACY,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.app.analysis.comparison.model import MetricDelta, ModelResult
-from compileboard.app.analysis.metrics import BY_NAME
+from compileboard.app.benchmarks.metrics import BY_NAME
+from compileboard.app.comparison.model import MetricDelta, ModelResult
 from compileboard.collectors.contract.verdicts import judge, judge_values
 from tests.unit.app.compared import entry, repeats
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compileboard.app.analysis.models.backends import describe_backend, describe_part, split_backend
+from compileboard.app.benchmarks.labels import describe_backend, describe_part, split_backend
 from compileboard.collectors.bench.plan.settings import DDP_MODES, SETTINGS, BenchSettings
 
 _VALUES = {

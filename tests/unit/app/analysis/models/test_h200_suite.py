@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.fleet.models import ModelFilter, list_models
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.queries.run.models import list_task_breaks
-from compileboard.app.queries.sides import find_side
-from compileboard.app.screens.fleet.comparison import load_side
+from compileboard.app.benchmarks.queries import ModelFilter, list_models
+from compileboard.app.benchmarks.run_queries import list_task_breaks
+from compileboard.app.comparison.compare import load_side
+from compileboard.app.comparison.sides import find_side
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.store import SingleFile
 from compileboard.collectors.contract.events import RunStarted, load_event
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import BOARD, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.rollups.summaries import HUD, geomean, summarize
-from compileboard.collectors.store.sealed.address import BOARD
+from compileboard.collectors.store.rollups import HUD, geomean, summarize
 from tests.unit.app.compared import now
 from tests.unit.app.engines.published import OpenClient, OpenEngine, on_both_engines
 

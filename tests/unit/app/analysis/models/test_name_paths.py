@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.models.series import read_name, write_name
+from compileboard.app.benchmarks.series import read_name, write_name
 from tests.unit.app.benched import MLP, add_results, measure
 from tests.unit.app.engines.published import on_both_engines
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.analysis.models.labels import (
+from compileboard.app.benchmarks.labels import (
     describe_accuracy,
     describe_missing,
     describe_speedup,
     describe_status,
 )
-from compileboard.app.analysis.models.table import ORDERS, cut_page, sort_results
-from compileboard.app.queries.page import FilterError
-from compileboard.collectors.store.rollups.results import ExperimentResult, ResultRow, merge_results
+from compileboard.app.benchmarks.matrix import ORDERS, cut_page, sort_results
+from compileboard.app.core.page import FilterError
+from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_results
 
 _NOTHING: dict[str, Any] = {field.name: None for field in fields(ExperimentResult)}
 

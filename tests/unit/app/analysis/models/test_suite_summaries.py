@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.store.rollups.results import ResultRow, merge_results
-from compileboard.collectors.store.rollups.summaries import (
-    HUD,
-    RUNNER,
-    SUMMARIZE_PERF,
-    geomean,
-    summarize,
-)
+from compileboard.collectors.store.results import ResultRow, merge_results
+from compileboard.collectors.store.rollups import HUD, RUNNER, SUMMARIZE_PERF, geomean, summarize
 from tests.unit.app.analysis.models.test_result_table import make_measured
 
 ROW = merge_results([make_measured()])[0]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.metrics import SUMMARY_BY_NAME
-from compileboard.app.analysis.models.summaries import SummaryDelta, compare
-from compileboard.collectors.store.rollups.results import ResultRow, fill
-from compileboard.collectors.store.rollups.summaries import DEFINITIONS, HUD
+from compileboard.app.benchmarks.metrics import SUMMARY_BY_NAME
+from compileboard.app.benchmarks.summaries import SummaryDelta, compare
+from compileboard.collectors.store.results import ResultRow, fill
+from compileboard.collectors.store.rollups import DEFINITIONS, HUD
 from tests.unit.app.analysis.models.test_suite_summaries import ROW
 
 SPEEDS = st.lists(st.floats(0.1, 9), min_size=1, max_size=40)

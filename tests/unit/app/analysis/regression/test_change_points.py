@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.regression.change_points import ChangePoint, detect_change_points
+from compileboard.app.incidents.change_points import ChangePoint, detect_change_points
 from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped, share
 
 # Multiples of 1/64, so that a power of two scales them exactly.

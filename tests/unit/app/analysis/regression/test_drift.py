@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.regression.drift import detect_drift, find_changes, is_stopped
+from compileboard.app.incidents.drift import detect_drift, find_changes, is_stopped
 from tests.unit.app.analysis.regression.test_change_points import ANY
 from tests.unit.app.noisy import NOISE, flat, make_flat, make_stepped
 

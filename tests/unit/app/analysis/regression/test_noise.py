@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from compileboard.app.analysis.regression.noise import autocorrelation, prepare
+from compileboard.app.incidents.change_points import autocorrelation, prepare
 from tests.unit.app.noisy import flat
 
 

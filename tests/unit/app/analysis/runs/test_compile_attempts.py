@@ -11,13 +11,15 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.compiles import build_entries, split_attempts
-from compileboard.app.analysis.labels import OUTCOMES as OUTCOME_WORDS
-from compileboard.app.queries.outcomes import OUTCOMES
-from compileboard.app.queries.run import compiles, stacks, trace_files
-from compileboard.app.queries.run.compiles import CompileFilter
-from compileboard.app.queries.run.trace_files import CompileEvent
-from compileboard.app.settings import Settings
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.model import build_entries, split_attempts
+from compileboard.app.compiles.outcomes import OUTCOMES
+from compileboard.app.compiles.run_queries import CompileFilter
+from compileboard.app.core.labels import OUTCOMES as OUTCOME_WORDS
+from compileboard.app.core.settings import Settings
+from compileboard.app.runs import trace_files
+from compileboard.app.runs.trace_files import CompileEvent
+from compileboard.app.stacks import run_queries as stacks
 from tests.unit.app.explored import explore
 from tests.unit.app.seed import add_run
 

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 
-from compileboard.app.analysis.comparison.environment import compare_texts, list_changes
-from compileboard.app.analysis.compiles import group_compiles, list_present_phases, shorten_steps
-from compileboard.app.analysis.labels import (
+from compileboard.app.comparison.environment import compare_texts, list_changes
+from compileboard.app.compiles.charts import chart_compiles
+from compileboard.app.compiles.model import group_compiles, list_present_phases, shorten_steps
+from compileboard.app.compiles.run_queries import CompileRow, Phases
+from compileboard.app.core.fields import gb_url
+from compileboard.app.core.labels import (
     CAPABILITIES,
     PHASES,
     describe_losses,
@@ -15,12 +18,9 @@ from compileboard.app.analysis.labels import (
     split_capabilities,
     sum_phases,
 )
-from compileboard.app.analysis.runs.problems import RunFacts, list_problems
-from compileboard.app.charts.compiles import chart_compiles
-from compileboard.app.queries.fields import gb_url
-from compileboard.app.queries.run.compiles import CompileRow, Phases
-from compileboard.app.queries.run.failures import CacheResult, FailureGroup
-from compileboard.app.queries.run.recompiles import LimitHit
+from compileboard.app.reasons.run_queries import LimitHit
+from compileboard.app.runs.advice import RunFacts, list_problems
+from compileboard.app.runs.failures import CacheResult, FailureGroup
 from compileboard.collectors.observe import torch_compat
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.queries.run import failures
-from compileboard.app.queries.run import run as run_detail
-from compileboard.app.queries.sides import find_side
-from compileboard.app.screens.fleet.comparison import load_side
-from compileboard.app.screens.run.run import build_summary
+from compileboard.app.comparison.compare import load_side
+from compileboard.app.comparison.sides import find_side
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.store import SingleFile
+from compileboard.app.runs import failures
+from compileboard.app.runs import run_queries as run_detail
+from compileboard.app.runs.model import build_summary
+from compileboard.app.runs.states import describe_state
 from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.models.labels import describe_status
-from compileboard.app.analysis.runs.advice import judge_run
-from compileboard.app.analysis.runs.states import describe_state
-from compileboard.app.queries.fleet.runs import get_run
-from compileboard.collectors.store.rollups.results import ExperimentResult, fill
+from compileboard.app.benchmarks.labels import describe_status
+from compileboard.app.runs.advice import judge_run
+from compileboard.app.runs.queries import get_run
+from compileboard.app.runs.states import describe_state
+from compileboard.collectors.store.results import ExperimentResult, fill
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import add_run, insert

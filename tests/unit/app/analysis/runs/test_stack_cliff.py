@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.comparison.environment import FIELDS
-from compileboard.app.analysis.trends.lines import find_changes
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet.runs import get_run
-from compileboard.app.queries.fleet.trends import list_trend_runs
-from compileboard.app.screens.run.run import build_summary
+from compileboard.app.benchmarks.lines import find_changes
+from compileboard.app.benchmarks.trend_queries import list_trend_runs
+from compileboard.app.comparison.environment import FIELDS
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.runs.model import build_summary
+from compileboard.app.runs.queries import get_run
 from compileboard.collectors.contract.events import PageFaultsCounted, ProcessStarted, RunStarted
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize

@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.text import bytecode
-from compileboard.app.analysis.text.bytecode import BytecodeRow, parse_bytecode
+from compileboard.app.artifacts import text as bytecode
+from compileboard.app.artifacts.text import BytecodeRow, parse_bytecode
 from compileboard.collectors.store.codec import pack_large
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.seed import add_run, insert

@@ -15,8 +15,8 @@ from flask import Flask, render_template_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.text import code
-from compileboard.app.analysis.text.code import LANGUAGES, highlight, indent_json
+from compileboard.app.artifacts import text as code
+from compileboard.app.artifacts.text import LANGUAGES, highlight, indent_json
 from tests.tools.observed import ROOT
 from tests.unit.app.artifacts import artifacts
 

@@ -11,8 +11,8 @@ from flask import Flask, render_template_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.text import diff as text_diff
-from compileboard.app.analysis.text.diff import NOISE, Fold, ShownRow, TextDiff, diff_texts
+from compileboard.app.artifacts import diff as text_diff
+from compileboard.app.artifacts.diff import NOISE, Fold, ShownRow, TextDiff, diff_texts
 from tests.unit.app.artifacts import artifacts
 
 few_lines = st.lists(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.trends.lines import (
+from compileboard.app.benchmarks.lines import (
     EnvironmentChange,
     describe_run,
     find_changes,
@@ -17,7 +17,7 @@ from compileboard.app.analysis.trends.lines import (
     read_version,
     thin,
 )
-from compileboard.app.queries.fleet.trends import TrendRun
+from compileboard.app.benchmarks.trend_queries import TrendRun
 
 DAY_US = 86_400_000_000
 RUN = TrendRun(

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from compileboard.app.engines.client import SETTINGS
-from compileboard.app.engines.publication.months import MONTHS
-from compileboard.app.engines.publication.snapshot import ROLLUPS, THINGS
+from compileboard.app.clickhouse.client import SETTINGS
+from compileboard.app.clickhouse.passes import MONTHS
+from compileboard.app.clickhouse.publisher import ROLLUPS, THINGS
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.publications import publish_run
+from compileboard.collectors.store.runs import publish_run
+from compileboard.collectors.store.trash import delete_run
 from tests.tools.history import record_history
 
 ACROSS = ("runs", "run_totals", "run_tags", "run_annotations", *ROLLUPS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.engines import tables
+from compileboard.app.clickhouse import tables
 from tests.unit.app.engines.databases import empty_database, open_database
 from tests.unit.app.engines.publication.boards import record_board, write
 

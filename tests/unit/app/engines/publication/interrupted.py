@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.store.dashboard import published_runs
+from compileboard.collectors.store import published_runs
 
 
 class Killed(BaseException):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.engines.tables import SHARD_KEYS, list_statements
-from compileboard.collectors.store.sealed.address import AddressError
+from compileboard.app.clickhouse.tables import SHARD_KEYS, list_statements
+from compileboard.collectors.store.connection import AddressError
 from tests.tools.observed import ROOT
 
 # One shard, and a keeper in memory: what a process alone can have. It runs no statement on other
@@ -28,8 +28,8 @@ _PROGRAM = """
 import os, re, sys
 from pathlib import Path
 import clickhouse_connect
-from compileboard.app.engines.publication.passes import Publisher
-from compileboard.app.engines.tables import list_statements
+from compileboard.app.clickhouse.passes import Publisher
+from compileboard.app.clickhouse.tables import list_statements
 from tests.unit.app.engines.databases import OneClient
 from tests.unit.app.engines.publication.boards import assert_same, change_run, write
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.engines import client as clients
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.client import Clients, EngineAway, connect
-from compileboard.app.engines.publication.passes import Publisher
-from compileboard.app.queries.dashboard.publications import get_publication_state
-from compileboard.collectors.store.dashboard.annotations import annotate
+from compileboard.app.clickhouse import client as clients
+from compileboard.app.clickhouse.client import Clients, EngineAway, connect
+from compileboard.app.clickhouse.passes import Publisher
+from compileboard.app.core.address import ClickHouseAddress
+from compileboard.app.core.publications import get_publication_state
+from compileboard.collectors.store.dashboard import annotate
 from tests.unit.app.engines.publication.boards import assert_same
 from tests.unit.app.engines.publication.http_server import ChdbServer, serve_chdb
 

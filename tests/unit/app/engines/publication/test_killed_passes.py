@@ -15,12 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from compileboard.app.engines import tables
-from compileboard.app.engines.publication import passes
-from compileboard.app.engines.publication.passes import Publisher
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.published_runs import get_numbers
-from compileboard.collectors.store.dashboard.trash import CannotRestore, delete_run, restore_run
+from compileboard.app.clickhouse import passes, tables
+from compileboard.app.clickhouse.passes import Publisher
+from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.published_runs import get_numbers
+from compileboard.collectors.store.trash import CannotRestore, delete_run, restore_run
 from tests.tools.observed import ROOT
 from tests.unit.app.engines.databases import OneClient, open_database
 from tests.unit.app.engines.publication.boards import assert_same, change_run, write
@@ -172,9 +171,9 @@ import os, signal, sys
 from pathlib import Path
 from compileboard.app.engines import tables
 from compileboard.app.engines.publication import publisher
-from compileboard.app.engines.address import ClickHouseAddress
-from compileboard.app.engines.client import Clients, connect
-from compileboard.app.engines.publication.passes import Publisher, publish_changes
+from compileboard.app.core.address import ClickHouseAddress
+from compileboard.app.clickhouse.client import Clients, connect
+from compileboard.app.clickhouse.passes import Publisher, publish_changes
 from tests.unit.app.engines.publication.boards import assert_same, write
 
 path, folder, step = sys.argv[1:]

@@ -7,22 +7,20 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.engines import tables
-from compileboard.app.engines.client import SETTINGS, EngineAway
-from compileboard.app.engines.publication import passes
-from compileboard.app.engines.publication.passes import ForeignBoard, Publisher, publish_changes
-from compileboard.app.engines.publication.snapshot import ROLLUPS
-from compileboard.app.engines.run_files import list_lost_files
-from compileboard.app.queries.dashboard.publications import get_publication_state
+from compileboard.app.clickhouse import passes, tables
+from compileboard.app.clickhouse.client import SETTINGS, EngineAway
+from compileboard.app.clickhouse.passes import ForeignBoard, Publisher, publish_changes
+from compileboard.app.clickhouse.publisher import ROLLUPS
+from compileboard.app.clickhouse.run_files import list_lost_files
+from compileboard.app.core.publications import get_publication_state
 from compileboard.collectors.store.connection import write_transaction
-from compileboard.collectors.store.dashboard.annotations import annotate
-from compileboard.collectors.store.dashboard.trash import database_path, delete_run, restore_run
+from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
-from compileboard.collectors.store.maintenance.leases import PUBLISH, take_lease
-from compileboard.collectors.store.publications import publish_run
-from compileboard.collectors.store.sealed.files import list_run_files, run_folder
-from compileboard.collectors.store.sealed.reopening import reopen_run
-from compileboard.collectors.store.sealed.rows import list_sealed_runs
+from compileboard.collectors.store.leases import PUBLISH, take_lease
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.runs import publish_run
+from compileboard.collectors.store.sealed_files import list_run_files, list_sealed_runs, run_folder
+from compileboard.collectors.store.trash import database_path, delete_run, restore_run
 from tests.unit.app.engines.databases import OneClient, empty_database, open_database
 from tests.unit.app.engines.publication.boards import assert_same, change_run, read_engine, write
 from tests.unit.store.sealed.sealed_board import NOW_US as SEALED_US

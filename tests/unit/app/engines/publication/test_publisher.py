@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.engines import tables
-from compileboard.app.engines.publication.publisher import IdClash, insert_run
-from compileboard.app.engines.publication.snapshot import THINGS, RunSnapshot, month_of, read_run
-from compileboard.collectors.store.dashboard.annotations import annotate
+from compileboard.app.clickhouse import tables
+from compileboard.app.clickhouse.publisher import (
+    THINGS,
+    IdClash,
+    RunSnapshot,
+    insert_run,
+    month_of,
+    read_run,
+)
+from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.migrations import migrate
 from tests.unit.app.engines.databases import open_database
 from tests.unit.app.engines.publication.boards import (

@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.queries.run import artifacts
-from compileboard.app.queries.run.artifacts import ArtifactFilter, list_artifacts
+from compileboard.app.artifacts import run_queries as artifacts
+from compileboard.app.artifacts.run_queries import ArtifactFilter, list_artifacts
 from compileboard.collectors.store.codec import pack
 from tests.unit.app.seed import add_run, insert
 

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.run import failures, graph_breaks, recompiles
-from compileboard.app.queries.run.stacks import list_stack_compiles
+from compileboard.app.reasons import run_queries as graph_breaks
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.runs import failures
+from compileboard.app.stacks.run_queries import list_stack_compiles
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.explored import import_ranks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import fields
 
-from compileboard.app.queries.run.models import get_result_parts, list_results, load_measured
-from compileboard.collectors.store.rollups.results import ResultRow
+from compileboard.app.benchmarks.run_queries import get_result_parts, list_results, load_measured
+from compileboard.collectors.store.results import ResultRow
 from tests.unit.app.benched import ACCURACY, MLP, add_results, measure
 
 

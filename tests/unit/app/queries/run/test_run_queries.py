@@ -4,9 +4,12 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.queries.page import FilterError
-from compileboard.app.queries.run import compiles, failures, graph_breaks, recompiles, trace_files
-from compileboard.app.queries.run import run as run_detail
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.core.page import FilterError
+from compileboard.app.reasons import run_queries as graph_breaks
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.runs import failures, trace_files
+from compileboard.app.runs import run_queries as run_detail
 from compileboard.collectors.contract.events import GraphBroke
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, START_US, record_run

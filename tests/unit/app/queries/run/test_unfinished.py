@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.runs import get_run
-from compileboard.app.queries.run.failures import (
+from compileboard.app.runs.failures import (
     COUNT_SQL,
     OPEN_SQL,
     UNFINISHED_SQL,
     count_unfinished,
     list_unfinished,
 )
+from compileboard.app.runs.queries import get_run
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.events import (
     CompileStarted,
@@ -28,7 +28,7 @@ from compileboard.collectors.contract.events import (
     RunEnded,
     RunStarted,
 )
-from compileboard.collectors.pipeline.log_loader import LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.tools.make_db import DATA

@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
-from compileboard.app.settings import Settings
-from compileboard.collectors.store.dashboard.tokens import create_token
+from compileboard.app.core.settings import Settings
+from compileboard.collectors.store.tokens import create_token
 from tests.unit.app.seed import add_run
 from tests.unit.app.series_changes import keep, make_change
 
@@ -20,7 +20,7 @@ from tests.unit.app.series_changes import keep, make_change
 @pytest.fixture(autouse=True)
 def run(store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_run(store, "R1", name="my <b>run</b>")
-    monkeypatch.setattr("compileboard.app.db.start_indexing", lambda _path: 0)
+    monkeypatch.setattr("compileboard.app.core.db.start_indexing", lambda _path: 0)
 
 
 def test_a_deleted_run_is_on_no_page_and_comes_back_from_activity(client: FlaskClient) -> None:

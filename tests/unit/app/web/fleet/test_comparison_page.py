@@ -18,14 +18,14 @@ import pytest
 from flask.testing import FlaskClient
 from markupsafe import escape
 
-from compileboard.app.analysis.comparison.table import format_share
-from compileboard.app.analysis.metrics import BY_NAME
-from compileboard.app.charts.base import MAX_CHART_BYTES
-from compileboard.app.charts.comparison import chart_changes
+from compileboard.app.benchmarks.metrics import BY_NAME
 from compileboard.app.cli.main import main
-from compileboard.app.engines.store import SingleFile
-from compileboard.app.queries.newest import read_clock
-from compileboard.app.screens.fleet.comparison import read_comparison
+from compileboard.app.comparison.charts import chart_changes
+from compileboard.app.comparison.compare import read_comparison
+from compileboard.app.comparison.table import format_share
+from compileboard.app.core.charts import MAX_CHART_BYTES
+from compileboard.app.core.newest import read_clock
+from compileboard.app.core.store import SingleFile
 from tests.unit.app.benched import (
     DAY_US,
     HOSTILE,

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.models.series import split_series
-from compileboard.app.charts.models import chart_scaling
-from compileboard.app.queries.fleet.models import list_history
-from compileboard.app.screens.exports import build_distributed, choose_model
+from compileboard.app.benchmarks.charts import chart_scaling
+from compileboard.app.benchmarks.exports import build_distributed, choose_model
+from compileboard.app.benchmarks.queries import list_history
+from compileboard.app.benchmarks.series import split_series
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from tests.tools.make_db import DATA
 from tests.unit.app.benched import MLP, add_results

@@ -9,15 +9,15 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.graph_breaks import GRAPH_BREAKS
-from compileboard.app.queries.fleet.reasons import (
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.queries import (
     get_reason,
     get_reason_trends,
     list_affected_runs,
     list_history,
     list_reasons,
 )
-from compileboard.app.queries.fleet.runs import MOST_SLOTS, list_slots
+from compileboard.app.runs.queries import MOST_SLOTS, list_slots
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert

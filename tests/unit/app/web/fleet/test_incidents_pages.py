@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.dashboard.incidents import count_incidents, get_stored_incident
-from compileboard.app.queries.dashboard.series_changes import list_series_changes
-from compileboard.collectors.store.dashboard.incidents import AUTHOR_LIMIT, save_comment
+from compileboard.app.incidents.queries import count_incidents, get_stored_incident
+from compileboard.app.incidents.series_changes import list_series_changes
+from compileboard.collectors.store.incidents import AUTHOR_LIMIT, save_comment
 from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
 from tests.unit.app.hostile import BAD
 from tests.unit.app.series_changes import EVIDENCE, keep, keep_one_of_each, make_change

@@ -10,11 +10,10 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.models.series import split_series
-from compileboard.app.charts.base import MAX_CHART_BYTES
-from compileboard.app.charts.models import chart_history
-from compileboard.app.charts.repeats import chart_repeats
-from compileboard.app.queries.fleet.models import list_history
+from compileboard.app.benchmarks.charts import chart_history, chart_repeats
+from compileboard.app.benchmarks.queries import list_history
+from compileboard.app.benchmarks.series import split_series
+from compileboard.app.core.charts import MAX_CHART_BYTES
 from tests.unit.app.benched import (
     ACCURACY,
     BREAK_ID,

@@ -17,10 +17,10 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.charts import recorded as charts
-from compileboard.app.charts.base import MAX_CHART_BYTES, Chart
-from compileboard.app.queries.fleet import overview
-from compileboard.app.queries.fleet.runs import STATES
+from compileboard.app.benchmarks import recorded_charts as charts
+from compileboard.app.core.charts import MAX_CHART_BYTES, Chart
+from compileboard.app.runs import overview_queries as overview
+from compileboard.app.runs.queries import STATES
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import checkpoint

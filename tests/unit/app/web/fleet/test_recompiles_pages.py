@@ -9,13 +9,13 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.reasons import (
+from compileboard.app.reasons.queries import (
     get_reason,
     get_reason_trends,
     list_affected_runs,
     list_reasons,
 )
-from compileboard.app.queries.fleet.recompiles import RECOMPILES
+from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.store.causes import load_causes

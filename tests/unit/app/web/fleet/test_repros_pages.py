@@ -17,18 +17,18 @@ import pyarrow.parquet
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.repros import describe_message
 from compileboard.app.cli.main import main
+from compileboard.app.repros.model import describe_message
 from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
 from compileboard.collectors.formats.repro_archive import read_archive
-from compileboard.collectors.store.dashboard.trash import delete_run
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
-from compileboard.collectors.store.search_index import index_run
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.engines.published import on_both_engines
 from tests.unit.app.repros import (

@@ -13,17 +13,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.engine import SqliteEngine
-from compileboard.app.queries.fleet import runs as run_queries
-from compileboard.app.queries.fleet.runs import (
-    ORDERS,
-    RunFilter,
-    count_runs,
-    list_runs,
-    read_run_filter,
-)
-from compileboard.app.queries.page import FilterError
-from compileboard.collectors.store.dashboard.annotations import annotate
+from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.core.page import FilterError
+from compileboard.app.runs import queries as run_queries
+from compileboard.app.runs.queries import ORDERS, RunFilter, count_runs, list_runs, read_run_filter
+from compileboard.collectors.store.dashboard import annotate
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 

@@ -14,11 +14,10 @@ from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.analysis.search import KIND_WORDS, find_lines
-from compileboard.app.queries.search import read_terms, search
-from compileboard.collectors.store.dashboard.trash import delete_run
-from compileboard.collectors.store.search_documents import KINDS, READERS
-from compileboard.collectors.store.search_index import index_run
+from compileboard.app.search.model import KIND_WORDS, find_lines
+from compileboard.app.search.queries import read_terms, search
+from compileboard.collectors.store.search import KINDS, READERS, index_run
+from compileboard.collectors.store.trash import delete_run
 from tests.unit.app import recorded
 from tests.unit.app.hostile import MARKUP, RUN, record_hostile_run
 from tests.unit.app.recorded import record_run

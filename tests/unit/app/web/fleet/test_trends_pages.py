@@ -15,16 +15,16 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.metrics import BY_NAME, SUMMARY_BY_NAME
-from compileboard.app.analysis.trends.lines import TrendLine, TrendPoint, build_suite_line, lay_out
-from compileboard.app.charts.base import MAX_CHART_BYTES
-from compileboard.app.charts.trends import (
+from compileboard.app.benchmarks.lines import TrendLine, TrendPoint, build_suite_line, lay_out
+from compileboard.app.benchmarks.metrics import BY_NAME, SUMMARY_BY_NAME
+from compileboard.app.benchmarks.trend_charts import (
     MOST_TABLE_ROWS,
     chart_metric,
     list_table_rows,
     share_runs,
 )
-from compileboard.app.queries.fleet.trends import TrendFilter, list_summaries, list_trend_runs
+from compileboard.app.benchmarks.trend_queries import TrendFilter, list_summaries, list_trend_runs
+from compileboard.app.core.charts import MAX_CHART_BYTES
 from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
 from tests.unit.app.analysis.trends.test_trend_lines import make_runs
 from tests.unit.app.benched import (

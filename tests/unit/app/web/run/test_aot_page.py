@@ -11,9 +11,9 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.aot.wrappers import explain_graph
-from compileboard.app.queries.run.aot import list_aot_graphs
-from compileboard.app.screens.run.aot import build_aot
+from compileboard.app.aot.model import build_aot
+from compileboard.app.aot.run_queries import list_aot_graphs
+from compileboard.app.aot.wrappers import explain_graph
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, aot_text, record_traced_run
 

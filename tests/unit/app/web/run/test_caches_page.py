@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.caches.keys import compare_keys
-from compileboard.app.analysis.caches.lookups import (
+from compileboard.app.caches.model import (
+    build_lookup,
+    compare_keys,
     find_nearest,
     group_components,
     measure_likeness,
     read_lines,
     summarize_diff,
 )
-from compileboard.app.queries.run.caches import get_lookup, list_earlier, list_runs_before
-from compileboard.app.screens.run.caches import build_lookup
+from compileboard.app.caches.run_queries import get_lookup, list_earlier, list_runs_before
 from compileboard.collectors.store.payloads import parse_components
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, record_traced_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.web.run.compiles import write_value
+from compileboard.app.compiles.pages import write_value
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 from tests.unit.pipeline.loading import DDP, load
 

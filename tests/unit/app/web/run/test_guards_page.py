@@ -8,16 +8,19 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.analysis.guards.breakdown import advise, find_origin, list_origins, sum_guards
-from compileboard.app.analysis.guards.tree import (
+from compileboard.app.guards import run_queries as guards
+from compileboard.app.guards.model import (
+    advise,
     build_view,
     filter_tree,
+    find_origin,
+    list_origins,
     list_rows,
     number_nodes,
+    sum_guards,
     take_subtree,
 )
-from compileboard.app.queries.run import guards
-from compileboard.collectors.decode.guards.tree import count_guards
+from compileboard.collectors.decode.guard_tree import count_guards
 from compileboard.collectors.store.payloads import is_check, walk
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.traced import RUN, record_traced_run

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.web.run.run import FILLS
+from compileboard.app.runs.pages import FILLS
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 TAB_KEYS = list(FILLS)

@@ -3,7 +3,7 @@
 import pytest
 
 from compileboard.app import create_app
-from compileboard.app.settings import Settings
+from compileboard.app.core.settings import Settings
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.source_files import save_trace_file
 from tests.tools.make_db import main as make_db

@@ -9,13 +9,13 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.queries.fleet.overview import list_series, list_trend
-from compileboard.app.queries.fleet.series import list_point_runs, list_series_names
-from compileboard.app.queries.newest import RecorderClock, get_newest_run_id
-from compileboard.app.queries.sides import near_sql
+from compileboard.app.benchmarks.series_queries import list_point_runs, list_series_names
+from compileboard.app.comparison.sides import near_sql
+from compileboard.app.core.newest import RecorderClock, get_newest_run_id
+from compileboard.app.runs.overview_queries import list_series, list_trend
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.store.dashboard.trials import Trial, save_trial
+from compileboard.collectors.store.dashboard import Trial, save_trial
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
 

@@ -1,1 +1,0 @@
-"""Pure functions over query results: labels, shares, chains, differences, diagnosis."""

@@ -1,0 +1,382 @@
+"""Line comparison of two artifacts, with a size limit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from compileboard.app.artifacts import run_queries as artifacts
+from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
+from compileboard.app.artifacts.labels import (
+    DYNAMO_GRAPH,
+    GUARDS,
+    OUTPUT_CODE,
+    TextView,
+    describe_name,
+    describe_state,
+    guess_language,
+    lay_out,
+    list_metadata,
+    view_text,
+)
+from compileboard.app.artifacts.program import RUNNABLE, build_graph_program
+from compileboard.app.artifacts.run_queries import Artifact, ArtifactRow, Neighbours
+from compileboard.app.artifacts.text import Bytecode, is_bytecode, parse_bytecode
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.model import CompileEntry, build_entries
+from compileboard.app.compiles.run_queries import CompileFilter, CompileRow
+from compileboard.app.core.labels import Word
+from compileboard.app.core.page import Page
+from compileboard.app.core.store import Store
+from compileboard.app.guards.model import GuardDiff, compare_guards
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.runs import trace_files
+from compileboard.app.runs.rows import RunRow
+from compileboard.app.shapes import run_queries as shapes
+from compileboard.collectors.store.payloads import parse_guards
+
+COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models has 421 000
+
+
+@dataclass(frozen=True)
+class ArtifactDiff:
+    """`diff` is None if an artifact has no text; `remark` says what was not compared."""
+
+    a: Artifact
+    b: Artifact
+    diff: TextDiff | None
+    remark: str
+
+
+def compare_artifacts(
+    a: Artifact,
+    b: Artifact,
+    *,
+    ignore: bool = True,
+    context: int = 3,
+    shown_limit: int = SHOWN_LIMIT,
+) -> ArtifactDiff:
+    missing = [artifact for artifact in (a, b) if artifact.text is None]
+    if missing:
+        return ArtifactDiff(
+            a, b, None, "Both texts are needed for a comparison, and one is not there."
+        )
+    texts = [
+        lay_out(
+            artifact.text or "",
+            guess_language(artifact.name, artifact.text or "", artifact.encoding),
+        )
+        for artifact in (a, b)
+    ]
+    cut = max(map(len, texts)) > COMPARED_CHARS
+    if cut:
+        texts = [
+            text[:COMPARED_CHARS].rpartition("\n")[0] or text[:COMPARED_CHARS] for text in texts
+        ]
+    remark = (
+        f"Only the first {COMPARED_CHARS:,} characters of each text are compared." if cut else ""
+    )
+    kinds = tuple(NOISE) if ignore else ()
+    diff = diff_texts(*texts, ignore=kinds, context=context, shown_limit=shown_limit)
+    return ArtifactDiff(a, b, diff, remark)
+
+
+@dataclass(frozen=True)
+class ArtifactPair:
+    a: ArtifactRow
+    b: ArtifactRow
+    diff: ArtifactDiff | None
+    guards: GuardDiff | None = None
+    is_equal: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    key: str
+    title: str
+    meaning: str
+    pairs: tuple[ArtifactPair, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return all(_is_same(pair) for pair in self.pairs)
+
+
+def _is_same(pair: ArtifactPair) -> bool:
+    if pair.guards is not None:
+        return not (pair.guards.added or pair.guards.removed or pair.guards.changed)
+    return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
+
+
+TOGETHER_CHARS = (
+    250_000  # of two texts that are compared at once with others; each alone has a page of its own
+)
+SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
+COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
+_SECTIONS = (
+    ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
+    ("graph", "Graph", "what dynamo captured of the function", (DYNAMO_GRAPH,)),
+    ("code", "Code", "what inductor generated", (OUTPUT_CODE,)),
+)
+
+
+def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
+    sections = []
+    for key, title, meaning, names in _SECTIONS:
+        changed = tuple(_compare(a, b) for a, b in pairs if a.name in names)
+        if changed:
+            sections.append(Section(key, title, meaning, changed))
+    return sections
+
+
+def list_missing(sections: Sequence[Section]) -> list[str]:
+    there = {section.key for section in sections}
+    return [title for key, title, _meaning, _names in _SECTIONS if key not in there]
+
+
+def _compare(a: Artifact, b: Artifact) -> ArtifactPair:
+    if a.name in GUARDS and a.text and b.text:
+        old, new = parse_guards(a.text), parse_guards(b.text)
+        if old is not None and new is not None:
+            return ArtifactPair(a, b, None, compare_guards(old, new))
+    length = len(a.text or "") + len(b.text or "")
+    if length > TOGETHER_CHARS:
+        same = a.text == b.text
+        remark = (
+            "The two texts are the same."
+            if same
+            else f"Too long to be compared here: {length:,} characters."
+        )
+        return ArtifactPair(a, b, ArtifactDiff(a, b, None, remark), is_equal=same)
+    return ArtifactPair(a, b, compare_artifacts(a, b, shown_limit=SHOWN_ROWS))
+
+
+_ALL = 1_000_000  # equal lines around a changed one: the whole text
+_MOST_CHOICES = 500  # compiles that the chooser offers
+
+
+@dataclass(frozen=True)
+class DirectoryScreen:
+    page: Page[CompileRow]
+    count: int
+    entries: Sequence[CompileEntry]
+    outcomes: Mapping[str, int]
+    is_cut: bool
+    loose: Sequence[ArtifactRow]
+    artifact_counts: Mapping[str, int]
+
+
+def build_directory(
+    reader: sqlite3.Connection,
+    run: RunRow,
+    selection: CompileFilter,
+    cursor: str | None = None,
+    limit: int = 20,
+) -> DirectoryScreen:
+    page = compiles.list_compiles(reader, run.id, selection, cursor=cursor, limit=limit)
+    steps = trace_files.list_steps(reader, [row.id for row in page.rows])
+    is_first = not (cursor or selection.text or selection.outcome or selection.artifact)
+    return DirectoryScreen(
+        page=page,
+        count=compiles.count_compiles(reader, run.id, selection),
+        entries=build_entries(page.rows, steps),
+        outcomes=compiles.count_outcomes(reader, run.id),
+        is_cut=len(steps) >= trace_files.MOST_STEPS,
+        loose=artifacts.list_loose(reader, run.id) if is_first else (),
+        artifact_counts=artifacts.count_names(reader, run.id),
+    )
+
+
+@dataclass(frozen=True)
+class ArtifactJson(ArtifactRow):
+    """One record that torch or another program wrote into a log under a name."""
+
+    meaning: Annotated[str, "What a record of that name is."]
+    state_meaning: Annotated[str, "The state in words."]
+
+
+def explain_artifact(row: ArtifactRow) -> ArtifactJson:
+    values = {
+        name: value for name, value in vars(row).items() if name in ArtifactRow.__dataclass_fields__
+    }
+    return ArtifactJson(
+        **values, meaning=describe_name(row.name), state_meaning=describe_state(row.state).meaning
+    )
+
+
+@dataclass(frozen=True)
+class ArtifactScreen:
+    artifact: Artifact
+    compile: CompileRow | None
+    neighbours: Neighbours
+    counterparts: Sequence[tuple[str, str, ArtifactRow]]
+
+    @property
+    def state(self) -> Word:
+        return describe_state(self.artifact.state, self.artifact.unreadable)
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.artifact.text is not None and self.artifact.name in RUNNABLE
+
+    @cached_property
+    def view(self) -> TextView | None:
+        artifact = self.artifact
+        return (
+            None
+            if artifact.text is None
+            else view_text(artifact.name, artifact.text, artifact.encoding)
+        )
+
+    @cached_property
+    def bytecode(self) -> Bytecode | None:
+        text = self.artifact.text
+        return (
+            parse_bytecode(text) if text is not None and is_bytecode(self.artifact.name) else None
+        )
+
+    @cached_property
+    def metadata(self) -> list[tuple[str, Any]]:
+        return list_metadata({**self.artifact.envelope, **self.artifact.metadata})
+
+
+def build_artifact(
+    reader: sqlite3.Connection, run_id: str, artifact_id: int
+) -> ArtifactScreen | None:
+    artifact = artifacts.get_artifact(reader, run_id, artifact_id)
+    if artifact is None:
+        return None
+    key = artifact.compile_key
+    compile = None if key is None else compiles.get_compile(reader, run_id, key)
+    neighbours = artifacts.get_neighbours(reader, artifact)
+    return ArtifactScreen(
+        artifact, compile, neighbours, _list_counterparts(reader, artifact, compile)
+    )
+
+
+def build_program(reader: sqlite3.Connection, artifact: Artifact) -> str:
+    """Return a program that runs an AOT graph on inputs of the recorded types.
+
+    Raises ValueError if the artifact is not a graph that can be run, or its text is not stored.
+    """
+    if artifact.name not in RUNNABLE:
+        raise ValueError(
+            f"artifact {artifact.id} is {artifact.name[:80]}; expected one of {', '.join(RUNNABLE)}"
+        )
+    if artifact.text is None:
+        raise ValueError(f"artifact {artifact.id} has no text")
+    key = artifact.compile_key
+    title = f"{artifact.name} of compile {artifact.compile_id or 'unknown'}, as torch printed it."
+    symbols = {} if key is None else shapes.list_values(reader, key)
+    return build_graph_program(artifact.text, symbols, title, name_program(artifact))
+
+
+def name_program(artifact: ArtifactRow) -> str:
+    return f"{artifact.name}_{artifact.id}.py"
+
+
+def _list_counterparts(
+    reader: sqlite3.Connection, artifact: ArtifactRow, compile: CompileRow | None
+) -> list[tuple[str, str, ArtifactRow]]:
+    if compile is None:
+        return []
+    chain = compiles.list_chain(reader, compile.process_id, compile.generation, compile.frame_id)
+    position = next((number for number, other in enumerate(chain) if other.id == compile.id), None)
+    if position is None:
+        return []
+    counterparts = []
+    for which, at in (("previous", position - 1), ("next", position + 1)):
+        same = (
+            artifacts.find_counterpart(reader, artifact, chain[at].id)
+            if 0 <= at < len(chain)
+            else None
+        )
+        if same is not None:
+            counterparts.append((which, chain[at].compile_id, same))
+    return counterparts
+
+
+@dataclass(frozen=True)
+class ArtifactDiffScreen:
+    a: Artifact
+    b: Artifact | None
+    diff: ArtifactDiff | None
+    missing: str
+    chosen_key: int | None
+    compiles: Sequence[CompileRow]
+    choices: Sequence[ArtifactRow]
+
+
+def build_artifact_diff(
+    store: Store,
+    a: Artifact,
+    b: Artifact | None,
+    against: CompileRow | None = None,
+    *,
+    is_exact: bool = False,
+    is_whole: bool = False,
+) -> ArtifactDiffScreen:
+    reader, missing = store.open_run(a.run_id), ""
+    if against is not None and b is None:
+        same = artifacts.find_counterpart(reader, a, against.id)
+        b = None if same is None else artifacts.get_artifact(reader, same.run_id, same.id)
+        missing = (
+            "" if b else f"Compile {against.compile_id} has no {a.name} that stands for this one."
+        )
+    chosen_key = against.id if against else b.compile_key if b else a.compile_key
+    return ArtifactDiffScreen(
+        a=a,
+        b=b,
+        diff=compare_artifacts(a, b, ignore=not is_exact, context=_ALL if is_whole else 3)
+        if b
+        else None,
+        missing=missing,
+        chosen_key=chosen_key,
+        compiles=compiles.list_compiles(reader, a.run_id, limit=_MOST_CHOICES).rows,
+        choices=[] if chosen_key is None else artifacts.list_texts(reader, chosen_key),
+    )
+
+
+def read_artifact(store: Store, run_id: str, artifact_id: int) -> Artifact | None:
+    own = artifacts.get_artifact(store.open_run(run_id), run_id, artifact_id)
+    return own or artifacts.find_artifact(store.board, artifact_id)
+
+
+@dataclass(frozen=True)
+class CompileChangesScreen:
+    compile: CompileRow
+    older: CompileRow | None
+    others: Sequence[CompileRow]
+    recompiles: Sequence[recompiles.RecompileRow]
+    sections: Sequence[Section]
+
+    @property
+    def missing(self) -> list[str]:
+        return list_missing(self.sections)
+
+
+def build_changes(
+    reader: sqlite3.Connection, run_id: str, key: int, older_id: str | None = None
+) -> CompileChangesScreen | None:
+    """Compare a compile with `older_id`, by default the cache entry it was recompiled from; None if
+    the compile does not exist.
+    """
+    row = compiles.get_compile(reader, run_id, key)
+    if row is None:
+        return None
+    chain = compiles.list_chain(reader, row.process_id, row.generation, row.frame_id)
+    others = [other for other in chain if other.id != row.id]
+    older = next(
+        (other for other in others if other.compile_id == (older_id or row.recompiled_from)), None
+    )
+    pairs = [] if older is None else artifacts.list_pairs(reader, older.id, row.id, COMPARED)
+    return CompileChangesScreen(
+        compile=row,
+        older=older,
+        others=others,
+        recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
+        sections=compare_pairs(pairs),
+    )

@@ -1,0 +1,269 @@
+"""Artifacts of a run: text, diffs, and changes between compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from flask import Blueprint, Response, abort, current_app, request, url_for
+
+from compileboard.app.artifacts import run_queries as artifacts
+from compileboard.app.artifacts.diff import Fold, ShownRow
+from compileboard.app.artifacts.labels import GUARDS
+from compileboard.app.artifacts.model import (
+    ArtifactJson,
+    ArtifactScreen,
+    build_artifact,
+    build_artifact_diff,
+    build_changes,
+    build_program,
+    compare_artifacts,
+    explain_artifact,
+    name_program,
+    read_artifact,
+)
+from compileboard.app.artifacts.run_queries import (
+    Artifact,
+    ArtifactFilter,
+    ArtifactPairQuery,
+    ArtifactRow,
+    check_artifact_id,
+)
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.run_queries import CompileRow
+from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.db import get_run_reader, get_store
+from compileboard.app.core.fields import Count
+from compileboard.app.core.page import FilterError, Page, read_id
+from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.schema import Keywords, one_of
+from compileboard.app.runs.run_queries import RunDetail
+from compileboard.app.runs.shell import find_run, render_run
+from compileboard.collectors.store.results import fill
+
+blueprint = Blueprint("artifacts", __name__)
+
+
+def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
+    screen = build_artifact(get_run_reader(run_id), run_id, read_id(text))
+    if screen is None:
+        abort(404, f"Run {shown_name[:80]} has no artifact number {text[:40]}.")
+    return screen
+
+
+@blueprint.get("/runs/<run_id>/artifacts/<artifact_id>")
+def show(run_id: str, artifact_id: str) -> str:
+    detail = find_run(run_id)
+    screen = find_one(run_id, artifact_id, detail.run.shown_name)
+    address = guard_page(screen.artifact)
+    return render_run(
+        detail, "artifacts/one.html", tab="directory", screen=screen, guard_page=address
+    )
+
+
+def guard_page(artifact: ArtifactRow) -> str | None:
+    if artifact.name not in GUARDS or "guards.show_one" not in current_app.view_functions:
+        return None
+    return url_for("guards.show_one", run_id=artifact.run_id, artifact_id=artifact.id)
+
+
+@blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/raw")
+def raw(run_id: str, artifact_id: str) -> Response:
+    detail = find_run(run_id)
+    screen = find_one(run_id, artifact_id, detail.run.shown_name)
+    artifact = screen.artifact
+    if artifact.text is None:
+        abort(404, f"Artifact {artifact.id} has no text. {screen.state.meaning}")
+    response = Response(
+        artifact.text.encode("utf-8", "replace"), content_type="text/plain; charset=utf-8"
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    way = "attachment" if request.args.get("download") else "inline"
+    response.headers["Content-Disposition"] = f'{way}; filename="artifact-{artifact.id}.txt"'
+    return response
+
+
+@blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/program")
+def program(run_id: str, artifact_id: str) -> Response:
+    detail = find_run(run_id)
+    artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
+    try:
+        text = build_program(get_run_reader(run_id), artifact)
+    except ValueError as error:
+        abort(404, f"No program: {error}.")
+    response = Response(
+        text.encode("utf-8", "replace"), content_type="text/x-python; charset=utf-8"
+    )
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name_program(artifact)}"'
+    return response
+
+
+def _read_side(run_id: str, name: str) -> Artifact | None:
+    value = request.args.get(name, "").strip()
+    if not value:
+        return None
+    number = check_artifact_id(name, value)
+    artifact = read_artifact(get_store(), run_id, number)
+    return (
+        artifact
+        if artifact is not None
+        else abort(404, f"{name}: there is no artifact number {number}.")
+    )
+
+
+@blueprint.get("/runs/<run_id>/artifacts/diff")
+def diff(run_id: str) -> str:
+    detail = find_run(run_id)
+    a, b = _read_side(run_id, "a"), _read_side(run_id, "b")
+    if a is None:
+        raise FilterError("a: this page needs the number of an artifact, and of another as b")
+    exact, whole = request.args.get("exact") == "1", request.args.get("context") == "all"
+    screen = build_artifact_diff(
+        get_store(), a, b, _read_compile(a.run_id), is_exact=exact, is_whole=whole
+    )
+    return render_run(
+        detail, "artifacts/diff.html", tab="directory", screen=screen, exact=exact, whole=whole
+    )
+
+
+def _read_compile(run_id: str) -> CompileRow | None:
+    value = request.args.get("against", "").strip()
+    if not value:
+        return None
+    row = compiles.get_compile(get_run_reader(run_id), run_id, read_id(value))
+    return (
+        row
+        if row is not None
+        else abort(404, f"against: this run has no compile number {value[:40]}.")
+    )
+
+
+@blueprint.get("/runs/<run_id>/compiles/<key>/changes")
+def changes(run_id: str, key: str) -> str:
+    detail = find_run(run_id)
+    screen = build_changes(get_run_reader(run_id), run_id, read_id(key), request.args.get("from"))
+    if screen is None:
+        abort(404, f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
+    return render_run(
+        detail, "artifacts/changes.html", tab="directory", screen=screen, guard_page=guard_page
+    )
+
+
+_RUN = "/runs/<run_id>/artifacts"
+
+
+@dataclass(frozen=True)
+class DiffQuery(ArtifactPairQuery):
+    ignore: Annotated[
+        bool,
+        Parameter(choices=("addresses",)),
+        "Leave out memory addresses, object ids and made-up paths.",
+    ] = False
+    context: Annotated[
+        int, Keywords(minimum=1, maximum=1000), "Equal lines around a changed one."
+    ] = 3
+
+
+@dataclass(frozen=True)
+class ArtifactText(ArtifactJson):
+    """One artifact with its text."""
+
+    text: Annotated[str | None, "The text; null if none is kept."]
+
+
+@dataclass(frozen=True)
+class ArtifactDiffLine:
+    """A line of the comparison, or a stretch of equal lines."""
+
+    kind: Annotated[
+        str, one_of(("same", "changed", "added", "removed", "fold")), "What became of it."
+    ]
+    count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
+    left_number: Annotated[int | None, "Line in `a`, from 1."]
+    left_text: Annotated[str | None, "That line; null where `a` has none, and for a fold."]
+    right_number: Annotated[int | None, "Line in `b`, from 1."]
+    right_text: Annotated[str | None, "That line; null where `b` has none, and for a fold."]
+
+
+@dataclass(frozen=True)
+class ArtifactDiffJson:
+    """Two artifacts compared; the fields are null where one has no text."""
+
+    a: Annotated[ArtifactJson, "The left one."]
+    b: Annotated[ArtifactJson, "The right one."]
+    remark: Annotated[str, "Comparisons left out, with the reason. Empty without one."]
+    identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = (
+        None
+    )
+    equivalent: Annotated[bool | None, "Whether they are the same but for what is ignored."] = None
+    changed_count: Annotated[Count | None, "Lines that changed."] = None
+    added_count: Annotated[Count | None, "Lines that only `b` has."] = None
+    removed_count: Annotated[Count | None, "Lines that only `a` has."] = None
+    coarse_because: Annotated[str | None, "Why the comparison is not exact; empty if it is."] = None
+    hidden_count: Annotated[Count | None, "Lines behind the last row."] = None
+    rows: Annotated[
+        Sequence[ArtifactDiffLine], "Changed lines with equal ones around them, folds between."
+    ] = ()
+
+
+@operation(_RUN)
+def list_artifacts(
+    detail: RunDetail, selection: ArtifactFilter, page: PageQuery
+) -> Page[ArtifactJson]:
+    """List a run's artifacts, torch's log records beside its events, by name; those of one compile
+    in order.
+    """
+    listed = artifacts.list_artifacts(
+        get_run_reader(detail.run.id), detail.run.id, selection, page.cursor, page.limit
+    )
+    return listed.map(explain_artifact)
+
+
+@operation(f"{_RUN}/<artifact_id>")
+def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
+    """Return one artifact with its text."""
+    screen = build_artifact(get_run_reader(detail.run.id), detail.run.id, read_id(artifact_id))
+    if screen is None:
+        refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
+    row = vars(explain_artifact(screen.artifact)) | {"state_meaning": screen.state.meaning}
+    return ArtifactText(**row, text=screen.artifact.text)
+
+
+def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
+    number = check_artifact_id(name, text)
+    artifact = read_artifact(get_store(), run_id, number)
+    return (
+        artifact
+        if artifact is not None
+        else refuse(f"{name}: there is no artifact number {number}.")
+    )
+
+
+@operation(f"{_RUN}/diff")
+def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
+    """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal
+    stretches folded.
+    """
+    a, b = (_find_artifact(detail.run.id, name, getattr(query, name)) for name in ("a", "b"))
+    pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
+    values: dict[str, Any] = {
+        "a": explain_artifact(pair.a),
+        "b": explain_artifact(pair.b),
+        "remark": pair.remark,
+    }
+    if pair.diff is not None:
+        rows = [_make_diff_row(part) for part in pair.diff.parts]
+        values |= vars(pair.diff) | {"hidden_count": pair.diff.hidden_count, "rows": rows}
+    return fill(ArtifactDiffJson, values)
+
+
+def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:
+    if isinstance(part, Fold):
+        return ArtifactDiffLine(**vars(part), left_text=None, right_text=None)
+    left, right = (
+        None if side is None else "".join(text for text, _ in side)
+        for side in (part.left, part.right)
+    )
+    return ArtifactDiffLine(part.kind, 1, part.left_number, left, part.right_number, right)

@@ -1,0 +1,469 @@
+"""A suite as a matrix: a row for each model, a column for each experiment."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from compileboard.app.benchmarks.labels import (
+    JudgedResult,
+    describe_accuracy,
+    describe_experiment,
+    describe_speedup,
+    describe_status,
+    is_slower,
+    is_wrong,
+    split_backend,
+)
+from compileboard.app.benchmarks.metrics import BY_NAME, format_short
+from compileboard.app.benchmarks.series import label_fields, query_fields
+from compileboard.app.core.labels import Word
+from compileboard.app.core.page import Page, check_order, decode_cursor, encode_cursor
+from compileboard.collectors.store.results import (
+    ALONE,
+    EXPORTS,
+    LEADING,
+    BriefResult,
+    ExperimentResult,
+    ResultRow,
+)
+from compileboard.collectors.store.rollups import (
+    DEFINITIONS,
+    HUD,
+    SET,
+    SUMMARIZE_PERF,
+    SuiteSummary,
+    filter_models,
+    is_passing,
+    summarize,
+)
+
+Row = TypeVar("Row")
+_CONFIGURATION = attrgetter(*SET)
+
+# What a person looks for first has the highest number.
+_CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
+
+
+def _severity(result: ResultRow) -> int:
+    return 3 if result.status == "measured" and is_wrong(result) else _CONCERN.get(result.status, 0)
+
+
+def rank_result(result: JudgedResult) -> tuple[int, float]:
+    """Return how bad a result is: failed, wrong, slower beyond noise, not started, then the rest,
+    slowest first.
+    """
+    is_measured = result.status == "measured"
+    if is_measured and not is_wrong(result):
+        return 2 if is_slower(
+            result
+        ) else 0, -math.inf if result.speedup is None else -result.speedup
+    return {"failed": 4, "measured": 3, "not_run": 1}.get(result.status, -1), 0.0
+
+
+# Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no
+# value comes last either way.
+ORDERS: dict[str, Callable[[ResultRow], Any]] = {
+    "worst": rank_result,
+    "model": lambda result: (result.model.lower(), result.suite.lower()),
+    "status": _severity,
+    "accuracy": lambda result: result.accuracy,
+    "speedup": lambda result: result.speedup,
+    "latency": lambda result: result.abs_latency_ms,
+    "compile_time": lambda result: result.compilation_latency_s,
+    "memory": lambda result: result.dynamo_peak_mem_gb,
+    "compression": lambda result: result.compression_ratio,
+    "breaks": lambda result: result.graph_breaks,
+    "recompiles": lambda result: result.recompiles,
+    "ops": lambda result: result.calls_captured,
+    "time": lambda result: result.time_us,
+}
+DEFAULT_ORDER = "worst"
+
+
+@dataclass(frozen=True)
+class Answers:
+    judged_count: int
+    passed_count: int
+    skipped_count: int
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    speedup_count: int
+    faster_count: int
+    slower_count: int
+    unclear_count: int
+
+    @property
+    def unknown_count(self) -> int:
+        return self.speedup_count - self.faster_count - self.slower_count - self.unclear_count
+
+
+@dataclass(frozen=True)
+class ConfigurationResults:
+    fields: Mapping[str, Any]
+    rows: Sequence[ResultRow]
+    listed: Sequence[ResultRow]
+
+    @property
+    def label(self) -> str:
+        return f"{self.fields['suite']}: {label_fields(self.fields)}"
+
+    @cached_property
+    def model_count(self) -> int:
+        return len({row.model for row in self.rows})
+
+    @cached_property
+    def status_counts(self) -> Sequence[tuple[str, int]]:
+        return Counter(row.status for row in self.rows).most_common()
+
+    @cached_property
+    def answers(self) -> Answers:
+        return count_answers(filter_models(self.rows))
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        return count_verdicts(filter_models(self.rows))
+
+    @cached_property
+    def summaries(self) -> Sequence[SuiteSummary]:
+        return [summarize(self.rows, definition) for definition in DEFINITIONS.values()]
+
+    @property
+    def summary(self) -> SuiteSummary:
+        return self._find_summary(HUD.name)
+
+    @property
+    def shown_summary(self) -> SuiteSummary:
+        hud = self.summary
+        return hud if hud.geomean_speedup is not None else self._find_summary(SUMMARIZE_PERF.name)
+
+    def _find_summary(self, name: str) -> SuiteSummary:
+        return next(summary for summary in self.summaries if summary.definition.name == name)
+
+
+def group_results(rows: Sequence[ResultRow]) -> list[ConfigurationResults]:
+    groups = [
+        ConfigurationResults(dict(zip(SET, key)), members, ())
+        for key, members in _split_configurations(rows).items()
+    ]
+    return sorted(groups, key=_rank_configuration, reverse=True)
+
+
+def list_page(
+    groups: Sequence[ConfigurationResults], listed: Sequence[ResultRow]
+) -> list[ConfigurationResults]:
+    listed_by_key = _split_configurations(listed)
+    return [
+        replace(group, listed=listed_by_key.get(tuple(group.fields.values()), ()))
+        for group in groups
+    ]
+
+
+def _split_configurations(rows: Sequence[ResultRow]) -> dict[tuple[Any, ...], list[ResultRow]]:
+    rows_by_key: dict[tuple[Any, ...], list[ResultRow]] = {}
+    for row in rows:
+        rows_by_key.setdefault(_CONFIGURATION(row), []).append(row)
+    return rows_by_key
+
+
+def _rank_configuration(group: ConfigurationResults) -> tuple[bool, int, int]:
+    worst, _speedup = max(map(rank_result, group.rows))
+    return bool(filter_models(group.rows)), worst, max(row.time_us for row in group.rows)
+
+
+def count_answers(rows: Sequence[ResultRow]) -> Answers:
+    judged = [row for row in rows if row.accuracy is not None]
+    skipped = sum(
+        row.accuracy is None and row.judge is not None and row.judge.status == "skipped"
+        for row in rows
+    )
+    return Answers(len(judged), sum(is_passing(result) for result in judged), skipped)
+
+
+def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
+    words = Counter(word.word for row in rows if (word := describe_speedup(row)) is not None)
+    speedups = sum(row.speedup is not None for row in rows)
+    return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
+
+
+def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
+    """Sort rows by a name in ORDERS. Raises FilterError for an unknown order."""
+    order, direction = check_order(sort, ORDERS)
+    key = ORDERS[order]
+    keyed = [(key(row), row) for row in rows]
+    known = sorted(
+        (pair for pair in keyed if pair[0] is not None),
+        key=itemgetter(0),
+        reverse=direction != "asc",
+    )
+    return [row for _value, row in known] + [row for value, row in keyed if value is None]
+
+
+def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
+    """Raises FilterError for an unusable cursor."""
+    (start,) = decode_cursor(cursor, int) or (0,)
+    first = max(int(start), 0)
+    end = first + limit
+    return Page(tuple(rows[first:end]), encode_cursor(end) if end < len(rows) else None)
+
+
+_FIRST = (*LEADING, *ALONE, "caching_precompile")
+# What a cell shows of its numbers: the first two that were measured, each with what it is called
+# there.
+_SHOWN = {
+    "speedup": "",
+    "scaling_efficiency": "efficiency ",
+    "quantized_error": "error ",
+    "package_bytes": "",
+    "second_process_latency_s": "second process ",
+    "export_latency_s": "",
+}
+_MOST_NUMBERS = 2
+_PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
+
+
+class Column(NamedTuple):
+    fields: Mapping[str, Any]
+    label: str
+    experiment: str
+
+    @property
+    def name(self) -> str:
+        return describe_experiment(self.experiment)
+
+    @property
+    def query(self) -> dict[str, str]:
+        return query_fields(self.fields)
+
+
+class ColumnGroup(NamedTuple):
+    label: str
+    columns: Sequence[Column]
+
+    @property
+    def filter(self) -> dict[str, str]:
+        common = set.intersection(*(set(column.query.items()) for column in self.columns))
+        return {
+            name: value
+            for name, value in self.columns[0].query.items()
+            if value and (name, value) in common
+        }
+
+
+class Cell(NamedTuple):
+    result: ExperimentResult
+    state: Word
+    numbers: str
+
+    @property
+    def query(self) -> str:
+        return "&" + urlencode(
+            {"batch_size": self.result.batch_size or "", "run": self.result.run_id}
+        )
+
+    @property
+    def anchor(self) -> str:
+        return f"failure-{self.result.id}" if self.result.status == "failed" else "point"
+
+
+class MatrixRow(NamedTuple):
+    model: str
+    cells: Sequence[Sequence[Cell]]
+
+
+@dataclass(frozen=True)
+class SuiteMatrix:
+    suite: str
+    columns: Sequence[Column]
+    rows: Sequence[MatrixRow]
+    model_count: int
+    state_counts: Sequence[Mapping[str, int]]  # of each column, by status
+    common_label: str  # what all configurations have in common
+
+    @cached_property
+    def groups(self) -> Sequence[ColumnGroup]:
+        return [
+            ColumnGroup(label, list(columns))
+            for label, columns in groupby(self.columns, attrgetter("label"))
+        ]
+
+
+def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
+    return [
+        BriefResult(*[getattr(result, name) for name in BriefResult._fields]) for result in measured
+    ]
+
+
+def has_several_configurations(results: Iterable[BriefResult]) -> bool:
+    keys = {result[: len(SET)] for result in results}
+    return len(keys) > len({key[0] for key in keys})
+
+
+def order_models(results: Sequence[BriefResult]) -> list[tuple[str, str]]:
+    worst: dict[tuple[str, str], tuple[int, float]] = {}
+    for result in results:
+        rank = rank_result(result)
+        key = (result.suite, result.model)
+        if key not in worst or rank > worst[key]:
+            worst[key] = rank
+    suites: dict[str, tuple[int, float]] = {}
+    for (suite, _model), rank in worst.items():
+        suites[suite] = max(rank, suites.get(suite, rank))
+    ordered = sorted(worst, key=lambda key: (key[0], key[1].lower()))
+    return sorted(ordered, key=lambda key: (suites[key[0]], key[0], worst[key]), reverse=True)
+
+
+def build_matrices(
+    results: Iterable[BriefResult],
+    listed: Sequence[ExperimentResult],
+    models: Sequence[tuple[str, str]],
+) -> list[SuiteMatrix]:
+    models_by_suite: dict[str, list[str]] = {}
+    for suite, model in models:
+        models_by_suite.setdefault(suite, []).append(model)
+    counts: dict[str, dict[tuple[tuple[Any, ...], str], Counter[str]]] = {
+        suite: {} for suite in models_by_suite
+    }
+    names: dict[str, set[str]] = {suite: set() for suite in models_by_suite}
+    for result in results:
+        if result.suite in counts:
+            key = (result[: len(SET)], result.experiment)
+            if key not in counts[result.suite]:
+                counts[result.suite][key] = Counter()
+            counts[result.suite][key][result.status] += 1
+            names[result.suite].add(result.model)
+    return [
+        _build_matrix(
+            suite,
+            counts[suite],
+            [result for result in listed if result.suite == suite],
+            chosen,
+            len(names[suite]),
+        )
+        for suite, chosen in models_by_suite.items()
+    ]
+
+
+def _build_matrix(
+    suite: str,
+    counts: Mapping[tuple[tuple[Any, ...], str], Counter[str]],
+    listed: Iterable[ExperimentResult],
+    models: Sequence[str],
+    model_count: int,
+) -> SuiteMatrix:
+    configurations = [
+        dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])} for key, _name in counts
+    ]
+    parts = [_list_parts(fields, name) for fields, (_key, name) in zip(configurations, counts)]
+    alike = set.intersection(*map(set, parts)) if len({key for key, _name in counts}) > 1 else set()
+    common, different = _part_fields(configurations)
+    columns_by_pair = {}
+    for pair, fields, own in zip(counts, configurations, parts):
+        told = {name: value for name, value in fields.items() if name in different}
+        label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
+        columns_by_pair[pair] = Column(
+            fields, label or ("exports" if pair[1] in EXPORTS else "no backend"), pair[1]
+        )
+    first: dict[str, tuple[int, str]] = {}
+    for (_key, experiment), column in columns_by_pair.items():
+        first[column.label] = min(_rank(experiment), first.get(column.label, _rank(experiment)))
+
+    def order(pair: tuple[tuple[Any, ...], str]) -> tuple[Any, ...]:
+        label = columns_by_pair[pair].label
+        return _order_configuration(pair[0]), first[label], label, _rank(pair[1]), str(pair[0])
+
+    ordered = sorted(counts, key=order)
+    columns = [columns_by_pair[pair] for pair in ordered]
+    shared = [part for part in parts[0] if part in alike] if parts else []
+    common_label = (
+        _label(common | {"backend": "_".join(shared)})
+        if len(set(map(str, configurations))) > 1
+        else ""
+    )
+    cells: dict[tuple[str, tuple[Any, ...]], list[Cell]] = {}
+    for result in listed:
+        key = tuple([getattr(result, name) for name in SET])
+        cells.setdefault((result.model, (key, result.experiment)), []).append(_make_cell(result))
+    rows = [
+        MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models
+    ]
+    return SuiteMatrix(
+        suite, columns, rows, model_count, [counts[pair] for pair in ordered], common_label
+    )
+
+
+def _make_cell(result: ExperimentResult) -> Cell:
+    numbers = [
+        label
+        + format_short(BY_NAME[name], value)
+        + (_describe_noise(result) if name == "speedup" else "")
+        for name, label in _SHOWN.items()
+        if (value := getattr(result, name)) is not None
+    ]
+    if result.batch_size and result.experiment == "batch_size":
+        numbers.append(f"batch {result.batch_size}")
+    return Cell(result, describe_result(result), " · ".join(numbers[:_MOST_NUMBERS]))
+
+
+def _describe_noise(result: ExperimentResult) -> str:
+    low, high = result.speedup_low, result.speedup_high
+    if low is None or high is None:
+        return ", no interval"
+    bounds = [format_short(BY_NAME["speedup"], value).removesuffix("×") for value in (low, high)]
+    return f" ({'–'.join(bounds)})"
+
+
+def describe_result(result: ExperimentResult) -> Word:
+    if result.status != "measured":
+        word = describe_status(result)
+        if result.status == "failed":
+            if result.experiment in EXPORTS and result.reason == "fail_to_run":
+                word = word._replace(word="failed: does not run")
+            return word if not result.message else word._replace(meaning=result.message[:300])
+        return word._replace(word=_PLAIN.get(result.status, result.status), meaning=word.word)
+    if result.accuracy is not None:
+        return describe_accuracy(result.accuracy)
+    return describe_speedup(result) or describe_status(result)
+
+
+def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
+    fields = dict(zip(SET, key))
+    return fields["world_size"], fields["mode"] or ""
+
+
+def _rank(experiment: str) -> tuple[int, str]:
+    return (_FIRST.index(experiment) if experiment in _FIRST else len(_FIRST), experiment)
+
+
+def _list_parts(fields: Mapping[str, Any], experiment: str) -> tuple[str, ...]:
+    parts = split_backend(fields["backend"] or "")
+    return parts[1:] if parts[:1] == (experiment,) else parts
+
+
+def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], set[str]]:
+    different = {name for name in SET if len({str(fields[name]) for fields in configurations}) > 1}
+    common = (
+        {name: value for name, value in configurations[0].items() if name not in different}
+        if configurations
+        else {}
+    )
+    return common, different
+
+
+def _label(fields: Mapping[str, Any]) -> str:
+    empty: dict[str, Any] = dict.fromkeys(SET) | {"dynamic": False, "world_size": 1}
+    known = empty | {name: value for name, value in fields.items() if name != "suite"}
+    return (
+        label_fields(known)
+        if any(known[name] and known[name] != value for name, value in empty.items())
+        else ""
+    )

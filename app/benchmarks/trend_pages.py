@@ -1,0 +1,476 @@
+"""The Trends page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from flask import Blueprint, abort, render_template, request, url_for
+
+from compileboard.app.benchmarks import recorded_charts as recorded
+from compileboard.app.benchmarks.lines import AXES, CHOICES, ENVIRONMENT, find_metric, read_choices
+from compileboard.app.benchmarks.metrics import Metric
+from compileboard.app.benchmarks.model import SetFields
+from compileboard.app.benchmarks.queries import STATUSES
+from compileboard.app.benchmarks.series import label_fields
+from compileboard.app.benchmarks.summaries import summarize_runs
+from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
+from compileboard.app.benchmarks.trend_queries import (
+    FILTERS,
+    ModelSet,
+    StoredSummary,
+    TrendFilter,
+    TrendRun,
+    address_set,
+    list_branches,
+    list_model_names,
+    list_trend_runs,
+    read_choice,
+    read_last,
+    read_trend_filter,
+)
+from compileboard.app.benchmarks.trends import (
+    TrendScreen,
+    TrendSeries,
+    TrendsFilters,
+    TrendsScreen,
+    UnknownCountedError,
+    build_trend,
+    build_trends,
+)
+from compileboard.app.core.api import find_run, operation, refuse
+from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.fields import Count, TimeUs
+from compileboard.app.core.format import format_time
+from compileboard.app.core.page import FilterError
+from compileboard.app.core.parameters import Parameter, check_keys
+from compileboard.app.core.schema import Keywords, one_of
+from compileboard.app.incidents.charts import mark_incidents
+from compileboard.app.incidents.model import DIRECTION_LABELS, STATE_LABELS, describe_series_change
+from compileboard.app.runs.overview_queries import (
+    TopBreak,
+    list_top_breaks,
+    list_top_functions,
+    list_trend,
+)
+from compileboard.app.runs.shell import REPORTS
+from compileboard.collectors.contract.categories import BY_NAME, CATEGORIES
+from compileboard.collectors.store.results import fill
+from compileboard.collectors.store.rollups import DEFINITIONS
+
+blueprint = Blueprint("trends", __name__)
+MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
+DEFAULT_METRICS = ("speedup", "compilation_latency_s", "graph_breaks", "recompiles")
+_OTHERS = ("metric", "model", "function", "break", "category", "axis", "last", "definition", "zoom")
+_OFFERED = 50  # functions and graph breaks
+
+
+def _read_filters() -> TrendsFilters:
+    args = request.args
+    check_keys(args, (*FILTERS, *_OTHERS))
+    last, run_count = read_last(args)
+    models, metrics = (
+        _read_list(key, most) for key, most in (("model", MOST_MODELS), ("metric", MOST_METRICS))
+    )
+    counted = {key: _read_list(key, MOST_COUNTED) for key in ("function", "break", "category")}
+    return TrendsFilters(
+        sets=read_trend_filter(args),
+        metrics=read_choices(metrics)
+        or ([] if any(counted.values()) and not models else list(DEFAULT_METRICS)),
+        models=models,
+        counted=counted,
+        axis=read_choice(args, "axis", [name for name, _label in AXES], "date"),
+        last=last,
+        run_count=run_count,
+        definition=read_choice(args, "definition", DEFINITIONS, "hud")
+        if args.get("definition")
+        else None,
+    )
+
+
+def _read_list(key: str, most: int) -> list[str]:
+    values = list(
+        dict.fromkeys(value.strip() for value in request.args.getlist(key) if value.strip())
+    )
+    if len(values) > most:
+        raise FilterError(f"{key}: at most {most} at once, these are {len(values)}")
+    return values
+
+
+@blueprint.get("/trends")
+def index() -> str:
+    engine = get_engine()
+    try:
+        screen = build_trends(get_reader(), engine, _read_filters(), get_clock())
+    except UnknownCountedError as error:
+        abort(404, str(error))
+    axis = screen.axis
+    charts = []
+    for number, drawing in enumerate(screen.drawings):
+        chart = chart_metric(
+            drawing.metric, drawing.lines, axis, chart_id=f"trend-{number}", words=number == 0
+        )
+        changes = [change for change in screen.changes if change.metric == drawing.metric.name]
+        charts.append(mark_incidents(chart, changes, axis))
+    columns, table_rows = list_table_rows(
+        [(drawing.metric, drawing.lines) for drawing in screen.drawings], axis
+    )
+    return render_template(
+        "trends/index.html",
+        screen=screen,
+        filters=screen.filters,
+        charts=charts if axis.runs else [],
+        shared=share_runs(axis),
+        describe_change=describe_series_change,
+        direction_labels=DIRECTION_LABELS,
+        state_labels=STATE_LABELS,
+        columns=columns,
+        table_rows=table_rows,
+        label_fields=label_fields,
+        set_address=_address_set,
+        reports=_list_reports(screen),
+        recorded=_chart_recorded(engine, screen.filters),
+        definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
+        **_offer(engine, screen.selected),
+    )
+
+
+def _chart_recorded(engine: Engine, filters: TrendsFilters) -> dict[str, Any] | None:
+    newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
+    points = list_trend(engine, filters.sets.suite, newest=newest, alive_since_us=alive_since_us)
+    return recorded.chart_recorded(points) if points else None
+
+
+def _address_set(configuration: ModelSet) -> str:
+    linked = {
+        key: request.args.getlist(key)
+        for key in request.args
+        if key in ("metric", "axis", "last", "definition")
+    }
+    return url_for("trends.index", **(address_set(configuration) | linked))  # type: ignore[arg-type]
+
+
+def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
+    selected, runs = screen.selected, screen.axis.runs
+    if selected is None or not screen.filters.metrics or not runs:
+        return []
+    times = [run.started_us for run in runs]
+    query = {
+        **address_set(selected),
+        "branch": screen.filters.sets.branch,
+        "definition": request.args.get("definition"),
+    }
+    days = {"since": format_time(min(times))[:10], "until": format_time(max(times))[:10]}
+    given: dict[str, Any] = {name: value for name, value in query.items() if value} | days
+    return [
+        (label, url_for("reports.download_suite", format=key, **given)) for key, label in REPORTS
+    ]
+
+
+def _offer(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
+    functions = list_top_functions(engine, newest=300, limit=_OFFERED)
+    breaks = list_top_breaks(engine, newest=300, limit=_OFFERED)
+    return {
+        "models": [(model, model) for model in list_model_names(engine, selected.suite)]
+        if selected
+        else [],
+        "metrics": [(name, metric) for name in CHOICES if (metric := _name_choice(name))],
+        "branches": list_branches(engine),
+        "functions": [
+            (str(function.function_id), f"{function.name} · {function.file}")
+            for function in functions
+        ],
+        "breaks": [
+            (str(graph_break.distinct_id), _name_break(graph_break)) for graph_break in breaks
+        ],
+        "categories": [(category.name, category.label) for category in CATEGORIES],
+    }
+
+
+def _name_break(graph_break: TopBreak) -> str:
+    where = f"{graph_break.function or ''} {graph_break.file or ''}:{graph_break.line or ''}".strip(
+        " :"
+    )
+    kind = " ".join(
+        filter(None, (graph_break.gb_id, graph_break.gb_type or graph_break.reason[:60]))
+    )
+    return " · ".join(filter(None, (kind, where)))
+
+
+def _name_choice(name: str) -> Metric | None:
+    return find_metric(name, of_suite=False) or find_metric(name, of_suite=True)
+
+
+DefinitionName = Annotated[
+    str | None,
+    Parameter(choices=tuple(DEFINITIONS)),
+    "Formula of a suite's summary. Default: `hud`, or `summarize_perf` without checked accuracy.",
+]
+
+
+@dataclass(frozen=True)
+class SummaryDefinition:
+    """How a summary counts."""
+
+    name: Annotated[str, one_of(DEFINITIONS), "Its name."]
+    label: Annotated[str, "Whose it is."]
+    pass_rate: Annotated[str, "What its pass rate is."]
+    geomean: Annotated[str, "What its geomean is over."]
+
+
+@dataclass(frozen=True)
+class SetSummaryJson(SetFields):
+    """Summary of the models of one configuration. null is not measured, never 0."""
+
+    total_count: Annotated[Count, "Models."]
+    measured_count: Annotated[Count, "Models that were measured."]
+    failed_count: Annotated[Count, "Models that failed."]
+    passed_count: Annotated[Count | None, "Models that pass; null where nothing tells."]
+    pass_ratio: Annotated[float | None, "Models that pass ÷ models."]
+    speedup_count: Annotated[Count, "Models that the geomean is over."]
+    geomean_speedup: Annotated[float | None, "Geomean of the speedups."]
+    compilation_latency_s: Annotated[float | None, "Mean compile time, cold. Seconds."]
+    abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
+    compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]
+    dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
+    graph_breaks_per_model: Annotated[
+        float | None, "Mean of the counted models, equal in every formula."
+    ]
+    recompiles_per_model: Annotated[
+        float | None, "Mean of the counted models, equal in every formula."
+    ]
+    load_latency_s: Annotated[
+        float | None, "Mean load time of what was packaged or precompiled. Seconds."
+    ]
+    package_bytes: Annotated[float | None, "Mean size of the packages."]
+    scaling_efficiency: Annotated[
+        float | None, "Mean efficiency of several ranks: samples a second ÷ ranks × those of one."
+    ]
+    quantized_error: Annotated[
+        float | None, "Mean relative error of quantized models against eager in float32."
+    ]
+    is_incomplete: Annotated[
+        bool, "Whether models failed that a usual run measures: its means are of the others."
+    ]
+
+
+@dataclass(frozen=True)
+class SummaryJson:
+    """Summary of a run's benchmark results by one formula."""
+
+    run: Annotated[TrendRun, "The run."]
+    definition: Annotated[SummaryDefinition, "How it counts."]
+    summaries: Annotated[
+        list[SetSummaryJson],
+        (
+            "One for each suite, mode, dtype, device, hardware, backend, dynamic or not, and world "
+            "size."
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class TrendMetric:
+    """The drawn metric."""
+
+    name: Annotated[str, "Its name."]
+    label: Annotated[str, "Its name in words."]
+    unit: Annotated[
+        str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
+    ]
+    direction: Annotated[
+        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
+    ]
+
+
+@dataclass(frozen=True)
+class TrendPointJson:
+    """One run. Missing points are left out; nothing is interpolated."""
+
+    run_id: Annotated[str, "The run."]
+    name: Annotated[str, "The run's title, or its name."]
+    state: Annotated[str, "The run's state."]
+    started_us: Annotated[TimeUs, "When it started."]
+    git_commit: Annotated[str | None, "Its commit."]
+    git_branch: Annotated[str | None, "Its branch."]
+    git_subject: Annotated[str | None, "The first line of the commit's message."]
+    git_dirty: Annotated[bool | None, "Whether files differed from the commit."]
+    torch_version: Annotated[str | None, "Its version of torch."]
+    gpu_name: Annotated[str | None, "Its GPU."]
+    driver_version: Annotated[str | None, "The GPU driver's version."]
+    triton_version: Annotated[str | None, "Its version of triton."]
+    python_version: Annotated[str | None, "Its version of Python."]
+    environment_changes: Annotated[
+        list[Annotated[str, one_of(name for name, _field in ENVIRONMENT)]],
+        "What of the environment is new at this point.",
+    ]
+    value: Annotated[float | None, "The value; null where none was measured."]
+    low: Annotated[float | None, "Where its 95% interval begins."]
+    high: Annotated[float | None, "Where its 95% interval ends."]
+    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    reason: Annotated[str | None, "Why it has no value."]
+    is_incomplete: Annotated[
+        bool, "Whether models failed that a usual run measures: the value is of the others."
+    ]
+
+
+@dataclass(frozen=True)
+class TrendSeriesJson:
+    """Points that can be compared with each other."""
+
+    label: Annotated[str, "What it is of."]
+    suite: Annotated[str | None, "The suite that the model is of."]
+    mode: Annotated[str | None, "`inference` or `training`."]
+    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
+    device: Annotated[str | None, "`cpu` or `cuda`."]
+    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
+    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
+    dynamic: Annotated[bool | None, "Whether shapes are dynamic."]
+    world_size: Annotated[int | None, "Ranks that it ran on."]
+    model: Annotated[str | None, "The model; null for a suite."]
+    points: Annotated[list[TrendPointJson], "In the order of the axis."]
+
+
+@dataclass(frozen=True)
+class TrendJson:
+    """A metric over time."""
+
+    metric: Annotated[TrendMetric, "The drawn metric."]
+    axis: Annotated[str, one_of(name for name, _label in AXES), "What the points are ordered by."]
+    definition: Annotated[str | None, one_of(DEFINITIONS), "Formula of the suite's summary."]
+    notes: Annotated[list[str], "What is left out, in words."]
+    series: Annotated[list[TrendSeriesJson], "The newest first."]
+
+
+@dataclass(frozen=True)
+class SummaryQuery:
+    run: Annotated[str | None, "A run's id."] = None
+    commit: Annotated[
+        str | None,
+        Keywords(pattern="^[0-9a-fA-F]*$"),
+        "The beginning of the hash of a run's commit.",
+    ] = None
+    torch: Annotated[str | None, "A run's version of torch, whole."] = None
+    definition: DefinitionName = None
+
+
+@dataclass(frozen=True)
+class TrendQuery:
+    metric: Annotated[str | None, f"`speedup` where it is not given; {', '.join(CHOICES)}."] = None
+    model: Annotated[str | None, "A model's name, whole; the suite where it is not given."] = None
+    function: Annotated[str | None, Parameter(most=0), "A function's `id`: its recompiles."] = None
+    break_: Annotated[
+        str | None, Parameter("break", most=0), "A graph break's `id`: its occurrences."
+    ] = None
+    category: Annotated[
+        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+    ] = None
+    definition: DefinitionName = None
+    axis: Annotated[
+        str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."
+    ] = "date"
+    last: Annotated[
+        str | None, "How many of the newest runs, or `all`; 90 where it is not given."
+    ] = None
+
+
+_COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
+_FIELDS = {"break": "break_"}
+_POINT = ("value", "low", "high", "status", "reason", "is_incomplete")
+
+
+@operation("/summary")
+def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
+    """Return the summary of benchmark results: of `run`, or of the newest run of a commit, branch
+    or torch version.
+    """
+    if asked.run:
+        find_run(asked.run)
+    narrowed = replace(selection, run=asked.run, commit=asked.commit, torch=asked.torch)
+    clock = get_clock()
+    screen = summarize_runs(get_engine(), narrowed, asked.definition, clock)
+    if screen is None:
+        refuse("No run has benchmark results like these; /api/v1/models lists what was measured.")
+    (run,) = list_trend_runs(
+        get_engine(), [screen.newest.run_id], alive_since_us=clock.alive_since_us
+    )
+    definition = screen.definition
+    return SummaryJson(
+        run=run,
+        definition=SummaryDefinition(
+            definition.name, definition.label, definition.pass_rate, definition.geomean
+        ),
+        summaries=[_make_summary(summary) for summary in screen.newest_summaries],
+    )
+
+
+def _make_summary(summary: StoredSummary) -> SetSummaryJson:
+    return fill(
+        SetSummaryJson, vars(summary) | summary.set.fields | {"pass_ratio": summary.pass_ratio}
+    )
+
+
+@operation("/trend")
+def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
+    """Return a metric over the newest runs: of every matching suite, of one model, or a count.
+
+    Counts are of a function's recompiles, a distinct graph break, or a kind of guard.
+    """
+    return make_trend(build_asked_trend(asked, selection))
+
+
+def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
+    """Raises FilterError for an unusable value."""
+    run_count = read_last({"last": asked.last or ""})[1]
+    counted = [
+        (name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))
+    ]
+    if len(counted) > 1:
+        raise FilterError(
+            f"{' and '.join(name for name, _value in counted)}: at most one of these at once"
+        )
+    subject = counted[0] if counted else None
+    name, model, axis, definition = (
+        asked.metric or "speedup",
+        asked.model,
+        asked.axis,
+        asked.definition,
+    )
+    try:
+        return build_trend(
+            get_engine(), selection, name, model, subject, axis, definition, run_count, get_clock()
+        )
+    except UnknownCountedError as error:
+        refuse(str(error))
+
+
+def make_trend(screen: TrendScreen) -> TrendJson:
+    label = _COUNTED.get(screen.metric.name, screen.metric.label)
+    metric = TrendMetric(screen.metric.name, label, screen.metric.unit, screen.metric.direction)
+    return TrendJson(
+        metric,
+        screen.axis.name,
+        screen.definition,
+        screen.notes,
+        [_make_series(series) for series in screen.series],
+    )
+
+
+def _make_series(series: TrendSeries) -> TrendSeriesJson:
+    changed = {
+        change.run.id: [word for word, _before, _now in change.parts]
+        for change in series.axis.changes
+    }
+    values = {point.run_id: point for point in series.line.points}
+    points = []
+    for run in series.axis.runs:
+        row = dict(vars(run))
+        row |= {"run_id": row.pop("id"), "environment_changes": changed.get(run.id, [])}
+        points.append(
+            TrendPointJson(**row, **{name: getattr(values[run.id], name) for name in _POINT})
+        )
+    fields = {
+        name: value for name, value in series.fields.items() if not name.endswith(("_count", "_us"))
+    }
+    return TrendSeriesJson(label=series.line.label, **fields, points=points)

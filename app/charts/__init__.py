@@ -1,1 +1,0 @@
-"""Plotly figures of results. Only this package imports plotly."""

@@ -1,0 +1,280 @@
+"""Connections to ClickHouse: over HTTP, or to the one in this process (chdb)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compileboard.app.core.address import ClickHouseAddress
+from compileboard.app.core.log_lines import log
+from compileboard.collectors.store.connection import StoreError
+from compileboard.collectors.store.leases import is_locked
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+    from clickhouse_connect.driver.exceptions import Error
+
+
+_LOCK = "status"  # ClickHouse's own; a server that was killed left it
+_MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
+_linked: dict[
+    str, tempfile.TemporaryDirectory[str]
+] = {}  # of this process, by the folder on the disk
+_linking = threading.Lock()
+
+
+def find_writable(path: str) -> str:
+    """Return `path`, or links to its files if its disk is read-only. Raises StoreError if no links
+    can be made.
+    """
+    try:
+        is_read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:  # it is not there: whoever opens it says so
+        return path
+    if not is_read_only:
+        return path
+    with _linking:
+        if path not in _linked:
+            _linked[path] = _link(path)
+            log(
+                f"{path} is on a read-only disk: ClickHouse reads it through links in "
+                f"{_linked[path].name}"
+            )
+        return _linked[path].name
+
+
+def _link(path: str) -> tempfile.TemporaryDirectory[str]:
+    refusal: OSError | None = None
+    for root in (None, _MEMORY):
+        try:
+            folder = tempfile.TemporaryDirectory(
+                prefix="compileboard-clickhouse-", dir=root, ignore_cleanup_errors=True
+            )
+        except OSError as error:
+            refusal = refusal or error
+            continue
+        try:
+            _link_files(Path(path), Path(folder.name))
+        except OSError as error:
+            refusal = refusal or error
+            folder.cleanup()
+            continue
+        return folder
+    assert refusal is not None
+    raise StoreError(
+        f"{path} is on a read-only disk, and no folder for links to it can be made "
+        f"({refusal.strerror}). Set TMPDIR to "
+        "a folder that can be written."
+    )
+
+
+def _link_files(source: Path, target: Path) -> None:
+    for folder, names, files in os.walk(source):
+        there = target / os.path.relpath(folder, source)
+        there.mkdir(exist_ok=True)
+        for name in names:
+            with suppress(OSError):  # no link, but a folder
+                (there / name).symlink_to(os.readlink(os.path.join(folder, name)))
+        for name in files:
+            if name != _LOCK or Path(folder) != source:
+                (there / name).symlink_to(os.path.join(folder, name))
+
+
+# What makes ClickHouse answer as SQLite does; `final`: replaced and deleted rows are not read.
+SETTINGS: dict[str, Any] = {
+    "final": 1,
+    "join_use_nulls": 1,
+    "union_default_mode": "DISTINCT",
+    "transform_null_in": 0,
+    # On a cluster: what a join reads beside its first table is of all shards
+    "distributed_product_mode": "global",
+    "select_sequential_consistency": 1,  # and what a majority of the servers has
+    # A common table expression that is `materialized` is computed once
+    "enable_materialized_cte": 1,
+    # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer
+    # than they save.
+    "join_algorithm": "hash",
+    "enable_join_runtime_filters": 0,
+}
+CONNECT_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 120.0  # of silence, of a statement that has a limit of its own
+_TABLES_LACK = {"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "UNKNOWN_IDENTIFIER"}
+_LIMITS = {
+    "TIMEOUT_EXCEEDED": "took too long",
+    "TOO_SLOW": "would take too long",
+    "MEMORY_LIMIT_EXCEEDED": "needs too much memory",
+}
+_REFUSED = {
+    "AUTHENTICATION_FAILED",
+    "REQUIRED_PASSWORD",
+    "WRONG_PASSWORD",
+    "UNKNOWN_USER",
+    "ACCESS_DENIED",
+}
+
+
+_opened: set[str] = set()  # folders of ClickHouse in this process
+
+
+class EngineAway(StoreError):
+    """ClickHouse cannot be reached, or rejects the statement."""
+
+
+class Clients:
+    """Over HTTP one client serves every thread; in this process a statement during a client's
+    stream is refused.
+    """
+
+    def __init__(self, address: ClickHouseAddress, password: str = "") -> None:
+        self.address = address
+        self._password = password
+        self._lock = threading.Lock()
+        self._idle: list[Client] = []
+
+    @contextmanager
+    def take(self) -> Iterator[Client]:
+        """Lend a client to a block. Raises EngineAway as connect does."""
+        is_shared = self.address.host is not None
+        with self._lock:
+            client = (self._idle[-1] if is_shared else self._idle.pop()) if self._idle else None
+        is_new = client is None
+        client = client or connect(
+            self.address, self._password
+        )  # outside the lock: nobody waits for another's attempt
+        if is_shared and is_new:
+            self._give_back(client)
+        try:
+            yield client
+        finally:
+            if not is_shared:
+                self._give_back(client)
+
+    def _give_back(self, client: Client) -> None:
+        with self._lock:
+            self._idle.append(client)
+
+    def close(self) -> None:
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+
+def connect(address: ClickHouseAddress, password: str = "") -> Client:
+    """Return a new client; those to ClickHouse in this process share one engine.
+
+    Raises EngineAway if there is none, another process has its files, or the libraries are not
+    installed.
+    """
+    try:
+        import clickhouse_connect
+        from clickhouse_connect.driver.exceptions import Error
+
+        logging.getLogger("clickhouse_connect").addHandler(
+            logging.NullHandler()
+        )  # its errors are ours to report
+    except ImportError as error:
+        raise EngineAway(
+            f"{address.label} needs clickhouse-connect: pip install 'compileboard[clickhouse]'"
+        ) from error
+    if address.host is None and address.path not in _opened:
+        _check_free(address)  # first: the library writes its own words to stderr
+    try:
+        folder = "" if address.host else find_writable(address.path)
+    except StoreError as error:
+        raise EngineAway(str(error)) from error
+    try:
+        if address.host is None:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            try:
+                client = clickhouse_connect.get_client(
+                    interface="chdb", path=folder, database=address.database
+                )
+            finally:  # chdb blocks SIGPIPE, and every program that is started later would inherit that
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            _opened.add(address.path)
+            return client
+        return clickhouse_connect.get_client(
+            host=address.host,
+            port=address.port or (8443 if address.is_secure else 8123),
+            username=address.user,
+            password=password,
+            database=address.database,
+            secure=address.is_secure,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            send_receive_timeout=ANSWER_TIMEOUT_S,
+            form_encode_query_params=True,
+            autogenerate_session_id=False,
+        )
+    except ImportError as error:
+        raise EngineAway(f"{address.label} needs chdb: pip install 'compileboard[chdb]'") from error
+    except Error as error:
+        if address.host is None:
+            _check_free(address)
+        raise explain(error, address) from error
+
+
+def _check_free(address: ClickHouseAddress) -> None:
+    if is_locked(Path(address.path, "status")):
+        raise EngineAway(
+            f"{address.label} is open in another process. Stop that process, or ask its dashboard."
+        )
+
+
+def _find_reason(words: str) -> str:
+    match = re.search(r"\[Errno -?\d+\] ([\w ,-]+)|(timed out)", words)
+    return (
+        (match[1] or match[2])
+        if match
+        else re.sub(r"query_id=[\w-]+|0x[0-9a-f]+", "…", words)[:200]
+    )
+
+
+def explain(error: Error, address: ClickHouseAddress) -> EngineAway:
+    words = " ".join(str(error).split())
+    if error.name in _TABLES_LACK:
+        return EngineAway(
+            f"{address.label} lacks a table or a column of this version ({words[:200]}). Run "
+            "`compileboard "
+            "migrate --db ADDRESS` with the same address."
+        )
+    if error.name in _LIMITS:
+        return EngineAway(
+            f"{address.label}: this {_LIMITS[error.name]}. Choose a shorter time or fewer "
+            "runs, or try again later."
+        )
+    if error.name in _REFUSED:
+        return EngineAway(
+            f"{address.label} refuses user {address.user!r} ({words[:200]}). Check the user of "
+            "the address and its "
+            "password in COMPILEBOARD_CLICKHOUSE_PASSWORD."
+        )
+    if error.name == "NOT_ENOUGH_SPACE":
+        return EngineAway(
+            f"{address.label}: its disk is full. Free some space; what waits is published then."
+        )
+    if address.host is None and "No such file or directory" in words:  # several codes have it
+        return EngineAway(
+            f"{address.label} lacks files that it had. Stop the server, remove that folder, "
+            "and start it again: every "
+            "run is published anew."
+        )
+    if error.name == "READONLY":
+        return EngineAway(
+            f"{address.label} lets user {address.user!r} change no settings. Take `readonly` "
+            "out of its profile, or "
+            "set it to 2."
+        )
+    if error.code is None and address.host is not None:
+        return EngineAway(
+            f"{address.label} cannot be reached ({_find_reason(words)}). Check that it runs, "
+            "and the address."
+        )
+    return EngineAway(f"{address.label} does not take what it is asked: {words[:300]}")

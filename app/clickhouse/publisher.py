@@ -1,0 +1,551 @@
+"""Publication of runs and commits.
+
+A run's roll-ups are inserted under a new number, then its row, which names the number: that is the
+commit. So a failed attempt may be repeated.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from compileboard.app.benchmarks.trend_queries import DRIVER_VERSION, TRITON_VERSION
+from compileboard.app.clickhouse.client import SETTINGS
+from compileboard.app.clickhouse.tables import name_stored
+from compileboard.collectors.store.connection import StoreError
+from compileboard.collectors.store.rollups import RUN_COLUMNS
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+
+Values = tuple[Any, ...]
+
+_RUN = (
+    *(
+        "id",
+        "name",
+        "suite",
+        "source",
+        "state",
+        "level",
+        "keep_source",
+        "command",
+        "cwd",
+        "started_us",
+        "ended_us",
+    ),
+    *(
+        "heartbeat_us",
+        "exit_code",
+        "signal",
+        "host",
+        "gpu_name",
+        "gpu_count",
+        "torch_version",
+        "cuda_version",
+    ),
+    *("python_version", "git_commit", "git_branch", "git_subject", "git_dirty", "stack_room"),
+)
+_ANNOTATION = ("title", "note", "pinned", "changed_us")
+# What a row of a run has, in this order, beside its publication and its tags.
+RUN_NAMES = (*_RUN, "driver_version", "triton_version", *_ANNOTATION, *RUN_COLUMNS)
+_RUN_SQL = f"""
+select
+  {", ".join(f"r.{name}" for name in _RUN)},
+  {DRIVER_VERSION} as driver_version, {TRITON_VERSION} as triton_version,
+  a.title, a.note, coalesce(a.pinned, 0) as pinned, a.changed_us,
+  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RUN_COLUMNS)},
+  r.pub
+from runs as r
+left join run_totals as t on t.run_id = r.id
+left join run_annotations as a on a.run_id = r.id
+where r.id = :run_id
+"""  # noqa: S608  own names only
+_TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key"
+_NUMBERS = (
+    *(
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "abs_latency_ms",
+        "eager_latency_ms",
+        "compilation_latency_s",
+    ),
+    *("warm_compilation_latency_s", "compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
+    *(
+        "cache_lookup_latency_us",
+        "calls_captured",
+        "unique_graphs",
+        "graph_breaks",
+        "unique_graph_breaks",
+    ),
+    *(
+        "recompiles",
+        "fallbacks_to_eager",
+        "autograd_captures",
+        "autograd_compiles",
+        "cudagraph_skips",
+    ),
+)
+_LATER_NUMBERS = (
+    *(
+        "export_latency_s",
+        "load_latency_s",
+        "second_process_latency_s",
+        "package_bytes",
+        "scaling_efficiency",
+    ),
+    *("output_error", "quantized_error", "quantized_eager_error"),
+)
+# The roll-ups of a run, without its id: the columns of each table there and here.
+ROLLUPS: dict[str, tuple[str, ...]] = {
+    "run_breaks": ("distinct_id", "break_count", "compile_us"),
+    "run_causes": ("cause_id", "guard_failure_count", "recompile_count", "compile_us"),
+    "run_functions": (
+        *(
+            "function_id",
+            "compile_count",
+            "graph_break_count",
+            "recompile_count",
+            "recompile_limit_count",
+        ),
+        "compile_us",
+    ),
+    "run_summaries": (
+        *(
+            "suite",
+            "mode",
+            "dtype",
+            "device",
+            "hardware",
+            "backend",
+            "dynamic",
+            "world_size",
+            "definition",
+            "time_us",
+        ),
+        *(
+            "total_count",
+            "measured_count",
+            "failed_count",
+            "passed_count",
+            "speedup_count",
+            "geomean_speedup",
+        ),
+        *("compilation_latency_s", "abs_latency_ms", "compression_ratio", "dynamo_peak_mem_gb"),
+        *(
+            "graph_breaks_per_model",
+            "recompiles_per_model",
+            "load_latency_s",
+            "package_bytes",
+            "scaling_efficiency",
+        ),
+        "quantized_error",
+    ),
+    "results": (
+        *(
+            "id",
+            "series_id",
+            "experiment",
+            "process_id",
+            "sequence",
+            "task",
+            "status",
+            "reason",
+            "accuracy",
+        ),
+        *(
+            *_NUMBERS,
+            "message",
+            "time_us",
+            "started_us",
+            "duration_us",
+            "command",
+            "origin",
+            *_LATER_NUMBERS,
+        ),
+    ),
+}
+# Things by the id of their content, and what tells one from another of the same id.
+THINGS: dict[str, tuple[str, ...]] = {
+    "functions": ("id", "file", "name"),
+    "distinct_breaks": (
+        *(
+            "id",
+            "fingerprint",
+            "gb_id",
+            "gb_type",
+            "reason",
+            "explanation",
+            "hints",
+            "function_id",
+            "source_line",
+        ),
+        "line",
+    ),
+    "recompile_causes": (
+        "id",
+        "fingerprint",
+        "category",
+        "source",
+        "reason",
+        "suggestion",
+        "function_id",
+    ),
+    "series": (
+        *(
+            "id",
+            "suite",
+            "model",
+            "mode",
+            "dtype",
+            "device",
+            "hardware",
+            "backend",
+            "dynamic",
+            "batch_size",
+        ),
+        "world_size",
+    ),
+}
+_POINTING = {
+    "functions": (
+        "select function_id from run_functions where run_id = :run_id",
+        "select d.function_id from run_breaks as b join distinct_breaks as d on d.id = "
+        "b.distinct_id "
+        "where b.run_id = :run_id",
+        "select d.function_id from run_causes as b join recompile_causes as d on d.id = b.cause_id "
+        "where b.run_id = :run_id",
+    ),
+    "distinct_breaks": ("select distinct_id from run_breaks where run_id = :run_id",),
+    "recompile_causes": ("select cause_id from run_causes where run_id = :run_id",),
+    "series": ("select series_id from results where run_id = :run_id",),
+}
+
+
+@dataclass(frozen=True)
+class RunSnapshot:
+    """Shape: run: RUN_NAMES; rollups: by table, ROLLUPS; things: by table, THINGS"""
+
+    run_id: str
+    run_pub: int  # runs.pub there
+    run: Values
+    tags: dict[str, str]
+    rollups: dict[str, list[Values]] | None = None
+    things: dict[str, list[Values]] | None = None
+
+    def get(self, name: str) -> Any:
+        return self.run[RUN_NAMES.index(name)]
+
+    @property
+    def month(self) -> int:
+        return month_of(self.get("started_us"))
+
+    @property
+    def row_count(self) -> int:
+        return sum(len(rows) for rows in (self.rollups or {}).values())
+
+
+def month_of(started_us: int) -> int:
+    """Return the UTC month of a time, clamped to the first or last possible one."""
+    try:
+        started = datetime.fromtimestamp(started_us // 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return 999912 if started_us > 0 else 101
+    return started.year * 100 + started.month
+
+
+def read_run(
+    connection: sqlite3.Connection, run_id: str, *, with_rollups: bool = True
+) -> RunSnapshot | None:
+    key = {"run_id": run_id}
+    with _one_state(connection):
+        rows = _read(connection, _RUN_SQL, key)
+        if not rows:
+            return None
+        (*run, pub) = rows[0]
+        tags: dict[str, str] = dict(_read(connection, _TAGS_SQL, key))
+        rollups, things = read_rollups(connection, run_id) if with_rollups else (None, None)
+    return RunSnapshot(run_id, pub, tuple(run), tags, rollups, things)
+
+
+def read_rollups(
+    connection: sqlite3.Connection, run_id: str
+) -> tuple[dict[str, list[Values]], dict[str, list[Values]]]:
+    key = {"run_id": run_id}
+    rollups = {
+        table: _read(
+            connection,
+            f"select {', '.join(names)} from {table} where run_id = :run_id",  # noqa: S608 - our own names
+            key,
+        )
+        for table, names in ROLLUPS.items()
+    }
+    return rollups, {table: _read(connection, _things_sql(table), key) for table in THINGS}
+
+
+def _things_sql(table: str) -> str:
+    return (
+        f"select {', '.join(THINGS[table])} from {table} where id in "  # noqa: S608 - our own names
+        f"({' union '.join(_POINTING[table])})"
+    )
+
+
+def _read(connection: sqlite3.Connection, sql: str, values: dict[str, str]) -> list[Values]:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(sql, values).fetchall()
+
+
+@contextmanager
+def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("begin")
+    try:
+        yield
+    finally:
+        connection.execute("rollback")
+
+
+def list_columns(table: str) -> Sequence[str]:
+    return (
+        *(
+            ("month", "pub", "run_id")
+            if table == "results"
+            else ("month", "pub", "started_us", "run_id")
+        ),
+        *ROLLUPS[table],
+    )
+
+
+_TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLUPS}
+# An import may be of years. On a cluster a row is on a majority of its servers, or the insert
+# fails.
+_INSERT: dict[str, Any] = {
+    "max_partitions_per_insert_block": 0,
+    "distributed_foreground_insert": 1,
+    "insert_quorum": "auto",
+    "insert_quorum_parallel": 0,
+}
+_AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 128 KiB
+# What tells a thing from another of the same id: the columns after it.
+_CONTENT = {"functions": 2, "distinct_breaks": 1, "recompile_causes": 1, "series": 10}
+_RESULT_NAMES = ("id", "run_id", *ROLLUPS["results"][1:])
+_MEASURED = (
+    "select arrayJoin(arrayZip({series_ids:Array(Int64)}, {experiments:Array(String)})) as measured"
+)
+_NEWEST_SQL = f"""
+insert into newest_results ({", ".join(_RESULT_NAMES)}, version, is_deleted)
+select {", ".join(_RESULT_NAMES)}, {{version:Int64}}, 0
+from results
+where (series_id, experiment, time_us, id) in (
+  select series_id, experiment, (max((time_us, id)) as newest).1, newest.2
+  from results
+  where (series_id, experiment) in ({_MEASURED})
+  group by series_id, experiment
+)
+"""  # noqa: S608  own names only
+_GONE_SQL = f"""
+insert into newest_results (series_id, experiment, version, is_deleted)
+select series_id, experiment, {{version:Int64}}, 1
+from newest_results
+where (series_id, experiment) in ({_MEASURED})
+  and version < {{version:Int64}}
+"""  # noqa: S608 - our own names
+_NEWEST_OF_RUNS_SQL = """
+select series_id, experiment
+from newest_results
+where run_id in {run_ids:Array(String)}
+"""
+_COMMIT_NAMES = ("hash", "parent_hash", "time_us", "author", "subject")
+_COMMIT_STATE_SQL = (
+    "select count(*), count(parent_hash), coalesce(sum(time_us % 1000003), 0) from commits"
+)
+_COMMITS_SQL = f"select {', '.join(_COMMIT_NAMES)} from commits"  # noqa: S608  own names
+_KNOWN_COMMITS_SQL = "select hash, parent_hash from commits"
+
+
+class IdClash(StoreError):
+    """Two things have the same id: nothing of the run is published."""
+
+
+def insert_run(client: Client, snapshot: RunSnapshot, pub: int) -> None:
+    """Publish one run under a number larger than any before. Raises IdClash if an id is taken."""
+    for clash in find_clashes(client, [snapshot]).values():
+        raise clash
+    insert_things(client, [snapshot], pub)
+    insert_rollups(client, [(snapshot, pub)])
+    insert_rows(client, [(snapshot, pub, pub)])
+    renew_newest(client, [snapshot.run_id], list_measured(snapshot), pub)
+
+
+def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
+    clashes: dict[str, IdClash] = {}
+    for table, names in THINGS.items():
+        names = names[: 1 + _CONTENT[table]]
+        sql = (
+            f"select {', '.join(names)} from {_TABLES.get(table, table)} where id in "  # noqa: S608 - our own names
+            f"{{ids:Array(Int64)}}"
+        )
+        ids = sorted(
+            {row[0] for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())}
+        )
+        known: dict[int, tuple[Any, ...]] = {}
+        for some in _slice(ids):
+            rows = client.query(sql, parameters={"ids": some}, settings=SETTINGS).result_rows
+            known |= {row[0]: tuple(row) for row in rows}
+        for snapshot in snapshots:
+            for row in (snapshot.things or {}).get(table, ()):
+                content = row[: len(names)]
+                if known.setdefault(row[0], content) != content:
+                    clashes[snapshot.run_id] = IdClash(
+                        f"run {snapshot.run_id} is not published: in {table} the id {row[0]} is of "
+                        f"{known[row[0]][1:]!r}, and would be of {content[1:]!r} too. Report this."
+                    )
+    return clashes
+
+
+def insert_things(client: Client, snapshots: Sequence[RunSnapshot], version: int) -> None:
+    for table, names in THINGS.items():
+        things = {
+            row[0]: row for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())
+        }
+        if things:
+            _insert(
+                client,
+                _TABLES.get(table, table),
+                [(*row, version) for row in things.values()],
+                (*names, "version"),
+            )
+
+
+def insert_rollups(client: Client, published: Iterable[tuple[RunSnapshot, int]]) -> None:
+    rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in ROLLUPS}
+    for snapshot, pub in published:
+        month, started_us = snapshot.month, snapshot.get("started_us")
+        for table, values in (snapshot.rollups or {}).items():
+            key = (
+                (month, pub, snapshot.run_id)
+                if table == "results"
+                else (month, pub, started_us, snapshot.run_id)
+            )
+            rows[table] += [(*key, *row) for row in values]
+    for table, values in rows.items():
+        if values:
+            _insert(client, _TABLES[table], values, list_columns(table))
+
+
+def insert_rows(client: Client, published: Iterable[tuple[RunSnapshot, int, int]]) -> None:
+    rows = [(*snapshot.run, snapshot.tags, pub, version, 0) for snapshot, pub, version in published]
+    _insert(client, "runs", rows, (*RUN_NAMES, "tags", "pub", "version", "is_deleted"))
+
+
+def remove_runs(client: Client, removed: Sequence[tuple[str, int]]) -> None:
+    _insert(
+        client,
+        "runs",
+        [(run_id, version, 1) for run_id, version in removed],
+        ("id", "version", "is_deleted"),
+    )
+    renew_newest(
+        client,
+        [run_id for run_id, _version in removed],
+        (),
+        max(version for _run_id, version in removed),
+    )
+
+
+def list_measured(snapshot: RunSnapshot) -> set[tuple[int, str]]:
+    names = ROLLUPS["results"]
+    series, experiment = names.index("series_id"), names.index("experiment")
+    return {(row[series], row[experiment]) for row in (snapshot.rollups or {}).get("results", ())}
+
+
+def renew_newest(
+    client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int
+) -> None:
+    """Recompute the newest result of every series that the runs measured, or had the newest result
+    of.
+    """
+    keys = set(measured)
+    for some_ids in _slice(run_ids):
+        rows = client.query(
+            _NEWEST_OF_RUNS_SQL, parameters={"run_ids": some_ids}, settings=SETTINGS
+        ).result_rows
+        keys |= {(series_id, experiment) for series_id, experiment in rows}
+    for some in _slice(sorted(keys)):
+        series_ids, experiments = zip(*some)
+        values = {
+            "series_ids": list(series_ids),
+            "experiments": list(experiments),
+            "version": version,
+        }
+        for sql in (_NEWEST_SQL, _GONE_SQL):
+            client.command(sql, parameters=values, settings=SETTINGS | _INSERT)
+
+
+def _slice(values: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield list(values[start : start + _AT_ONCE])
+
+
+def _insert(
+    client: Client, table: str, rows: Sequence[Sequence[Any]], names: Sequence[str]
+) -> None:
+    client.insert(table, rows, column_names=list(names), settings=_INSERT)
+
+
+def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> int:
+    state = tuple(board.execute(_COMMIT_STATE_SQL).fetchone())
+    if tuple(client.query(_COMMIT_STATE_SQL, settings=SETTINGS).result_rows[0]) == state:
+        return 0
+    known: dict[str, Any] = {
+        row[0]: row[1] for row in client.query(_KNOWN_COMMITS_SQL, settings=SETTINGS).result_rows
+    }
+    cursor = board.cursor()
+    cursor.row_factory = None
+    rows = [
+        (*row, version, 0)
+        for row in cursor.execute(_COMMITS_SQL)
+        if known.pop(row[0], row) != row[1]
+    ]
+    rows += [(hash_, None, 0, None, None, version, 1) for hash_ in known]
+    if rows:
+        client.insert("commits", rows, column_names=[*_COMMIT_NAMES, "version", "is_deleted"])
+    return len(rows)
+
+
+_SUMS = ("run_break_kinds", "run_cause_kinds")  # ClickHouse makes them of what is added to others
+_SWEPT_AT_ONCE = 5_000  # numbers in one statement
+_WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
+_DELETE = {"lightweight_deletes_sync": 2}
+
+
+def sweep(client: Client, cluster: str | None = None) -> int:
+    """Delete unreferenced roll-ups; return their number. Nothing may be published meanwhile."""
+    row_count = 0
+    for table in (f"{table}_rows" for table in (*ROLLUPS, *_SUMS)):
+        sql = f"""
+        select month, groupUniqArrayIf(pub, is_dead), countIf(is_dead) as dead_count
+        from (select month, pub, pub not in (select pub from runs final) as is_dead from {table})
+        group by month
+        having dead_count * {_WORTH_IT} >= count()
+        """  # noqa: S608  own names only
+        for month, pubs, count in client.query(sql, settings=SETTINGS).result_rows:
+            for start in range(0, len(pubs), _SWEPT_AT_ONCE):
+                partition = f"{name_stored(table, cluster)} in partition {int(month)}"
+                values = {"pubs": pubs[start : start + _SWEPT_AT_ONCE]}
+                client.command(
+                    f"delete from {partition} where pub in {{pubs:Array(Int64)}}",  # noqa: S608 - our own names
+                    values,
+                    settings=_DELETE,
+                )
+            row_count += count
+    return row_count

@@ -1,0 +1,362 @@
+"""Comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.benchmarks.model import SeriesFields
+from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
+from compileboard.app.checks.rules.model import RuleDistinct, RuleOptions
+from compileboard.app.checks.sides import load_baseline
+from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
+from compileboard.app.comparison.baselines import BaselineRow
+from compileboard.app.comparison.baselines import get_baseline as find_stored
+from compileboard.app.comparison.baselines import list_baselines as list_stored
+from compileboard.app.comparison.compare import build_default_comparison
+from compileboard.app.comparison.differences import WORDS
+from compileboard.app.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
+from compileboard.app.comparison.queries import FunctionCost
+from compileboard.app.comparison.sides import FORMS
+from compileboard.app.comparison.summary import ComparisonSummary, comparison_row
+from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.db import get_clock, get_reader, get_store
+from compileboard.app.core.fields import Count, FileName, FunctionName, LineNumber
+from compileboard.app.core.page import FilterError, Page
+from compileboard.app.core.parameters import (
+    BackendName,
+    DeviceName,
+    DtypeName,
+    ModeName,
+    Parameter,
+    SuiteName,
+)
+from compileboard.app.core.schema import Keywords, one_of
+from compileboard.collectors.contract.verdicts import LABELS, METHODS
+from compileboard.collectors.store.results import fill
+
+
+@dataclass(frozen=True)
+class Change:
+    base: Annotated[float | None, "Base, in the metric's unit."]
+    new: Annotated[float | None, "New, in the metric's unit."]
+    change: Annotated[float | None, "New ÷ base − 1; null where base is not above 0."]
+
+
+@dataclass(frozen=True)
+class NamedSeries(SeriesFields):
+    model: Annotated[str, "The model's name."]
+
+
+@dataclass(frozen=True)
+class CompareDelta(Change):
+    """One metric on both sides."""
+
+    verdict: Annotated[str, one_of(LABELS), "What it means."]
+    method: Annotated[str, one_of(METHODS), "What the verdict rests on."]
+    detail: Annotated[str, "Its outcome."]
+    basis: Annotated[
+        str, "What the verdict rests on: the samples a side, and how far they scatter."
+    ]
+    p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
+    ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
+    ratio_high: Annotated[float | None, "Where it ends."]
+
+
+@dataclass(frozen=True)
+class DistinctChangeJson:
+    """One distinct graph break or recompile cause."""
+
+    fingerprint: Annotated[str, "What makes it the same in another run."]
+    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
+    reason: Annotated[str, "Why, in torch's words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
+    word: Annotated[str, one_of(WORDS), "What became of it."]
+    base_count: Annotated[Count, "Occurrences in base."]
+    new_count: Annotated[Count, "Occurrences in new."]
+
+
+@dataclass(frozen=True)
+class CompareDistinct:
+    """Graph breaks or recompile causes."""
+
+    not_compared: Annotated[str | None, "Why they are not compared."]
+    left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
+    changes: Annotated[list[DistinctChangeJson], "What is new comes first."]
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """One side."""
+
+    asked: Annotated[str, "What names it."]
+    title: Annotated[str, "What it is called."]
+    runs: Annotated[list[ComparedRun], "Its runs, the newest first; none of a stored baseline."]
+
+
+@dataclass(frozen=True)
+class MetricMean(Change):
+    """One metric over the models that have it on both sides."""
+
+    metric: Annotated[str, "Its name."]
+    label: Annotated[str, "Its label."]
+    unit: Annotated[str, "Its unit, empty for counts."]
+    direction: Annotated[
+        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
+    ]
+    mean: Annotated[str, one_of(("sum", "geometric mean")), "What base and new are."]
+    count: Annotated[Count, "Models in it; a wrong answer counts in no mean."]
+    verdict: Annotated[
+        str | None,
+        one_of(LABELS),
+        "What the change over all models means; null where there is no mean.",
+    ]
+    basis: Annotated[
+        str | None, "What the verdict on the mean rests on: how many of its models moved."
+    ]
+    verdicts: Annotated[dict[str, Count], "Models by verdict."]
+    methods: Annotated[dict[str, Count], "Models by what the verdict rests on."]
+
+
+@dataclass(frozen=True)
+class ComparedModel(NamedSeries):
+    """A model that both sides measured."""
+
+    base_run_id: Annotated[
+        str | None, "The run that base's result is of; null for a stored baseline's."
+    ]
+    new_run_id: Annotated[
+        str | None, "The run that new's result is of; null for a stored baseline's."
+    ]
+    base_accuracy: Annotated[str | None, "Upstream's verdict on base."]
+    new_accuracy: Annotated[str | None, "Upstream's verdict in new."]
+    accuracy_change: Annotated[
+        str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."
+    ]
+    warning: Annotated[str | None, "What makes its numbers doubtful."]
+    metrics: Annotated[dict[str, CompareDelta], "Its metrics by name."]
+
+
+@dataclass(frozen=True)
+class UnpairedModel(NamedSeries):
+    """A model of one side."""
+
+    run_id: Annotated[str | None, "The run that its result is of."]
+    status: Annotated[str, "What became of it."]
+    reason: Annotated[str | None, "Why it failed or was not run."]
+
+
+@dataclass(frozen=True)
+class ExcludedModel(NamedSeries):
+    """A model that is not compared."""
+
+    base_run_id: Annotated[
+        str | None, "The run that base's result is of; null for a stored baseline's."
+    ]
+    new_run_id: Annotated[
+        str | None, "The run that new's result is of; null for a stored baseline's."
+    ]
+    reason: Annotated[str, "Why it is not compared."]
+
+
+@dataclass(frozen=True)
+class ComparedFunction:
+    """One function."""
+
+    file: Annotated[str, "Its file."]
+    function: Annotated[str, "Its name."]
+    base: Annotated[FunctionCost | None, "What base spent on it, null where base has none."]
+    new: Annotated[FunctionCost | None, "What new spent on it, null where new has none."]
+
+
+@dataclass(frozen=True)
+class ComparisonJson:
+    """What changed from base to new, over what both sides have."""
+
+    base: Annotated[ComparedSide, "The base."]
+    new: Annotated[ComparedSide, "The new side."]
+    anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
+    refused: Annotated[list[str], "What makes the numbers lie, so that they are not compared."]
+    warnings: Annotated[list[str], "What makes the numbers doubtful."]
+    common_count: Annotated[Count, "Models that both sides measured."]
+    metrics: Annotated[list[MetricMean], "Every metric."]
+    models: Annotated[list[ComparedModel], "By name."]
+    only_base: Annotated[list[UnpairedModel], "Models that only base has."]
+    only_new: Annotated[list[UnpairedModel], "Models that only new has."]
+    excluded: Annotated[
+        list[ExcludedModel], "Models that both sides know and that are not compared."
+    ]
+    graph_breaks: CompareDistinct
+    recompile_causes: CompareDistinct
+    totals: Annotated[
+        dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."
+    ]
+    functions: Annotated[
+        list[ComparedFunction], "Functions, the largest change of compile time first."
+    ]
+    environment: Annotated[list[EnvironmentDifference], "Surroundings."]
+    settings: Annotated[list[ChangedSetting], "Configuration, what differs first."]
+    summary: Annotated[ComparisonSummary, "What changed, in a sentence and by model."]
+
+
+@dataclass(frozen=True)
+class SidesQuery:
+    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = (
+        None
+    )
+    new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
+    anyway: Annotated[
+        bool,
+        Parameter(choices=("1",), expected="1, the one value that it has"),
+        "`1`: compare numbers across machines too.",
+    ] = False
+    suite: SuiteName = None
+
+
+@operation("/compare")
+def get_comparison(sides: SidesQuery) -> ComparisonJson:
+    """Return what changed from base to new: every metric of every model with its verdict, graph
+    breaks, recompiles.
+    """
+    screen = build_default_comparison(
+        get_store(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+    )
+    if screen is None:
+        refuse("There is nothing to compare with: name both sides, base and new.")
+    return ComparisonJson(**comparison_row(screen.comparison))
+
+
+@dataclass(frozen=True)
+class KeptDistinct:
+    """A graph break or recompile cause in a baseline."""
+
+    fingerprint: Annotated[str, "What makes it the same in another run."]
+    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
+    reason: Annotated[str, "Why, in torch's words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    count: Annotated[Count, "Occurrences."]
+    result: Annotated[str | None, "The result whose process had it; null where that is not known."]
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """One model in a baseline."""
+
+    model: Annotated[str, "The model's name."]
+    series: Annotated[dict[str, Any], "Suite, mode, dtype and so on."]
+    values: Annotated[dict[str, Any], "The measured values, by upstream's column names."]
+
+
+@dataclass(frozen=True)
+class BaselineDetail(BaselineRow):
+    """A stored baseline with its content."""
+
+    environment: Annotated[dict[str, str], "What speeds depend on: the hardware, torch's version."]
+    results: Annotated[list[KeptResult], "Results."]
+    graph_breaks: Annotated[list[KeptDistinct] | None, "Graph breaks. null where not recorded."]
+    recompile_causes: Annotated[
+        list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."
+    ]
+
+
+@dataclass(frozen=True)
+class CheckQuery:
+    run: Annotated[str | None, "A run's id or its beginning, or `latest`."] = None
+    baseline: Annotated[
+        str | None,
+        "What to compare with: a run, a commit, a stored baseline, `latest` or `previous`.",
+    ] = None
+    rule: Annotated[
+        str | None, "A rule's name, or names with commas between; `default` where it is not given."
+    ] = None
+    environment: Annotated[
+        bool, Parameter(choices=("any",)), "`any`: compare speeds across another GPU or torch too."
+    ] = False
+    suite: SuiteName = None
+    mode: ModeName = None
+    dtype: DtypeName = None
+    device: DeviceName = None
+    backend: BackendName = None
+    dynamic: Annotated[
+        bool | None,
+        Parameter(choices=("yes", "no"), expected="yes or no"),
+        Keywords(pattern="^(yes|no)?$"),
+        "`yes`: with dynamic shapes; `no`: without.",
+    ] = None
+    batch_size: Annotated[int | None, Parameter(expected="a whole number"), "The batch size."] = (
+        None
+    )
+    world_size: Annotated[
+        int | None, Parameter(expected="a whole number"), "Ranks that it ran on."
+    ] = None
+    model: Annotated[str | None, "A model's name, whole."] = None
+
+
+_SERIES = ("suite", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
+
+
+@operation("/baselines")
+def list_baselines(page: PageQuery) -> Page[BaselineRow]:
+    """List stored baselines, by name."""
+    return list_stored(get_reader(), page.cursor, page.limit)
+
+
+@operation("/baselines/<path:baseline_name>")
+def get_baseline(baseline_name: str) -> BaselineDetail:
+    """Return one stored baseline with its content."""
+    stored = find_stored(get_reader(), baseline_name)
+    if stored is None:
+        refuse(f"There is no baseline {baseline_name[:80]}; /api/v1/baselines lists them.")
+    try:
+        side = load_baseline(stored.body, stored.name)
+    except CannotCompare as error:
+        refuse(f"{error}.")
+    contents = {
+        "environment": side.environment,
+        "results": [KeptResult(row.name, dict(row.series), dict(row.cells)) for row in side.rows],
+        "graph_breaks": _list_distinct(side.breaks),
+        "recompile_causes": _list_distinct(side.causes),
+    }
+    return fill(BaselineDetail, vars(stored) | contents)
+
+
+def _list_distinct(items: Iterable[RuleDistinct] | None) -> list[KeptDistinct] | None:
+    return (
+        None
+        if items is None
+        else [fill(KeptDistinct, vars(item) | {"result": item.model}) for item in items]
+    )
+
+
+@operation("/check")
+def get_check(query: CheckQuery) -> CheckJson:
+    """Check a run against a baseline under rules, as `compileboard check` does. What cannot be
+    compared is 400.
+    """
+    asked = query.run or "latest"
+    for name, value in (("run", asked), ("baseline", query.baseline)):
+        if value and is_file(value):  # a file of the server's is nobody's business
+            raise FilterError(
+                f"{name}: {value[:80]!r} is a file; the API compares what is in the database"
+            )
+    names = [word for word in (query.rule or "").split(",") if word]
+    series = {name: value for name in _SERIES if (value := getattr(query, name)) is not None}
+    request = CheckRequest(
+        run=asked,
+        baseline=query.baseline or None,
+        rules=names,
+        choices=series,
+        models=[query.model] if query.model else [],
+        options=RuleOptions(flaky=list_flaky()),
+        allow_environment_change=query.environment,
+    )
+    try:
+        return report_check(build_check(get_store, get_clock(), request).report)
+    except FilterError as error:
+        raise FilterError(f"could not compare: {error}") from None

@@ -1,0 +1,262 @@
+"""Comparison of two sides: models, sums, distinct graph breaks and causes, totals, functions,
+environment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from compileboard.app.benchmarks.metrics import Metric
+from compileboard.app.comparison.environment import (
+    diff_environment,
+    diff_settings,
+    list_blocking_differences,
+    list_warnings,
+)
+from compileboard.app.comparison.model import (
+    COMPARED,
+    TOTALS,
+    CompareSide,
+    Comparison,
+    DistinctChange,
+    DistinctDiff,
+    DistinctItem,
+    Key,
+    MetricDelta,
+    MetricSum,
+    ModelPair,
+)
+from compileboard.app.comparison.pairs import describe_entry, list_shown, pair_entries
+from compileboard.app.comparison.queries import FunctionCost
+from compileboard.collectors.contract.verdicts import (
+    compare_counts,
+    decide_overall,
+    find_noise,
+    judge_values,
+)
+from compileboard.collectors.store.rollups import geomean
+
+WORDS = {
+    "new": ("new", "bad"),
+    "worse": ("more often", "bad"),
+    "resolved": ("resolved", "good"),
+    "less": ("less often", "good"),
+    "unchanged": ("unchanged", "quiet"),
+}
+_ORDER = tuple(WORDS)
+_Key = tuple["Key | None", str]
+
+
+def diff_distinct(
+    base: Sequence[DistinctItem] | None,
+    new: Sequence[DistinctItem] | None,
+    comparable: Mapping[Key, frozenset[str]],
+    name: Callable[[Key], str],
+) -> DistinctDiff:
+    """Compare distinct items per model if both sides' tasks name the model, else over the whole
+    side.
+
+    Items that only one side measured are neither new nor resolved: they are left out, and counted.
+    """
+    if base is None or new is None:
+        where = "on either side" if base is new else "on base" if base is None else "in new"
+        return DistinctDiff((), f"torch was not recorded {where}: there are only numbers")
+    tells = [any(item.model is not None for item in side) for side in (base, new)]
+    by_model = all(tells) or (any(tells) and not (base and new))
+    ours, theirs = (
+        [item for item in side if not by_model or _is_comparable(item, comparable)]
+        for side in (base, new)
+    )
+    left_out = len(base) + len(new) - len(ours) - len(theirs)
+    changes = []
+    before, after = _sum(ours, by_model), _sum(theirs, by_model)
+    words = compare_counts(
+        *({key: item.count for key, item in side.items()} for side in (before, after))
+    )
+    for key in words:
+        model = key[0]
+        base_item, new_item = before.get(key), after.get(key)
+        counts = (base_item.count if base_item else 0, new_item.count if new_item else 0)
+        what = new_item or base_item
+        assert what is not None  # each key is of one side at least
+        changes.append(
+            DistinctChange(what, None if model is None else name(model), *counts, words[key])
+        )
+    changes.sort(key=_rank)
+    return DistinctDiff(tuple(changes), left_out=left_out)
+
+
+def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:
+    if item.model is None:
+        return True
+    shared = comparable.get(item.model)
+    return shared is not None and (
+        not shared or item.experiment is None or item.experiment in shared
+    )
+
+
+def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Key, DistinctItem]:
+    sums: dict[_Key, DistinctItem] = {}
+    for item in side:
+        key = (item.model if by_model else None, item.fingerprint)
+        known = sums.get(key)
+        sums[key] = _add(known, item) if known else item
+    return sums
+
+
+def _add(item: DistinctItem, other: DistinctItem) -> DistinctItem:
+    values = dict(vars(item)) | {"count": item.count + other.count}
+    return DistinctItem(**values)
+
+
+def _rank(change: DistinctChange) -> tuple[int, str, int, str]:
+    return (
+        _ORDER.index(change.word),
+        change.model or "",
+        -max(change.base_count, change.new_count),
+        change.what.fingerprint,
+    )
+
+
+FunctionPair = tuple["FunctionCost | None", "FunctionCost | None"]
+
+
+def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Comparison:
+    paired = pair_entries(base.entries, new.entries, anyway)
+    differences = diff_environment(base, new)
+    refused, warnings = list_blocking_differences(differences), list_warnings(differences)
+    if anyway:
+        warnings = (*(f"compared anyway: {reason}" for reason in refused), *warnings)
+        refused = ()
+    entries = [*base.entries, *new.entries]
+    named = {entry.key: entry for entry in entries}
+    shown = list_shown(entries)
+
+    def name(key: Key) -> str:
+        return " · ".join(
+            word for word in (named[key].model, describe_entry(named[key], shown)) if word
+        )
+
+    comparable = _share_experiments(base, new)
+    return Comparison(
+        base=base,
+        new=new,
+        anyway=anyway,
+        pairs=paired.pairs,
+        only_base=paired.only_base,
+        only_new=paired.only_new,
+        excluded=paired.excluded,
+        sums=sum_metrics(paired.pairs),
+        breaks=diff_distinct(base.breaks, new.breaks, comparable, name),
+        causes=diff_distinct(base.causes, new.causes, comparable, name),
+        totals=_compare_totals(base, new, bool(refused)),
+        functions=()
+        if refused
+        else _pair_functions(base.functions, new.functions),  # their times are the machine's
+        environment=differences,
+        settings=diff_settings(base, new),
+        refused=refused,
+        warnings=warnings,
+    )
+
+
+def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozenset[str]]:
+    ours, theirs = (
+        {entry.key: entry.experiments for entry in side.entries if entry.status == "measured"}
+        for side in (base, new)
+    )
+    experiments = {}
+    for key in ours.keys() & theirs.keys():
+        shared = frozenset(ours[key]) & frozenset(theirs[key])
+        if shared or not (ours[key] and theirs[key]):
+            experiments[key] = shared
+    return experiments
+
+
+def sum_metrics(pairs: Sequence[ModelPair]) -> tuple[MetricSum, ...]:
+    return tuple(
+        metric_sum for metric in COMPARED if (metric_sum := _sum_metric(metric, pairs)) is not None
+    )
+
+
+def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
+    measured = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
+    if not measured:
+        return None
+    verdicts, methods = _count_verdicts(measured)
+    if metric.kind == "count":
+        sums = (
+            sum(delta.base for _pair, delta in measured),
+            sum(delta.new for _pair, delta in measured),
+        )
+        whole = decide_overall(metric, *sums, verdicts)
+        return MetricSum(metric, len(measured), *sums, whole.change, whole, verdicts, methods)
+    # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
+    usable = [
+        (pair, delta)
+        for pair, delta in measured
+        if delta.word != "wrong" and min(delta.base, delta.new) > 0
+    ]
+    before, after = (
+        geomean([delta.base for _pair, delta in usable]),
+        geomean([delta.new for _pair, delta in usable]),
+    )
+    if before is None or after is None:
+        return MetricSum(metric, len(usable), before, after, None, None, verdicts, methods)
+    verdicts, methods = _count_verdicts(usable)  # a mean is judged by its own models
+    intervals = [side.interval for pair, _delta in usable for side in (pair.base, pair.new)]
+    noise = find_noise(intervals) if metric.name == "speedup" else None
+    latencies = [
+        delta
+        for pair, _delta in usable
+        if (delta := pair.deltas.get("abs_latency_ms")) and delta.base > 0
+    ]
+    is_speed = metric.name == "speedup" and len(latencies) == len(usable)
+    latency = (
+        (geomean([delta.new / delta.base for delta in latencies]) or None) if is_speed else None
+    )
+    overall = decide_overall(metric, before, after, verdicts, noise, latency=latency)
+    return MetricSum(
+        metric, len(usable), before, after, after / before - 1, overall, verdicts, methods
+    )
+
+
+def _count_verdicts(
+    deltas: Sequence[tuple[ModelPair, MetricDelta]],
+) -> tuple[Counter[str], Counter[str]]:
+    return Counter(delta.word for _pair, delta in deltas), Counter(
+        delta.method for _pair, delta in deltas
+    )
+
+
+def _compare_totals(
+    base: CompareSide, new: CompareSide, is_refused: bool
+) -> tuple[MetricDelta, ...]:
+    models = [sorted(map(str, (entry.key for entry in side.entries))) for side in (base, new)]
+    if len(base.runs) != len(new.runs) or models[0] != models[1]:
+        return ()
+    return tuple(
+        judge_values(metric, base.totals[metric.name], new.totals[metric.name])
+        for metric in TOTALS
+        if metric.name in base.totals
+        and metric.name in new.totals
+        and (metric.kind == "count" or not is_refused)
+    )
+
+
+def _pair_functions(
+    base: Sequence[FunctionCost], new: Sequence[FunctionCost]
+) -> tuple[FunctionPair, ...]:
+    ours, theirs = (
+        {(function.file, function.name): function for function in side} for side in (base, new)
+    )
+    pairs = [(ours.get(key), theirs.get(key)) for key in {**ours, **theirs}]
+
+    def away(pair: FunctionPair) -> tuple[int, str, str]:
+        times = [(function.compile_us if function else None) or 0 for function in pair]
+        function = pair[1] or pair[0]
+        assert function is not None  # each key is of one side at least
+        return (-abs(times[1] - times[0]), function.file, function.name)
+
+    return tuple(sorted(pairs, key=away))

@@ -1,0 +1,315 @@
+"""Data types of a comparison. Base is the reference, new is the side that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any
+
+from compileboard.app.benchmarks.metrics import BY_NAME, Metric
+from compileboard.app.comparison.queries import FunctionCost
+from compileboard.app.core.fields import TimeUs
+from compileboard.app.core.schema import one_of, published
+from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
+
+# What tells two series apart. Another machine makes other numbers of the same model; the others
+# make another model.
+MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
+MACHINE_FIELDS = ("device", "hardware")
+Key = tuple[Any, ...]
+MetricDelta = Verdict[Metric]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One side's result of one series; an unmeasured metric is missing from `values`, never 0.
+
+    Units: eager and compiled are ms, the others as named.
+    """
+
+    series: Mapping[str, Any]  # MODEL_FIELDS and MACHINE_FIELDS
+    status: str  # measured | failed | skipped | not_run
+    values: Mapping[str, float]
+    reason: str | None = None
+    accuracy: str | None = None
+    interval: tuple[float, float] | None = None  # of the speedup
+    repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled, samples
+    run_id: str | None = None
+    experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
+
+    @cached_property
+    def key(self) -> Key:
+        return tuple(self.series.get(name) for name in MODEL_FIELDS)
+
+    @cached_property
+    def machine(self) -> Key:
+        return tuple(self.series.get(name) for name in MACHINE_FIELDS)
+
+    @property
+    def model(self) -> str:
+        return str(self.series["model"])
+
+    @property
+    def is_wrong(self) -> bool:
+        return is_wrong_answer(self.accuracy)
+
+
+@dataclass(frozen=True)
+class DistinctItem:
+    fingerprint: str
+    model: Key | None
+    reason: str
+    count: int
+    kind: str | None = None  # torch's id of a graph break, the category of a guard
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    experiment: str | None = None  # whose task had it, where that is known
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run of one side."""
+
+    id: Annotated[str, "Its id."]
+    name: Annotated[str, "What it is called."]
+    started_us: Annotated[TimeUs, "When it started."]
+    state: Annotated[str, "Its state."]
+    shown_state: Annotated[
+        str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
+    ]
+    commit: Annotated[str | None, "Its commit."]
+    branch: Annotated[str | None, "Its branch."]
+    subject: Annotated[str | None, "The commit's subject."]
+
+
+@dataclass(frozen=True)
+class CompareSide:
+    asked: str  # what the address or the command said
+    title: str
+    runs: tuple[ComparedRun, ...] = ()
+    entries: tuple[ModelResult, ...] = ()
+    breaks: tuple[DistinctItem, ...] | None = None
+    causes: tuple[DistinctItem, ...] | None = None
+    functions: tuple[FunctionCost, ...] = ()
+    totals: Mapping[str, float] = field(default_factory=dict)  # of its runs, summed
+    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    config: Mapping[tuple[str, str], tuple[str, str]] = field(
+        default_factory=dict
+    )  # (module, name) -> value, default
+
+    @property
+    def kind(self) -> str:
+        word, colon, _rest = self.asked.partition(":")
+        return word if colon else "run"
+
+
+@dataclass(frozen=True)
+class ModelPair:
+    base: ModelResult
+    new: ModelResult
+    deltas: Mapping[str, MetricDelta]
+    accuracy: str = ""  # broke | fixed | "" where the verdict about its answers did not change
+    warning: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.new.model
+
+
+@dataclass(frozen=True)
+class Excluded:
+    base: ModelResult
+    new: ModelResult
+    reason: str
+    kind: str  # good | bad | quiet
+
+    @property
+    def model(self) -> str:
+        return self.new.model
+
+
+@dataclass(frozen=True)
+class MetricSum:
+    """One metric over the models of both sides: a geometric mean of times or sizes, a sum of
+    counts.
+    """
+
+    metric: Metric
+    count: int
+    base: float | None
+    new: float | None
+    change: float | None
+    overall: MetricDelta | None
+    verdicts: Mapping[str, int]
+    methods: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DistinctChange:
+    what: DistinctItem
+    model: str | None
+    base_count: int
+    new_count: int
+    word: str
+
+
+@dataclass(frozen=True)
+class DistinctDiff:
+    changes: tuple[DistinctChange, ...]
+    lacks: str = ""
+    left_out: int = 0  # of models that only one side has
+
+    def count(self, word: str) -> int:
+        return sum(change.word == word for change in self.changes)
+
+
+@dataclass(frozen=True)
+class EnvironmentDifference:
+    """One difference between the environments of both sides."""
+
+    name: Annotated[str, "What it is."]
+    base: Annotated[tuple[str, ...], "Base's values."]
+    new: Annotated[tuple[str, ...], "New's values."]
+    weight: Annotated[
+        str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."
+    ]
+
+
+@dataclass(frozen=True)
+class ChangedSetting:
+    """A setting that differs from torch's default on a side."""
+
+    module: Annotated[str, "Its module."]
+    name: Annotated[str, "Its name."]
+    default: Annotated[str, "torch's default."]
+    base: Annotated[str | None, "Base's value, null for the default."]
+    new: Annotated[str | None, "New's value, null for the default."]
+
+    @property
+    @published
+    def differs(self) -> Annotated[bool, "Whether the sides differ."]:
+        """Return whether the sides differ in it."""
+        return self.base != self.new
+
+
+@dataclass(frozen=True)
+class Comparison:
+    base: CompareSide
+    new: CompareSide
+    anyway: bool
+    pairs: tuple[ModelPair, ...]
+    only_base: tuple[ModelResult, ...]
+    only_new: tuple[ModelResult, ...]
+    excluded: tuple[Excluded, ...]
+    sums: tuple[MetricSum, ...]
+    breaks: DistinctDiff
+    causes: DistinctDiff
+    totals: tuple[MetricDelta, ...]
+    functions: tuple[tuple[FunctionCost | None, FunctionCost | None], ...]
+    environment: tuple[EnvironmentDifference, ...]
+    settings: tuple[ChangedSetting, ...]
+    refused: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_unmatched(self) -> bool:
+        return bool(self.base.entries and self.new.entries) and not (self.pairs or self.excluded)
+
+    def sum_of(self, name: str) -> MetricSum | None:
+        return next(
+            (metric_sum for metric_sum in self.sums if metric_sum.metric.name == name), None
+        )
+
+
+# Key, label and the metrics' names; the first of a group is the one that is drawn.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "speed": ("Speed", ("speedup", "abs_latency_ms", "eager_latency_ms")),
+    "compile": (
+        "Compile time",
+        ("compilation_latency_s", "warm_compilation_latency_s", "cache_lookup_latency_us"),
+    ),
+    "memory": ("Memory", ("dynamo_peak_mem_gb", "compression_ratio", "eager_peak_mem_gb")),
+    "packages": (
+        "Packages and ranks",
+        (
+            "package_bytes",
+            "export_latency_s",
+            "load_latency_s",
+            "second_process_latency_s",
+            "scaling_efficiency",
+            "quantized_error",
+        ),
+    ),
+    "graphs": (
+        "Graphs and breaks",
+        (
+            "graph_breaks",
+            "recompiles",
+            "unique_graph_breaks",
+            "unique_graphs",
+            "calls_captured",
+            "fallbacks_to_eager",
+            "cudagraph_skips",
+        ),
+    ),
+}
+COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
+# Of whole runs, with and without a benchmark.
+TOTALS = (
+    Metric(
+        "compile_s",
+        "Compile time",
+        "s",
+        "down_is_good",
+        None,
+        "value",
+        "torch",
+        "all compilation records",
+    ),
+    Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "compiled functions"),
+    Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
+    Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
+    Metric(
+        "recompile_limit_count",
+        "Recompile limit reached",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "functions that fell back to eager",
+    ),
+    Metric(
+        "failure_count",
+        "Failures",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "of compiles, and of compiled code",
+    ),
+    Metric(
+        "cache_miss_count",
+        "Cache misses",
+        "",
+        "down_is_good",
+        0,
+        "count",
+        "torch",
+        "cache lookups without a hit",
+    ),
+)
+
+
+def group_of(name: str) -> str:
+    return next(key for key, (_label, names) in GROUPS.items() if name in names)
+
+
+KINDS = {"worse": "bad", "better": "good", "changed": "warn"} | dict.fromkeys(
+    ("eager", "wrong", "negligible", "noise", "single", "same"), "quiet"
+)
+# Of an accuracy that changed: the word and its kind.
+ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}

@@ -1,0 +1,170 @@
+"""The Compare page."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache, partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from flask import Blueprint, Response, abort, render_template, request, url_for
+from werkzeug.wrappers import Response as WerkzeugResponse
+
+from compileboard.app.benchmarks.matrix import cut_page
+from compileboard.app.benchmarks.queries import list_model_choices
+from compileboard.app.benchmarks.series import FIELDS
+from compileboard.app.comparison.charts import chart_changes
+from compileboard.app.comparison.compare import (
+    ComparisonScreen,
+    build_default_comparison,
+    list_proposals,
+)
+from compileboard.app.comparison.model import COMPARED, GROUPS, DistinctDiff, ModelPair, ModelResult
+from compileboard.app.comparison.queries import find_distinct_ids
+from compileboard.app.comparison.sides import list_side_choices
+from compileboard.app.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose
+from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings, get_store
+from compileboard.app.core.filters import url_with
+from compileboard.app.core.page import FilterError, check_limit
+from compileboard.app.core.parameters import check_keys
+from compileboard.app.reports.comparison_report import (
+    TEMPLATE_WORDS,
+    file_name,
+    policy_of,
+    write_comparison,
+)
+from compileboard.app.reports.pages import check_format, send_report
+from compileboard.app.runs.shell import REPORTS
+
+blueprint = Blueprint("compare", __name__)
+
+SIDES = ("base", "new", "anyway", "suite")
+PARAMETERS = (*SIDES, "metric", "sort", "cursor", "limit")
+MOST_FUNCTIONS, MOST_UNCHANGED = 100, 200
+_WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
+
+
+@blueprint.get("/compare")
+def index() -> str | WerkzeugResponse:
+    check_keys(request.args, PARAMETERS, noun="parameter")
+    given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
+    is_chosen = bool(given["base"] or given["new"] or given["suite"])
+    screen = _build(given) if is_chosen else None
+    shared: dict[str, Any] = {
+        "given": given,
+        "choices": list_side_choices(get_reader(), get_engine()),
+        "suites": list_model_choices(get_engine()).suites,
+        "metrics": [
+            *((key, f"All {label.lower()} metrics") for key, (label, _names) in GROUPS.items()),
+            *((metric.name, metric.label) for metric in COMPARED),
+        ],
+    }
+    if screen is None:
+        proposals = [] if is_chosen else list_proposals(get_reader(), get_engine(), get_clock())
+        return render_template("comparison/empty.html", proposals=proposals, **shared)
+    return render_template("comparison/index.html", **shared, **lay_out(screen, given))
+
+
+@blueprint.get("/compare/report.<format>")
+def download(format: str) -> Response:
+    check_keys(request.args, SIDES, noun="parameter")
+    check_format(format)
+    screen = _build({key: request.args.get(key, "").strip() for key in SIDES})
+    if screen is None:
+        abort(404, "There is nothing to compare with: name both sides, base and new.")
+    body = b"".join(write_comparison(screen, format, time.time_ns() // 1000))
+    name = file_name(screen.comparison, format)
+    return send_report(body, format, name, policy_of(screen.comparison) if format == "html" else "")
+
+
+def _build(given: dict[str, str]) -> ComparisonScreen | None:
+    return build_default_comparison(
+        get_store(),
+        get_clock(),
+        given["base"],
+        given["new"],
+        anyway=_is_on("anyway"),
+        suite=given["suite"],
+    )
+
+
+def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
+    comparison = screen.comparison
+    sort = given["sort"] or DEFAULT_ORDER
+    choice = choose(comparison, given["metric"] or None, sort, only_changes=True)
+    changed = set(map(id, choice.rows))
+    unchanged = [pair for pair in comparison.pairs if id(pair) not in changed]
+    limit = check_limit(given["limit"] or None, get_settings().page_size)
+    entry_address = partial(_address, url_for("models.index"))
+
+    def model_address(pair: ModelPair) -> str:
+        return entry_address(pair.new if pair.new.run_id else pair.base)
+
+    chart = (
+        chart_changes(choice.metrics[0], comparison.pairs, model_address)
+        if choice.metrics
+        else None
+    )
+    asked: dict[str, Any] = {"base": comparison.base.asked, "new": comparison.new.asked}
+    asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
+    return {
+        "comparison": comparison,
+        "choice": choice,
+        "sort": sort,
+        "summary": screen.summary,
+        "unchanged": unchanged[:MOST_UNCHANGED],
+        "unchanged_count": len(unchanged),
+        "listing": cut_page(choice.rows, given["cursor"] or None, limit),
+        "chart": chart,
+        "has_charts": chart is not None,
+        "tiles": [
+            (tile.label, tile.value, tile.note, _link_tile(tile)) for tile in screen.headlines
+        ],
+        "describe": screen.describe,
+        "model_address": model_address,
+        "entry_address": entry_address,
+        "asked": asked,
+        "saves": [
+            (label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS
+        ],
+        "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
+        "break_ids": _find_ids("breaks", comparison.breaks),
+        "cause_ids": _find_ids("causes", comparison.causes),
+        "most_functions": MOST_FUNCTIONS,
+        **_WORDS,
+    }
+
+
+def _link_tile(tile: ComparisonHeadline) -> str | None:
+    if not tile.anchor:
+        return None
+    return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.anchor}"
+
+
+def _find_ids(table: str, diff: DistinctDiff) -> dict[str, str]:
+    return find_distinct_ids(
+        get_engine(), table, [change.what.fingerprint for change in diff.changes]
+    )
+
+
+def _address(models: str, entry: ModelResult) -> str:
+    """Return the address of a result, or for a baseline of its model. `url_for` takes 0.1 ms for so
+    many parameters, and a chart has one address per model.
+    """
+    here = f"{models}/{quote(entry.model)}"
+    if not entry.run_id:
+        return here
+    return f"{here}?{_write_query(entry.run_id, *(entry.series.get(name) for name in FIELDS))}"
+
+
+@lru_cache(maxsize=256)
+def _write_query(run_id: str, *series: Any) -> str:
+    values = {name: "" if value is None else value for name, value in zip(FIELDS, series)}
+    return urlencode(values | {"dynamic": "yes" if values["dynamic"] else "no", "run": run_id})
+
+
+def _is_on(key: str) -> bool:
+    given = request.args.get(key, "")
+    if given not in ("", "1"):
+        raise FilterError(f"{key}: {given[:40]!r} is not 1, the one value that it has")
+    return given == "1"

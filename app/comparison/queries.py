@@ -1,0 +1,285 @@
+"""Runs' own records for a comparison or a check: repeats, settings, environment, distinct
+causes.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.fields import Count, DurationUs
+from compileboard.app.core.schema import PRIVATE
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.store.reading import read_json
+from compileboard.collectors.store.results import TIMING, ExperimentResult
+
+_SECOND_PROCESS = (
+    "second_process_s"  # samples of an experiment that may stand beside the leading one
+)
+_WANTED = "from json_each(:run_ids) as wanted"
+REPEATS_SQL = f"""
+select k.result_id, k.name, k.body
+{_WANTED}
+join results as x on x.run_id = wanted.value
+join result_repeats as k on k.result_id = x.id
+where x.experiment in ({", ".join(f"'{name}'" for name in (*sorted(TIMING), "caching_precompile"))})
+  and k.name in (
+    'eager', 'compiled', 'cold_compile_s', 'warm_compile_s', 'eager_peak_gb', 'compiled_peak_gb',
+    'load_s',
+    'export_s', '{_SECOND_PROCESS}'
+  )
+order by k.result_id, k.name
+limit :limit
+"""
+VERSIONS_SQL = f"""
+select distinct p.torch_version, p.triton_version, p.cuda_version, p.python_version
+{_WANTED}
+join processes as p on p.run_id = wanted.value
+limit :limit
+"""
+TIMING_SQL = f"""
+select distinct
+  json_extract(x.facts, '$.settings.repeat') as repeat,
+  json_extract(x.facts, '$.settings.iterations_per_run') as iterations_per_run,
+  json_extract(x.facts, '$.settings.quick') as quick
+{_WANTED}
+join results as x on x.run_id = wanted.value
+where x.experiment = 'performance'
+  and json_type(x.facts, '$.settings') = 'object'
+limit :limit
+"""
+CHANGED_SQL = f"""
+select distinct t.hash, t.body
+{_WANTED}
+join processes as p on p.run_id = wanted.value
+join process_configs as c on c.process_id = p.id and c.kind = 'changed'
+join configs as t on t.hash = c.config_hash
+order by t.hash
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class Versions:
+    torch: tuple[str, ...]
+    triton: tuple[str, ...]
+    cuda: tuple[str, ...]
+    python: tuple[str, ...]
+
+
+def load_repeats(
+    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 60_000
+) -> dict[int, dict[str, list[float]]]:
+    """Units: eager and compiled ms, the others as their names say."""
+    repeats_by_result: dict[int, dict[str, list[float]]] = {}
+    for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
+        repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = (
+            read_json(list[float], row["body"]) or []
+        )
+    return repeats_by_result
+
+
+def choose_samples(
+    parts: Sequence[ExperimentResult], repeats: Mapping[int, dict[str, list[float]]]
+) -> dict[str, list[float]]:
+    samples = dict(repeats.get(parts[0].id, {}))
+    for part in parts[1:]:
+        if _SECOND_PROCESS in (own := repeats.get(part.id, {})):
+            samples.setdefault(_SECOND_PROCESS, own[_SECOND_PROCESS])
+    return samples
+
+
+def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
+    rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
+    columns = list(zip(*rows)) or [()] * 4
+    return Versions(
+        *(tuple(sorted({version for version in column if version})) for column in columns)
+    )
+
+
+def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    rows = connection.execute(TIMING_SQL, _bind(run_ids, 100))
+    return [{name: value for name, value in dict(row).items() if value is not None} for row in rows]
+
+
+def list_changed(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """List what differed from torch's defaults, each text once: hash and {module: {setting: …}}."""
+    changed = []
+    for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
+        values = read_json(dict[str, Any], row["body"])
+        if values is not None:
+            changed.append((row["hash"], values))
+    return changed
+
+
+def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
+    return {"run_ids": json.dumps(list(run_ids)), "limit": limit}
+
+
+BREAKS_SQL = """
+select
+  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, max(b.line) as line,
+  count(*) as count
+from graph_breaks as b
+join distinct_breaks as d on d.id = b.distinct_id
+left join functions as f on f.id = d.function_id
+left join processes as p on p.id = b.process_id
+where b.run_id = :run_id
+group by p.task, d.id
+order by p.task, d.id
+limit :limit
+"""
+CAUSES_SQL = """
+select
+  p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file,
+  max(g.line) as line,
+  count(*) as count
+from recompiles as r
+join guard_failures as g on g.recompile_id = r.id and g.position = 0
+join recompile_causes as u on u.id = g.cause_id
+left join functions as f on f.id = u.function_id
+left join processes as p on p.id = r.process_id
+where r.run_id = :run_id
+group by p.task, u.id
+order by p.task, u.id
+limit :limit
+"""
+COUNTS_SQL = """
+select v.result_id, v.name, v.value
+from results as x
+join result_values as v on v.result_id = x.id
+where x.run_id = :run_id
+  and (v.name like '%instruction_count' or v.name like '%noise_margin')
+order by v.result_id, v.name
+limit :limit
+"""
+# What a file of expected results says has names of its own, so that nobody takes it for a
+# measurement.
+EXPECTED_SQL = """
+select x.id, v.name, v.value, json_extract(x.facts, '$.expected_accuracy') as accuracy
+from results as x
+left join result_values as v on v.result_id = x.id and v.name like 'expected\\_%' escape '\\'
+where x.run_id = :run_id
+  and x.experiment like 'expected\\_%' escape '\\'
+order by x.id, v.name
+limit :limit
+"""
+OBSERVED_SQL = """
+select count(*)
+from processes
+where run_id = :run_id
+  and torch_version is not null
+"""
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class TaskDistinct:
+    task: str | None
+    fingerprint: str
+    kind: str | None
+    reason: str
+    function: str | None
+    file: str | None
+    line: int | None
+    count: int
+
+
+def list_task_breaks(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> list[TaskDistinct]:
+    return [
+        TaskDistinct(**dict(row))
+        for row in connection.execute(BREAKS_SQL, {"run_id": run_id, "limit": limit})
+    ]
+
+
+def list_task_causes(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> list[TaskDistinct]:
+    return [
+        TaskDistinct(**dict(row))
+        for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})
+    ]
+
+
+def list_instruction_counts(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> dict[int, dict[str, float]]:
+    counts_by_result: dict[int, dict[str, float]] = {}
+    for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
+        counts_by_result.setdefault(row["result_id"], {})[row["name"]] = row["value"]
+    return counts_by_result
+
+
+def list_expected(
+    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+) -> dict[int, dict[str, Any]]:
+    cells_by_result: dict[int, dict[str, Any]] = {}
+    for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
+        cells = cells_by_result.setdefault(
+            row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {}
+        )
+        if row["name"]:
+            cells[row["name"].removeprefix("expected_")] = row["value"]
+    return cells_by_result
+
+
+def count_observed(connection: sqlite3.Connection, run_id: str) -> int:
+    return int(connection.execute(OBSERVED_SQL, {"run_id": run_id}).fetchone()[0])
+
+
+FUNCTIONS_SQL = """
+select
+  f.file, f.name, sum(n.compile_count) as compile_count,
+  sum(n.graph_break_count) as graph_break_count,
+  sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
+from $each(:run_ids) as wanted
+join $rows(run_functions, :run_ids) as n on n.run_id = wanted.value
+join functions as f on f.id = n.function_id
+group by f.id, f.file, f.name
+order by compile_us desc, f.id
+limit :limit
+"""
+DISTINCT_IDS_SQL = """
+select id, fingerprint
+from {table}
+where fingerprint $in(:fingerprints)
+order by id
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class FunctionCost:
+    """One side's cost of a function."""
+
+    file: str = field(metadata=PRIVATE)
+    name: str = field(metadata=PRIVATE)
+    compile_count: Annotated[Count, "Compiles."]
+    graph_break_count: Annotated[Count, "Graph breaks."]
+    recompile_count: Annotated[Count, "Recompiles."]
+    compile_us: Annotated[DurationUs | None, "Compile time."]
+
+
+def list_function_sums(
+    engine: Engine, run_ids: Sequence[str], limit: int = 1000
+) -> list[FunctionCost]:
+    return [
+        FunctionCost(**dict(row))
+        for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})
+    ]
+
+
+def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, str]:
+    sql = DISTINCT_IDS_SQL.format(
+        table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table]
+    )
+    values = {"fingerprints": list(fingerprints), "limit": 100_000}
+    return {row["fingerprint"]: format_id(row["id"]) for row in engine.rows(sql, values)}

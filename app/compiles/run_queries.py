@@ -1,0 +1,466 @@
+"""Compiles of a run, and their compilation records with all of torch's metrics."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
+from compileboard.app.core import fields
+from compileboard.app.core.page import (
+    FilterError,
+    Page,
+    bind_page,
+    check_order,
+    decode_cursor,
+    make_page,
+)
+from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.schema import PRIVATE, Keywords, published
+from compileboard.app.runs.trace_files import find_start
+from compileboard.collectors.contract.compile_labels import (
+    build_label,
+    label_function,
+    label_line,
+    label_role,
+)
+from compileboard.collectors.store.causes import Caller, find_caller
+from compileboard.collectors.store.reading import read_body
+from compileboard.collectors.store.runs import load_process_names
+
+PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
+
+# What the table may be ordered by, never null: its column, its type and its field of a row, empty
+# where that is None.
+ORDERS: dict[str, tuple[str, type[int | str], str]] = {
+    "started": ("c.started_us", int, "started_us"),
+    "function": ("coalesce(f.name, '')", str, "function"),
+    "outcome": (OUTCOME_SQL, str, "outcome"),
+    "time": ("c.total_us", int, "total_us"),
+    "attempts": ("c.attempt_count", int, "attempt_count"),
+    "breaks": ("c.graph_break_count", int, "graph_break_count"),
+}
+
+
+def _describe_phases(phases: Iterable[str]) -> Keywords:
+    times = {
+        name: {"type": ["integer", "null"], "description": f"Phase {name}. Microseconds."}
+        for name in phases
+    }
+    return Keywords(properties=times, required=[*times], additionalProperties=False)
+
+
+_PHASES_HELP = "Time of each phase, exclusive: microseconds, null where torch recorded none."
+PhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES), _PHASES_HELP]
+RecordPhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES[:-1]), _PHASES_HELP]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Exclusive phases of forward and backward records in microseconds, None if torch recorded
+    none.
+
+    `first_calls` is the first run of compiled code.
+    """
+
+    dynamo_us: int | None
+    aot_us: int | None
+    inductor_us: int | None
+    codegen_us: int | None
+    triton_us: int | None
+    cudagraph_us: int | None
+    restart_us: int | None
+    first_calls_us: int | None
+
+    def get(self, phase: str) -> int | None:
+        value: int | None = getattr(self, f"{phase}_us")
+        return value
+
+    @property
+    def times(self) -> PhaseTimes:
+        return {phase: self.get(phase) for phase in PHASES}
+
+
+_MODULE_WRAPPER = "torch/_dynamo/external_utils.py"  # its `inner` calls a user's module
+
+
+@dataclass(frozen=True)
+class CompileRow:
+    """One compile of a function."""
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    pid: fields.Pid
+    generation: Annotated[
+        fields.Count, "Calls of `reset()` in the process. Compile IDs restart at each."
+    ]
+    compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
+    frame_id: Annotated[int | None, "First number of the compile id."]
+    frame_compile_id: Annotated[int | None, "Second number of the compile id."]
+    rank: fields.Rank
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    resumed_at: Annotated[int | None, "Line at which it goes on after a graph break."]
+    outcome: Outcome
+    started_us: fields.StartTime
+    duration_us: Annotated[fields.DurationUs | None, "Duration of its forward record."]
+    total_us: Annotated[fields.DurationUs | None, "Forward and backward records together."]
+    attempt_count: Annotated[fields.Count, "Analyses, restarts included."]
+    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    recompiled_from: fields.RecompiledFrom
+    recompile_category: fields.RecompileCategory
+    process: fields.ProcessName
+    phases: Phases = field(metadata=PRIVATE)
+    caller: Caller | None = field(metadata=PRIVATE)  # of a library's function
+
+    @property
+    @published
+    def phases_us(self) -> PhaseTimes:
+        """Return the time of each phase."""
+        return self.phases.times
+
+    @property
+    @published
+    def called_at(
+        self,
+    ) -> Annotated[
+        str | None, "Of a library's function: the line of the user's code that called it."
+    ]:
+        """Return the user's own line where the compile is in a library's wrapper."""
+        return label_line(self.caller.file, self.caller.line) if self.caller else None
+
+    @property
+    def code(self) -> str:
+        is_module = self.caller is not None and self.file == _MODULE_WRAPPER
+        return label_function(
+            self.caller.label if is_module and self.caller else self.function, self.resumed_at
+        )
+
+    @property
+    def location(self) -> str:
+        return self.called_at or label_line(self.file, self.line)
+
+    @property
+    def role(self) -> str:
+        return label_role(self.recompiled_from, self.recompile_category)
+
+    @property
+    @published
+    def label(self) -> str:
+        """Return its label: process, function, file and line, and which compile of the function it
+        is.
+        """
+        return build_label(self.process, self.code, self.location, self.role)
+
+
+@dataclass(frozen=True)
+class CompileFilter:
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = (
+        None
+    )
+    recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = (
+        None
+    )
+    artifact: str | None = None  # torch's name of one that it has
+
+
+@dataclass(frozen=True)
+class Compilation:
+    id: int
+    sequence: int
+    compile_key: int | None
+    compile_id: str | None
+    process_id: str
+    rank: int | None
+    kind: str
+    function: str | None
+    file: str | None
+    line: int | None
+    outcome: str
+    start_us: int | None
+    duration_us: int | None
+    phases_us: dict[str, int | None]
+    restart_count: int
+    duration_source: (
+        str | None
+    )  # torch's fields that it is of; None where the recorder was too old to say
+    metrics: dict[str, Any]
+
+
+_COLUMNS = f"""
+  c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, {OUTCOME_SQL} as outcome,
+  c.started_us, c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
+  c.recompiled_from, c.recompile_category,
+  case when f.file glob 'torch/*' or f.file in ('contextlib.py', 'functools.py') then c.stack_id end as wrapped_stack_id
+"""
+_SOURCE = """
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+"""
+_SUMS = """
+  sum(case when k.kind != 'runtime' then k.dynamo_us end) as dynamo_us,
+  sum(case when k.kind != 'runtime' then k.aot_us end) as aot_us,
+  sum(case when k.kind != 'runtime' then k.inductor_us end) as inductor_us,
+  sum(case when k.kind != 'runtime' then k.codegen_us end) as codegen_us,
+  sum(case when k.kind != 'runtime' then k.triton_us end) as triton_us,
+  sum(k.cudagraph_us) as cudagraph_us,
+  sum(case when k.kind != 'runtime' then k.restart_us end) as restart_us,
+  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls_us
+"""
+_WHERE = f"""
+  c.run_id = :run_id
+  and (:outcome is null or :outcome = {OUTCOME_SQL})
+  and (:recompiled is null or (c.recompiled_from is not null) = :recompiled)
+  and (:text is null or instr(lower(coalesce(f.name, '') || ' ' || coalesce(f.file, '')),
+    lower(:text)))
+  and (:artifact is null or c.id in (
+    select a.compile_key
+    from artifacts as a
+    where a.run_id = :run_id
+      and a.name = :artifact
+  ))
+"""  # noqa: S608 - our own names
+COMPILATIONS_SQL = """
+select
+  k.id, k.sequence, k.compile_key, k.compile_id, k.process_id, coalesce(c.rank, p.rank) as rank,
+  k.kind,
+  f.name as function, f.file, c.line, k.outcome, k.start_us, k.duration_us, k.dynamo_us, k.aot_us,
+  k.inductor_us,
+  k.codegen_us, k.triton_us, k.cudagraph_us, k.restart_us, k.restart_count, e.body
+from compilations as k
+left join compiles as c on c.id = k.compile_key
+left join functions as f on f.id = k.function_id
+left join processes as p on p.id = k.process_id
+left join events as e on e.process_id = k.process_id and e.sequence = k.sequence
+"""
+RUN_COMPILATIONS_SQL = f"""
+{COMPILATIONS_SQL}
+where k.run_id = :run_id
+  and (coalesce(k.start_us, -1), k.id) > (:after_us, :after_id)
+order by k.start_us, k.id
+limit :limit
+"""
+COMPILE_RECORDS_SQL = f"""
+{COMPILATIONS_SQL}
+where k.compile_key = :key
+order by k.sequence, k.id
+limit :limit
+"""
+PHASES_SQL = f"""
+select {_SUMS}
+from compilations as k
+where k.run_id = :run_id
+limit 1
+"""  # noqa: S608 - our own names
+CHAIN_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.process_id = :process_id
+  and c.generation = :generation
+  and c.frame_id = :frame_id
+order by c.frame_compile_id, c.id
+limit :limit
+"""
+BEFORE_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) < (:after_us, :after_id)
+order by c.started_us desc, c.id desc
+limit 1
+"""
+AFTER_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.run_id = :run_id
+  and (c.started_us, c.id) > (:after_us, :after_id)
+order by c.started_us, c.id
+limit 1
+"""
+OUTCOMES_SQL = f"""
+select {OUTCOME_SQL} as final, count(*) as compile_count
+from compiles as c
+where c.run_id = :run_id
+group by final
+order by compile_count desc, final
+limit 20
+"""  # noqa: S608 - our own names
+
+
+def compiles_sql(order: str, up: bool, after: bool) -> str:
+    key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
+    behind = f"and ({key}, c.id) {sign} (:after_key, :after_id)" if after else ""
+    # Every part is one of this module's own texts; what people give is bound.
+    return f"""
+select {_COLUMNS}
+{_SOURCE}
+where {_WHERE}
+  {behind}
+order by {key} {direction}, c.id {direction}
+limit :limit
+"""
+
+
+def phases_sql(count: int) -> str:
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"""
+select k.compile_key, {_SUMS}
+from compilations as k
+where k.compile_key in ({marks})
+group by k.compile_key
+order by k.compile_key
+limit {max(count, 1)}
+"""  # noqa: S608  marks are ours
+
+
+def _bind(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
+    selected = vars(selection or CompileFilter())
+    return {"run_id": run_id} | {
+        name: None if value == "" else value for name, value in selected.items()
+    }
+
+
+def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[CompileRow]:
+    phases: dict[int, Phases] = {}
+    if records:
+        keys = {f"key{n}": row["id"] for n, row in enumerate(records)}
+        for row in connection.execute(phases_sql(len(records)), keys):
+            values = dict(row)
+            key = values.pop("compile_key")
+            phases[key] = Phases(**values)
+    nothing = Phases(*(None,) * 8)
+    processes = load_process_names(connection, (row["process_id"] for row in records))
+    rows = []
+    for row in records:
+        values = dict(row)
+        stack_id = values.pop("wrapped_stack_id")
+        rows.append(
+            CompileRow(
+                **values,
+                process=processes.get(row["process_id"], ""),
+                phases=phases.get(row["id"], nothing),
+                caller=None if stack_id is None else find_caller(connection, stack_id),
+            )
+        )
+    return rows
+
+
+def list_compiles(
+    connection: sqlite3.Connection,
+    run_id: str,
+    selection: CompileFilter | None = None,
+    *,
+    sort: str = "started.asc",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[CompileRow]:
+    """`sort` is a name in ORDERS, largest first, or that name with ".asc".
+
+    Raises FilterError for an unusable sort, outcome or cursor.
+    """
+    order, direction = check_order(sort, ORDERS)
+    if selection and selection.outcome and selection.outcome not in OUTCOMES:
+        raise FilterError(
+            f"outcome: {selection.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}"
+        )
+    _column, kind, name = ORDERS[order]
+    after = decode_cursor(cursor, kind, int)
+    values = _bind(run_id, selection) | {"limit": limit + 1}
+    if after:
+        values |= {"after_key": after[0], "after_id": after[1]}
+    sql = compiles_sql(order, direction == "asc", after is not None)
+    rows = _to_rows(connection, connection.execute(sql, values).fetchall())
+    return make_page(rows, limit, lambda row: (getattr(row, name) or kind(), row.id))
+
+
+def count_compiles(
+    connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None
+) -> int:
+    sql = f"select count(*) {_SOURCE} where {_WHERE}"
+    return int(connection.execute(sql, _bind(run_id, selection)).fetchone()[0])
+
+
+def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
+    return dict(connection.execute(OUTCOMES_SQL, {"run_id": run_id}).fetchall())
+
+
+def get_beside(
+    connection: sqlite3.Connection, compile_row: CompileRow, run_id: str, forward: bool
+) -> CompileRow | None:
+    values = {"run_id": run_id, "after_us": compile_row.started_us, "after_id": compile_row.id}
+    records = connection.execute(AFTER_SQL if forward else BEFORE_SQL, values).fetchall()
+    return _to_rows(connection, records)[0] if records else None
+
+
+def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> CompileRow | None:
+    sql = f"select {_COLUMNS} {_SOURCE} where c.id = :key and c.run_id = :run_id limit 1"
+    records = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
+    return _to_rows(connection, records)[0] if records else None
+
+
+def list_chain(
+    connection: sqlite3.Connection,
+    process_id: str,
+    generation: int,
+    frame_id: int | None,
+    limit: int = 500,
+) -> list[CompileRow]:
+    if frame_id is None:
+        return []
+    values = {
+        "process_id": process_id,
+        "generation": generation,
+        "frame_id": frame_id,
+        "limit": limit,
+    }
+    return _to_rows(connection, connection.execute(CHAIN_SQL, values).fetchall())
+
+
+def get_phases(connection: sqlite3.Connection, run_id: str) -> Phases:
+    return Phases(**dict(connection.execute(PHASES_SQL, {"run_id": run_id}).fetchone()))
+
+
+def list_compilations(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[Compilation]:
+    """Raises FilterError for an unusable cursor."""
+    values = bind_page(run_id, cursor, limit, (-2, 0))
+    rows = [_to_compilation(row) for row in connection.execute(RUN_COMPILATIONS_SQL, values)]
+    return make_page(
+        rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id)
+    )
+
+
+def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[Compilation]:
+    rows = connection.execute(COMPILE_RECORDS_SQL, {"key": key, "limit": limit})
+    return [_to_compilation(row) for row in rows]
+
+
+def _to_compilation(row: sqlite3.Row) -> Compilation:
+    values = dict(row)
+    body = read_body(values.pop("body"))
+    values["phases_us"] = {
+        phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"
+    }
+    if values["line"] is None:
+        values["line"] = body.get("line")
+    metrics = body.get("metrics")
+    values["duration_source"] = body.get("duration_source")
+    return Compilation(**values, metrics=metrics if isinstance(metrics, dict) else {})
+
+
+def get_start(
+    connection: sqlite3.Connection, compile_: CompileRow, records: list[Compilation]
+) -> dict[str, Any]:
+    if compile_.outcome == "announced":
+        return {}
+    before = next((record.sequence for record in records if record.kind == "forward"), None)
+    return find_start(
+        connection, compile_.process_id, compile_.compile_id, compile_.started_us, before
+    )

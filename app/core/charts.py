@@ -1,0 +1,227 @@
+"""Shared parts of charts. Colours are defined in static/css/tokens.css: a trace names one with
+`meta={"color": "series-1"}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from compileboard.app.core.resources import resource_folder
+
+MAX_CHART_BYTES = 50_000  # compressed
+# Values that differ by less than this share of the highest lie in the middle, else the chart is of
+# their last digits. HUD's threshold for a change is 0.05.
+NEARLY_SAME = 0.01
+
+
+@dataclass(frozen=True)
+class Chart:
+    id: str
+    title: str
+    figure: dict[str, Any]
+    columns: Sequence[tuple[str, bool]]
+    rows: Sequence[Sequence[object]]
+    note: str | None = None
+    height: Literal["xs", "s", "m", "l"] = "m"
+    show_legend: bool = True
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        traces = [trace for trace in self.figure["data"] if trace.get("name")]
+        return [
+            (
+                trace["name"].replace("&lt;", "<"),
+                (trace.get("meta") or {}).get("color", f"series-{number}"),
+            )
+            for number, trace in enumerate(traces, start=1)
+        ]
+
+
+_HARMLESS = frozenset({int, float, bool, type(None)})
+
+
+def escape(value: Any) -> Any:
+    """Escape `<` in every text of a figure: Plotly would render an <a href> from outside as a
+    link.
+    """
+    if isinstance(value, str):
+        return value.replace("<", "&lt;").replace("\n", "<br>")
+    if isinstance(value, dict):
+        return {key: escape(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        if _HARMLESS.issuperset(map(type, value)):  # most are numbers, thousands of them
+            return list(value)
+        return [escape(item) for item in value]
+    return value
+
+
+def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
+    """Build an escaped figure from dicts or graph objects; a graph object validates itself, which
+    takes 15 ms of a page's 100.
+    """
+    plain = [trace if isinstance(trace, dict) else trace.to_plotly_json() for trace in traces]
+    common = {
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "hovermode": "closest",
+        "showlegend": False,
+        "bargap": 0.25,
+    }
+    figure: dict[str, Any] = escape({"data": plain, "layout": common | layout})
+    return figure
+
+
+def times(microseconds: Sequence[int]) -> list[int]:
+    return [time_us // 1000 for time_us in microseconds]
+
+
+def duration_axis(highest_us: float) -> tuple[float, str]:
+    for divisor, unit in ((60e6, "min"), (1e6, "s"), (1e3, "ms")):
+        if highest_us >= 2 * divisor:
+            return divisor, unit
+    return 1.0, "µs"
+
+
+def count_axis(highest: float) -> dict[str, Any]:
+    return {"rangemode": "tozero", "tickformat": ",d"} | (
+        {"dtick": 1} if highest <= 5 else {"nticks": 6}
+    )
+
+
+_TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w+),")
+_HEIGHTS_PX = {"xs": 220, "s": 320, "m": 420, "l": 600}
+
+
+@cache
+def read_colors() -> Mapping[str, str]:
+    return dict(
+        _TOKEN.findall(
+            (resource_folder("static") / "css" / "tokens.css").read_text(encoding="utf-8")
+        )
+    )
+
+
+def make_figure(chart: Chart, shared: Mapping[str, Sequence[Any]] | None = None) -> Any:
+    """Return a chart as a `plotly.graph_objects.Figure`."""
+    from plotly.graph_objects import Figure  # 0.3 s, which no page needs
+
+    colors = read_colors()
+    note = "; ".join(
+        part for part in (chart.note or "").split("; ") if " opens its " not in part
+    )  # nothing opens here
+    subtitle = {"subtitle": {"text": escape(note)}} if note else {}
+    layout = chart.figure["layout"] | {
+        "template": "plotly_white",
+        "title": {"text": escape(chart.title), **subtitle},
+        "showlegend": chart.show_legend and len(chart.legend) > 1,
+        "legend": {"orientation": "h", "y": -0.12, "yanchor": "top"},
+        "colorway": [colors[f"series-{number}"] for number in range(1, 9)],
+        "height": _HEIGHTS_PX[chart.height],
+        "margin": {
+            **chart.figure["layout"]["margin"],
+            "t": chart.figure["layout"]["margin"]["t"] + 80,
+        },
+    }
+    for name in [name for name in layout if re.fullmatch(r"[xy]axis\d*", name)]:
+        layout[name] = {"automargin": True} | layout[name]
+    return Figure(
+        data=[_paint(trace, shared or {}, colors) for trace in chart.figure["data"]], layout=layout
+    )
+
+
+def _paint(
+    trace: dict[str, Any], shared: Mapping[str, Sequence[Any]], colors: Mapping[str, str]
+) -> dict[str, Any]:
+    meta = trace.get("meta") or {}
+    painted = {key: value for key, value in trace.items() if key != "meta"}
+    if "points" in meta and shared:
+        painted |= {
+            name: [shared[name][at] for at in trace["x"]]
+            for name in ("x", "text")
+            if name in shared
+        }
+    if "color" in meta:
+        color = {"color": colors[meta["color"]]}
+        painted["marker"] = painted.get("marker", {}) | color
+        if trace.get("type") == "scatter":
+            painted["line"] = painted.get("line", {}) | color
+    return painted
+
+
+MARGIN_PX = 3
+
+
+@dataclass(frozen=True)
+class SparklineDrawing:
+    """What _macros/sparkline.html draws; `parts` are the line between its gaps, `hollow` values
+    that are no part of it.
+
+    `dots` are the newest value of the line and those between two gaps.
+
+    Units: pixels.
+    """
+
+    width: int
+    height: int
+    parts: Sequence[str]
+    hollow: Sequence[tuple[float, float]]
+    dots: Sequence[tuple[float, float]]
+    shade: tuple[float, float] | None
+
+
+def draw_sparkline(
+    values: Sequence[float | None],
+    *,
+    hollow: Collection[int] = (),
+    bad_from: int | None = None,
+    bad_to: int | None = None,
+    width: int = 96,
+    height: int = 30,
+) -> SparklineDrawing:
+    known = [value for value in values if value is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    span = max(high - low, NEARLY_SAME * max(abs(low), abs(high)))
+    step = (width - 2 * MARGIN_PX) / max(len(values) - 1, 1)
+
+    def place_point(position: int, value: float) -> tuple[float, float]:
+        share = 0.5 + (value - (low + high) / 2) / span if span else 0.5
+        return round(MARGIN_PX + position * step, 1), round(
+            height - MARGIN_PX - share * (height - 2 * MARGIN_PX), 1
+        )
+
+    points = [
+        None if value is None else place_point(position, value)
+        for position, value in enumerate(values)
+    ]
+    parts: list[list[tuple[float, float]]] = [[]]
+    for position, point in enumerate(points):
+        if position in hollow:
+            continue
+        if point is None:
+            parts.append([])
+        else:
+            parts[-1].append(point)
+    parts = [part for part in parts if part]
+    shade = None
+    if bad_from is not None and values:
+        start, end = (
+            MARGIN_PX + (bad_from - 0.5) * step,
+            MARGIN_PX + ((bad_to or len(values)) - 0.5) * step,
+        )
+        left, right = max(start, 0.0), min(end, float(width))
+        shade = (round(left, 1), round(max(right - left, 0.0), 1))
+    return SparklineDrawing(
+        width=width,
+        height=height,
+        parts=[" ".join(f"{x},{y}" for x, y in part) for part in parts if len(part) > 1],
+        hollow=[
+            point
+            for position, point in enumerate(points)
+            if point is not None and position in hollow
+        ],
+        dots=[part[0] for part in parts[:-1] if len(part) == 1] + [part[-1] for part in parts[-1:]],
+        shade=shade,
+    )

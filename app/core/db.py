@@ -1,0 +1,142 @@
+"""Connections of a request: a store for reading, and a short-lived writer."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from flask import Flask, abort, current_app, g, request
+
+from compileboard.app.core.address import parse_address
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.indexing import start_indexing
+from compileboard.app.core.newest import RecorderClock, read_clock
+from compileboard.app.core.publications import get_publication_error, is_shown
+from compileboard.app.core.settings import Settings
+from compileboard.app.core.store import Store, open_store
+from compileboard.collectors.store import connection as connect
+from compileboard.collectors.store.leases import FOLLOW, is_taken
+from compileboard.collectors.store.tokens import ActionOrigin, record_action, revoke_token
+from compileboard.collectors.store.trash import CannotRestore, restore_run
+
+SHOWN_WITHIN_S = 3.0
+
+
+def get_settings() -> Settings:
+    settings: Settings = current_app.config["COMPILEBOARD"]
+    return settings
+
+
+def is_read_only() -> bool:
+    return get_settings().read_only == "yes"
+
+
+def get_board_path() -> str:
+    return parse_address(get_settings().db).board
+
+
+def get_store() -> Store:
+    """Return this request's store. Raises StoreError if the database is missing, newer, older,
+    locked or not one.
+    """
+    if "store" not in g:
+        g.store = open_store(get_settings().db)
+    store: Store = g.store
+    return store
+
+
+def get_reader() -> sqlite3.Connection:
+    return get_store().board
+
+
+def get_run_reader(run_id: str) -> sqlite3.Connection:
+    """Raises StoreError as get_store does, or if the run's file is damaged or missing."""
+    return get_store().open_run(run_id)
+
+
+def renew_reader() -> sqlite3.Connection:
+    reader = get_reader()
+    reader.execute("rollback")
+    reader.execute("begin")
+    return reader
+
+
+def get_engine() -> Engine:
+    return get_store().engine
+
+
+def get_clock() -> RecorderClock:
+    return read_clock(get_settings().stale_after_s)
+
+
+@contextmanager
+def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sqlite3.Connection]:
+    """Open a writing connection for a block; its changes are audited. Raises StoreError as
+    get_store does.
+    """
+    get_reader()  # refuses a database that is older or newer
+    close_store()
+    with closing(connect.open_writer(get_board_path(), create=False)) as connection:
+        before_count = connection.total_changes
+        yield connection
+        has_changed = connection.total_changes > before_count
+        if has_changed:
+            record_action(connection, action, subject, request_origin(), detail=detail)
+        connect.checkpoint(connection)
+    if (
+        has_changed
+        and action.startswith("run.")
+        and parse_address(get_settings().db).clickhouse is not None
+    ):
+        _wait_until_shown(subject)
+
+
+def _wait_until_shown(run_id: str) -> None:
+    path, until_s = get_board_path(), time.monotonic() + SHOWN_WITHIN_S
+    with closing(connect.open_reader(path)) as reader:
+        while time.monotonic() < until_s and is_taken(path, FOLLOW):
+            if is_shown(reader, run_id) or get_publication_error(reader) is not None:
+                return
+            time.sleep(0.05)
+
+
+def request_origin() -> ActionOrigin:
+    channel = "api" if request.path.startswith("/api/") else "page"
+    return ActionOrigin(
+        channel,
+        g.get("actor"),
+        address=request.remote_addr,
+        user_agent=request.headers.get("User-Agent"),
+    )
+
+
+def close_store(_error: BaseException | None = None) -> None:
+    store = g.pop("store", None)
+    if store is not None:
+        store.close()
+
+
+def init_app(app: Flask) -> None:
+    app.teardown_appcontext(close_store)
+
+
+def revoke_by_id(token_id: str) -> None:
+    """Revoke a token, or abort with 404 if none in force has that id."""
+    with writing("token.revoke", token_id) as connection:
+        revoked = revoke_token(connection, token_id)
+    if revoked is None:
+        abort(404, f"No token in force has the ID {token_id[:80]}.")
+
+
+def restore_deleted_run(run_id: str) -> None:
+    """Restore a deleted run and its place in the search index, or abort with 404 or 409."""
+    try:
+        with writing("run.restore", run_id) as connection:
+            restored = restore_run(connection, run_id)
+    except CannotRestore as error:
+        abort(409, f"Nothing was restored: {error}.")
+    if not restored:
+        abort(404, f"There is no run {run_id[:80]} among the deleted ones.")
+    start_indexing(get_board_path())

@@ -1,0 +1,139 @@
+"""Fields shared by the rows of several subjects: type, meaning and unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from compileboard.app.core.engine import Row
+from compileboard.app.core.schema import Keywords, Unit, published
+from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
+from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.titles import label_break, title_recompile
+
+_DIM = re.compile(r"\bat index (\d{1,4})\b")
+TIME_UNIT = Unit("Microseconds since 1970, UTC.")
+Count = Annotated[int, Keywords(minimum=0)]
+TimeUs = Annotated[int, TIME_UNIT]
+DurationUs = Annotated[int, Unit("Microseconds.")]
+
+RowId = Annotated[int, "Number of the row in this database."]
+ID_PATTERN = Keywords(pattern=f"^{ID_TEXT.pattern}$")
+ContentId = Annotated[str, ID_PATTERN]
+BreakId = Annotated[ContentId, "`id` of the graph break."]
+CauseId = Annotated[ContentId, "`id` of the cause."]
+RunId = Annotated[str, "The run's id."]
+Rank = Annotated[int | None, "Rank of the process in a distributed run."]
+Pid = Annotated[int | None, "Process number of the operating system."]
+ProcessId = Annotated[str, "The process's id."]
+ProcessName = Annotated[
+    str, "What tells its process from the run's others: model, rank, pid; empty if there is one."
+]
+SequenceNumber = Annotated[int, "Number of the event in its process."]
+Generation = Annotated[Count, "Calls of `reset()` in the process."]
+CompileKey = Annotated[int | None, "`id` of the compile, as in `/runs/<run_id>/compiles/<key>`."]
+CompileId = Annotated[str | None, "Compile id as torch prints it: `0/1`."]
+FunctionName = Annotated[str | None, "Qualified name of the function."]
+FileName = Annotated[str | None, "Its file: path in the repository, or module path."]
+LineNumber = Annotated[int | None, "Line."]
+SourceLine = Annotated[str | None, "That line of the user's code; null with `--no-source`."]
+CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
+CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
+CauseRecompiles = Annotated[
+    Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."
+]
+PageUrl = Annotated[str | None, "Public page about this kind of graph break."]
+RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, that failed."]
+RecompileCategory = Annotated[str | None, "Kind of guard that failed on the newest cache entry."]
+EventTime = Annotated[TimeUs, "When."]
+StartTime = Annotated[TimeUs, "Start."]
+Stack = Annotated[Sequence[dict[str, Any]], "Frames {file, line, name, code}, outermost first."]
+Title = Annotated[str | None, "Its title, set by a person."]
+Fingerprint = Annotated[str, "What identifies it in every database."]
+GbId = Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."]
+GbType = Annotated[str | None, "torch's name of this kind of graph break."]
+BreakReason = Annotated[str, "Why the graph broke, in torch's words."]
+Explanation = Annotated[str | None, "What that means, in torch's words."]
+Hints = Annotated[tuple[str, ...], "torch's hints."]
+Category = Annotated[str, "Kind of guard that failed, `unknown` where it could not be told."]
+CategoryLabel = Annotated[str, "The category in words."]
+GuardSource = Annotated[str | None, "The guard's source expression."]
+SORT_HELP = "The order, largest first; with `.asc` smallest first."
+Suggestion = Annotated[str | None, "The fix."]
+
+
+class PublicBreak:
+    gb_id: GbId
+
+    @property
+    @published
+    def page_url(self) -> PageUrl:
+        """Return the public page about this kind of graph break, None where it has none."""
+        return gb_url(self.gb_id)
+
+
+class TitledBreak(PublicBreak):
+    gb_type: GbType
+    reason: BreakReason
+    explanation: Explanation
+    source_line: SourceLine
+
+    @property
+    def title(self) -> str:
+        return label_break(self._facts).replace("`", "")
+
+    @property
+    def fix_title(self) -> str | None:
+        fixes = suggest_break_fixes(self._facts)
+        return fixes[0].title if fixes else None
+
+    @property
+    def _facts(self) -> BreakFacts:
+        return BreakFacts(
+            gb_id=self.gb_id,
+            gb_type=self.gb_type,
+            reason=self.reason,
+            explanation=self.explanation or "",
+            source_line=self.source_line,
+        )
+
+
+class Categorized:
+    category: Category
+
+    @property
+    @published
+    def label(self) -> CategoryLabel:
+        """Return the category in words."""
+        return label_category(self.category).label
+
+
+class CategoryMeaning(Categorized):
+    @property
+    @published
+    def meaning(self) -> Annotated[str, "What the category means."]:
+        """Return what the category means."""
+        return label_category(self.category).meaning
+
+
+class TitledCause(CategoryMeaning):
+    source: GuardSource
+    reason: str
+
+    @property
+    def title(self) -> str:
+        dim = _DIM.search(self.reason)
+        return title_recompile(self.category, self.source, dim=int(dim[1]) if dim else None)
+
+
+def gb_url(gb_id: str | None) -> str | None:
+    if not gb_id or not gb_id[2:].isdigit():
+        return None
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html"
+
+
+def name_ids(row: Row | Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {**dict(row), **{name: format_id(row[name]) for name in names}}

@@ -1,0 +1,164 @@
+"""Template filters and globals: state labels, links that keep a list's filters, and active
+filters.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from flask import Flask, current_app, has_request_context, request, url_for
+from jinja2 import StrictUndefined
+
+from compileboard.app.benchmarks.labels import describe_backend
+from compileboard.app.core.access import is_local
+from compileboard.app.core.db import get_board_path, get_reader, get_settings
+from compileboard.app.core.resources import __version__
+from compileboard.app.core.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
+from compileboard.app.push.queries import is_pushed
+
+# What narrows a list, by its parameter; an order, a cursor or columns do not.
+FILTER_LABELS = {
+    "q": "Search",
+    "accuracy": "Accuracy",
+    "action": "Action",
+    "actor": "Person",
+    "artifact": "Artifact",
+    "backend": "Backend",
+    "branch": "Branch",
+    "break": "Graph break",
+    "category": "Guard",
+    "commit": "Commit",
+    "definition": "Formula",
+    "device": "Device",
+    "direction": "Direction",
+    "dtype": "Dtype",
+    "dynamic": "Dynamic shapes",
+    "function": "Function",
+    "gb": "GB ID",
+    "gpu": "GPU",
+    "handling": "Status",
+    "hardware": "GPU",
+    "host": "Host",
+    "kind": "Kind",
+    "last": "Runs",
+    "library": "Library frames",
+    "metric": "Metric",
+    "mode": "Mode",
+    "model": "Model",
+    "name": "Name",
+    "outcome": "Outcome",
+    "rank": "Rank",
+    "recompiled": "Recompiles",
+    "recovered": "Recovered",
+    "run": "Run",
+    "since": "Since",
+    "state": "State",
+    "status": "Status",
+    "subject": "Of",
+    "suite": "Suite",
+    "tag": "Tag",
+    "torch": "torch",
+    "until": "Until",
+    "world_size": "Ranks",
+}
+
+
+@dataclass(frozen=True)
+class FilterChip:
+    label: str
+    value: str
+    address: str
+
+
+def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterChip]:
+    shown = {
+        key: {option[0]: option[1] for option in options if not isinstance(option, str)}
+        for key, options in (names or {}).items()
+    }
+    chips = []
+    for key, values in request.args.lists():
+        for value in values if key in FILTER_LABELS else ():
+            if value:
+                address = url_with(**{key: [other for other in values if other != value]})
+                chips.append(FilterChip(FILTER_LABELS[key], _name(key, value, shown), address))
+    return chips
+
+
+def _name(key: str, value: str, shown: Mapping[str, Mapping[Any, Any]]) -> str:
+    return (
+        describe_backend(value) if key == "backend" else str(shown.get(key, {}).get(value, value))
+    )
+
+
+def url_without_filters() -> str:
+    return url_with(**dict.fromkeys(FILTER_LABELS, ""))
+
+
+def url_with(**changes: object) -> str:
+    """Return the current address with changed query parameters; None or "" removes one.
+
+    The cursor is removed too, because a changed filter or order starts at the first page; pass
+    `cursor=` to keep it.
+    """
+    query: dict[str, Any] = {
+        k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"
+    }
+    query.update(changes)
+    remaining = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
+    here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
+    # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path
+    # ("run_id").
+    return f"{here}?{urlencode(remaining, doseq=True)}" if remaining else here
+
+
+def run_url(run_id: str) -> str:
+    return f"{url_for('runs.index')}/{quote(run_id, safe='')}"
+
+
+def board_option(run_id: str | None = None) -> str:
+    """Return the command line option for this database: `--db FILE` on its own machine, else
+    `--server URL`.
+
+    A run pushed from another machine gets the URL, because that machine does not have the file.
+    """
+    settings = get_settings()
+    has_address = has_request_context() and current_app.jinja_env.globals["site_copy"] is None
+    if has_address and (
+        not is_local(settings) or (run_id is not None and is_pushed(get_reader(), run_id))
+    ):
+        return f"--server {shlex.quote(request.url_root.rstrip('/'))}"
+    return f"--db {shlex.quote(get_board_path())}"
+
+
+def is_local_path(text: str) -> bool:
+    return (
+        text.startswith("/")
+        and not text.startswith("//")
+        and "\\" not in text
+        and text.isprintable()
+    )
+
+
+def init_app(app: Flask) -> None:
+    app.jinja_env.filters.update(TEMPLATE_FILTERS)
+    app.jinja_env.undefined = (
+        StrictUndefined  # a misspelt name is a failing test, not a hole in a page
+    )
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.jinja_env.globals.update(
+        TEMPLATE_NAMES, has_charts=False, live=False
+    )  # what a page does not set
+    app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
+    app.jinja_env.globals.update(
+        url_with=url_with,
+        url_without_filters=url_without_filters,
+        list_chips=list_chips,
+        run_url=run_url,
+        board_option=board_option,
+        version=__version__,
+        settings=get_settings,
+    )

@@ -1,0 +1,254 @@
+"""Browser sessions and failed logins.
+
+They are stored in the database, shared by all servers. A read-only server keeps them in its
+workers' shared memory until it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from flask import Flask, current_app
+
+from compileboard.app.core.db import close_store, get_board_path, get_reader, is_read_only, writing
+from compileboard.app.core.shared_table import SharedRecord, SharedTable
+from compileboard.app.core.tokens import (
+    BrowserSession,
+    LoginFailure,
+    get_session,
+    list_login_failures,
+)
+from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
+from compileboard.collectors.store.tokens import (
+    close_session,
+    hash_secret,
+    open_session,
+    save_login_failure,
+)
+
+WINDOW_US = 300 * 1_000_000
+MOST_FAILURES, MOST_OF_ADDRESS = 200, 10  # in the window
+MOST_ADDRESS_LENGTH = 100
+SESSION_SETS = 512  # of 8 logins each
+ADDRESS_SETS = 512  # of 8 addresses each; that of an address that is forgotten may try again
+_FAILURE = struct.Struct("q8s")
+_SESSION = struct.Struct("q10s")
+_ALL = b"failures"
+
+
+class LoginMemory:
+    def __init__(self) -> None:
+        self._sessions = SharedTable("sessions", value_bytes=_SESSION.size, set_count=SESSION_SETS)
+        size_bytes = _FAILURE.size * MOST_FAILURES
+        self._failures = SharedTable("login-failures", value_bytes=size_bytes, records_a_set=1)
+
+    def open_session(self, token_id: str, *, expires_us: int, now_us: int) -> str:
+        cookie = secrets.token_urlsafe(32)
+        record = SharedRecord(now_us, _SESSION.pack(expires_us, token_id.encode()))
+        self._sessions.update(hash_secret(cookie), lambda _before: record)
+        return cookie
+
+    def get_session(self, session_hash: bytes) -> BrowserSession | None:
+        record = self._sessions.update(session_hash, lambda before: before)
+        if record is None:
+            return None
+        expires_us, token_id = _SESSION.unpack(record.value)
+        return BrowserSession(token_id.decode(), expires_us, record.touched)
+
+    def note_use(self, session_hash: bytes, now_us: int) -> None:
+        """Save when a session was last used; an ended session stays ended."""
+        self._sessions.update(
+            session_hash, lambda before: before and SharedRecord(now_us, before.value)
+        )
+
+    def close_session(self, cookie: str) -> None:
+        self._sessions.update(hash_secret(cookie), lambda _before: None)
+
+    def list_failures(self, now_us: int) -> list[LoginFailure]:
+        return _read_failures(self._failures.update(_ALL, lambda before: before), now_us)
+
+    def add_failure(self, address: str) -> int:
+        """Count a failed login; if there are too many, count nothing and return the seconds to
+        wait, else 0.
+        """
+        wait_s, digest = 0, digest_address(address)
+
+        def change(before: SharedRecord | None) -> SharedRecord | None:
+            nonlocal wait_s
+            now_us = time.time_ns() // 1000
+            failures = _read_failures(before, now_us)
+            wait_s = get_wait_s(failures, digest, now_us)
+            if wait_s:
+                return before
+            return SharedRecord(
+                now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:])
+            )
+
+        self._failures.update(_ALL, change)
+        return wait_s
+
+
+class WrongTokens:
+    """Wrong bearer tokens by address, shared by a server's workers. Create it before they are
+    forked.
+
+    Repeating the same wrong token is not another guess, so a client with an old token does not lock
+    out others behind its proxy.
+    """
+
+    def __init__(self) -> None:
+        self._failures = SharedTable(
+            "wrong-tokens", value_bytes=_FAILURE.size * MOST_OF_ADDRESS, set_count=ADDRESS_SETS
+        )
+
+    def get_wait_s(self, address: str) -> int:
+        now_us, record = (
+            time.time_ns() // 1000,
+            self._failures.update(address.encode(), lambda before: before),
+        )
+        return _round_up_s(
+            _measure_wait_us(_read_failures(record, now_us), MOST_OF_ADDRESS, now_us)
+        )
+
+    def add(self, address: str, secret: str) -> int:
+        """Count a wrong token; if there are too many, count nothing and return the seconds to wait,
+        else 0.
+        """
+        wait_s, token = 0, digest_address(secret)
+
+        def change(before: SharedRecord | None) -> SharedRecord | None:
+            nonlocal wait_s
+            now_us = time.time_ns() // 1000
+            failures = _read_failures(before, now_us)
+            wait_s = _round_up_s(_measure_wait_us(failures, MOST_OF_ADDRESS, now_us))
+            if wait_s or any(failure.address == token for failure in failures):
+                return before
+            return SharedRecord(now_us, _pack_failures([*failures, LoginFailure(token, now_us)]))
+
+        self._failures.update(address.encode(), change)
+        return wait_s
+
+
+def _pack_failures(failures: Sequence[LoginFailure]) -> bytes:
+    return b"".join(
+        _FAILURE.pack(failure.failed_us, bytes.fromhex(failure.address)) for failure in failures
+    )
+
+
+def _read_failures(record: SharedRecord | None, now_us: int) -> list[LoginFailure]:
+    rows = _FAILURE.iter_unpack(record.value) if record else ()
+    return [
+        LoginFailure(digest.hex(), time_us)
+        for time_us, digest in rows
+        if now_us - WINDOW_US < time_us <= now_us
+    ]
+
+
+def digest_address(address: str) -> str:
+    return hashlib.blake2b(address.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def get_wait_s(failures: Sequence[LoginFailure], address: str, now_us: int) -> int:
+    """Return the seconds until an address may try again, 0 for now.
+
+    `failures` are those of the window, oldest first and none after `now_us`, so that
+    setting the clock back does not extend a lock.
+    """
+    own = [failure for failure in failures if failure.address == address]
+    waits_us = (
+        _measure_wait_us(own, MOST_OF_ADDRESS, now_us),
+        _measure_wait_us(failures, MOST_FAILURES, now_us),
+    )
+    return _round_up_s(max(waits_us))
+
+
+def _measure_wait_us(failures: Sequence[LoginFailure], most: int, now_us: int) -> int:
+    return failures[-most].failed_us + WINDOW_US - now_us if len(failures) >= most else 0
+
+
+def _round_up_s(wait_us: int) -> int:
+    return wait_us // 1_000_000 + 1 if wait_us > 0 else 0
+
+
+def get_login_wait_s(address: str) -> int:
+    now_us, address = time.time_ns() // 1000, address[:MOST_ADDRESS_LENGTH]
+    if is_read_only():
+        return get_wait_s(_get_memory().list_failures(now_us), digest_address(address), now_us)
+    return get_wait_s(
+        list_login_failures(get_reader(), now_us - WINDOW_US, now_us), address, now_us
+    )
+
+
+def add_login_failure(address: str) -> int:
+    """Count a failed login, unless concurrent failures used up the limit; return the seconds to
+    wait then, else 0.
+
+    Raises StoreError if the database cannot be written.
+    """
+    address = address[:MOST_ADDRESS_LENGTH]
+    if is_read_only():
+        return _get_memory().add_failure(address)
+    close_store()  # else what is written could not be folded into the database
+    with closing(open_writer(get_board_path(), create=False)) as writer:
+        with write_transaction(writer):
+            now_us = (
+                time.time_ns() // 1000
+            )  # within the lock: no failure that is there is of a later time
+            wait_s = get_wait_s(
+                list_login_failures(writer, now_us - WINDOW_US, now_us), address, now_us
+            )
+            if not wait_s:
+                save_login_failure(writer, address, now_us=now_us, window_us=WINDOW_US)
+        checkpoint(writer)
+    return wait_s
+
+
+def find_session(session_hash: bytes) -> BrowserSession | None:
+    return (
+        _get_memory().get_session(session_hash)
+        if is_read_only()
+        else get_session(get_reader(), session_hash)
+    )
+
+
+def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
+    """Start a session in place of the browser's earlier one and return its cookie's value.
+
+    Raises StoreError if the database cannot be written.
+    """
+    now_us = time.time_ns() // 1000
+    if is_read_only():
+        memory = _get_memory()
+        memory.close_session(replaced_cookie)
+        return memory.open_session(token_id, expires_us=now_us + lasts_us, now_us=now_us)
+    with writing("login.start", token_id) as writer:
+        close_session(writer, replaced_cookie)
+        return open_session(writer, token_id, expires_us=now_us + lasts_us, now_us=now_us)
+
+
+def end_session(token_id: str, cookie: str) -> None:
+    """End a session. Raises StoreError if the database cannot be written."""
+    if is_read_only():
+        _get_memory().close_session(cookie)
+        return
+    with writing("login.end", token_id) as writer:
+        close_session(writer, cookie)
+
+
+def note_session_in_memory(session_hash: bytes, now_us: int) -> None:
+    _get_memory().note_use(session_hash, now_us)
+
+
+def _get_memory() -> LoginMemory:
+    memory: LoginMemory = current_app.config["LOGIN_MEMORY"]
+    return memory
+
+
+def init_app(app: Flask) -> None:
+    app.config["LOGIN_MEMORY"] = LoginMemory()
+    app.config["WRONG_TOKENS"] = WrongTokens()

@@ -1,1 +1,0 @@
-"""Publication of the board's data in ClickHouse."""

@@ -1,0 +1,365 @@
+"""The Incidents page and the page of one incident."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, NoReturn
+
+from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from compileboard.app.benchmarks.lines import find_choice
+from compileboard.app.benchmarks.trend_charts import list_table_rows, share_runs
+from compileboard.app.core.access import choose_author, describe_author
+from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.charts import draw_sparkline
+from compileboard.app.core.db import (
+    get_clock,
+    get_engine,
+    get_reader,
+    get_settings,
+    get_store,
+    writing,
+)
+from compileboard.app.core.fields import EventTime
+from compileboard.app.core.page import FilterError, Page, check_limit
+from compileboard.app.core.schema import OPTIONAL, Keywords, list_names, one_of
+from compileboard.app.incidents import model as messages
+from compileboard.app.incidents.charts import chart_incident
+from compileboard.app.incidents.model import (
+    Incident,
+    describe_commit_range,
+    describe_series,
+    describe_series_change,
+    format_confidence,
+    list_checks,
+)
+from compileboard.app.incidents.page_model import (
+    ABSENT,
+    SERIES_FIELDS,
+    IncidentScreen,
+    IncidentSeries,
+    build_incident,
+    build_incident_record,
+    build_incidents,
+)
+from compileboard.app.incidents.page_model import list_incidents as list_page
+from compileboard.app.incidents.queries import (
+    FILTERS,
+    STATES,
+    STATUSES,
+    Comment,
+    IncidentFilter,
+    find_incident_of,
+    list_incident_choices,
+    read_incident_filter,
+)
+from compileboard.app.incidents.series_changes import DIRECTIONS, SeriesChange
+from compileboard.collectors.store.incidents import ACTIONS, AUTHOR_LIMIT, TEXT_LIMIT, save_comment
+
+blueprint = Blueprint("incidents", __name__)
+TILE_COUNT = 5
+LIST_LIMIT = 25  # each has a sparkline, which reads a series
+OFFERED = {
+    "states": (
+        ("", "Open or unconfirmed"),
+        *((state, messages.INCIDENT_LABELS[state][0]) for state in STATES),
+        ("any", "Any"),
+    ),
+    "statuses": (
+        ("", "Not ignored"),
+        *((status, status.capitalize()) for status in STATUSES),
+        ("any", "Any"),
+    ),
+    "directions": tuple(
+        (direction, messages.DIRECTION_LABELS[direction][0]) for direction in DIRECTIONS
+    ),
+}
+
+
+@blueprint.get("/incidents")
+def index() -> str:
+    reader, args = get_reader(), request.args
+    limit_count = check_limit(args.get("limit"), min(LIST_LIMIT, get_settings().page_size))
+    selected = read_incident_filter(args)
+    screen = build_incidents(
+        reader, get_engine(), selected, args.get("cursor"), limit_count, get_clock()
+    )
+    given = {key: args.get(key, "") for key in FILTERS}
+    return render_template(
+        "incidents/index.html",
+        screen=screen,
+        sparklines=[
+            sparkline
+            and draw_sparkline(
+                sparkline.values, bad_from=sparkline.bad_from, bad_to=sparkline.bad_to
+            )
+            for sparkline in screen.sparklines
+        ],
+        given=given,
+        filtered=any(given.values()),
+        choices=list_incident_choices(reader),
+        words=messages,
+        now_us=get_clock().now_us,
+        **OFFERED,
+    )
+
+
+@blueprint.get("/incidents/<incident_id>")
+def show(incident_id: str) -> Response:
+    screen = build_incident(get_store(), incident_id, get_clock(), request.args.get("change"))
+    if screen is not None:
+        return make_response(_render(screen))
+    of = find_incident_of(get_reader(), incident_id)
+    if of is None:
+        _refuse(incident_id)
+    return redirect(url_for("incidents.show", incident_id=of, _anchor=f"change-{incident_id}"), 301)
+
+
+@blueprint.post("/incidents/<incident_id>")
+def add_comment(incident_id: str) -> Response:
+    typed = {key: request.form.get(key, "") for key in ("action", "author", "text")}
+    try:
+        author = choose_author(typed["author"])
+        with writing(
+            f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])
+        ) as writer:
+            saved = save_comment(
+                writer, incident_id, typed["action"], author=author, text=typed["text"]
+            )
+    except ValueError as error:
+        screen = build_incident(get_store(), incident_id, get_clock())
+        if screen is None:
+            _refuse(incident_id)
+        return make_response(_render(screen, typed, str(error)), 400)
+    if not saved:
+        _refuse(incident_id)
+    return redirect(url_for("incidents.show", incident_id=incident_id, _anchor="activity"), 303)
+
+
+def _refuse(incident_id: str) -> NoReturn:
+    abort(404, ABSENT.format(incident_id[:80]))
+
+
+def _render(
+    screen: IncidentScreen, typed: dict[str, str] | None = None, problem: str | None = None
+) -> str:
+    return render_template(
+        "incidents/one.html",
+        screen=screen,
+        incident=screen.record.incident,
+        tiles=[change for change in screen.record.changes if change.state != "withdrawn"][
+            :TILE_COUNT
+        ],
+        words=messages,
+        list_checks=list_checks,
+        typed=typed or {"action": "", "author": "", "text": ""},
+        problem=problem and problem.partition(": ")[2],
+        limits={"author": AUTHOR_LIMIT, "text": TEXT_LIMIT},
+        has_charts=screen.series is not None,
+        drawn=_build_chart(screen.series) if screen.series else None,
+        compare=link_comparison(screen.record.incident),
+        links=link_series(screen.series.change) if screen.series else [],
+        now_us=get_clock().now_us,
+    )
+
+
+def _build_chart(series: IncidentSeries) -> dict[str, Any]:
+    axis = series.axis
+    columns, rows = list_table_rows([(series.metric, [series.line])], axis)
+    chart = chart_incident(series.change, series.metric, series.line, axis, series.levels)
+    return {"chart": chart, "shared": share_runs(axis), "columns": columns, "rows": rows}
+
+
+def link_comparison(incident: Incident) -> str | None:
+    if incident.last_good is None:
+        return None
+    return url_for("compare.index", base=incident.last_good.run_id, new=incident.first_bad.run_id)
+
+
+def link_series(change: SeriesChange) -> list[tuple[str, str]]:
+    links = []
+    series: dict[str, Any] = {
+        name: value for name in SERIES_FIELDS if (value := getattr(change, name))
+    }
+    series["dynamic"] = "yes" if change.dynamic else "no"
+    if change.world_size:
+        series["world_size"] = change.world_size
+    if change.subject != "runs":
+        of: dict[str, Any] = {"model": change.model} if change.subject == "model" else {}
+        metric = find_choice(change.metric)
+        of |= {"metric": metric} if metric else {}
+        of |= {"branch": change.branch} if change.branch else {}
+        links.append(("Open trend", url_for("trends.index", **of, **series)))
+    if change.subject == "model":
+        series |= {"batch_size": change.batch_size} if change.batch_size else {}
+        links.append(("Open model", url_for("models.show", model=change.model, **series)))
+    if change.subject == "runs":
+        links.append((f"Runs named {change.model[:60]}", url_for("runs.index", name=change.model)))
+    return links
+
+
+@dataclass(frozen=True)
+class SeriesChangeJson(SeriesChange):
+    """A change of one series. An empty text or a 0 in the series' fields means not recorded."""
+
+    sentence: Annotated[str, "What it is, in one line."]
+    measured_as: Annotated[str, "Configuration of the series, in words."]
+    range: Annotated[str, "Its range of runs or commits, in words."]
+    confidence: Annotated[str, "Confidence, in words."]
+    before: Annotated[
+        dict[str, Any] | None,
+        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
+    ]
+    after: Annotated[
+        dict[str, Any] | None,
+        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
+    ]
+    environment: Annotated[
+        list[dict[str, Any]],
+        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
+    ]
+    commits: Annotated[
+        dict[str, Any] | None,
+        "The commits after the one, up to the other: `known`, `count`, and `listed` with authors.",
+    ]
+    causes: Annotated[
+        list[dict[str, Any]],
+        (
+            "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, "
+            "`break_id`, `cause_id`."
+        ),
+    ]
+    points: Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]
+
+
+@dataclass(frozen=True)
+class CommentJson:
+    """One action or comment of a person on an incident."""
+
+    action: Annotated[str, one_of(ACTIONS), "The action."]
+    author: Annotated[str, "The person's name, as given."]
+    text: Annotated[str | None, "The comment, or the reason."]
+    time_us: EventTime
+
+
+@dataclass(frozen=True)
+class IncidentDetailJson(Incident):
+    """One incident with its changes and comments."""
+
+    changes: Annotated[list[SeriesChangeJson], "Its changes, the most severe first."]
+    comments: Annotated[list[CommentJson], "The oldest first."]
+
+
+@dataclass(frozen=True)
+class CommentBody:
+    """An action with the author's name and reason."""
+
+    author: Annotated[
+        str,
+        Keywords(maxLength=AUTHOR_LIMIT),
+        "Your name. Leave it out with a token, whose name signs; else required.",
+    ] = field(default="", metadata=OPTIONAL)
+    text: Annotated[
+        str | None,
+        Keywords(maxLength=TEXT_LIMIT),
+        "The comment, or the reason: required to ignore and to comment.",
+    ] = field(default=None, metadata=OPTIONAL)
+
+
+_INCIDENT = "/incidents/<incident_id>"
+
+
+@operation("/incidents")
+def list_incidents(selection: IncidentFilter, page: PageQuery) -> Page[Incident]:
+    """List incidents, those of the newest runs first."""
+    return list_page(get_reader(), selection, page.cursor, page.limit)
+
+
+@operation(_INCIDENT)
+def get_incident(incident_id: str) -> IncidentDetailJson:
+    """Return one incident with its changes and comments."""
+    reader = get_reader()
+    record = build_incident_record(reader, incident_id) or build_incident_record(
+        reader, find_incident_of(reader, incident_id) or ""
+    )
+    if record is None:
+        refuse(ABSENT.format(incident_id[:80]))
+    return IncidentDetailJson(
+        **{part.name: getattr(record.incident, part.name) for part in fields(Incident)},
+        changes=[make_change_json(change) for change in record.changes],
+        comments=[make_comment_json(comment) for comment in record.comments],
+    )
+
+
+def make_change_json(change: SeriesChange) -> SeriesChangeJson:
+    evidence = change.evidence
+    return SeriesChangeJson(
+        **vars(change),
+        sentence=describe_series_change(change),
+        measured_as=describe_series(change),
+        range=describe_commit_range(change),
+        confidence=format_confidence(change),
+        before=evidence.get("before") or None,
+        after=evidence.get("after") or None,
+        environment=evidence.get("environment") or [],
+        commits=evidence.get("commits") or None,
+        causes=evidence.get("causes") or [],
+        points=evidence.get("points") or None,
+    )
+
+
+def make_comment_json(comment: Comment) -> CommentJson:
+    return CommentJson(comment.action, comment.author, comment.text, comment.time_us)
+
+
+@operation(f"{_INCIDENT}/acknowledge", method="POST", body=CommentBody)
+def acknowledge(incident_id: str) -> IncidentDetailJson:
+    """Acknowledge an incident: `author` takes care of it."""
+    return _add_comment(incident_id, "acknowledge")
+
+
+@operation(f"{_INCIDENT}/ignore", method="POST", body=CommentBody)
+def ignore(incident_id: str) -> IncidentDetailJson:
+    """Ignore an incident, which mutes its alerts; `text` is the reason, and is required."""
+    return _add_comment(incident_id, "ignore")
+
+
+@operation(f"{_INCIDENT}/comment", method="POST", body=CommentBody)
+def comment(incident_id: str) -> IncidentDetailJson:
+    """Comment on an incident, in `text`."""
+    return _add_comment(incident_id, "comment")
+
+
+@operation(f"{_INCIDENT}/reopen", method="POST", body=CommentBody)
+def reopen(incident_id: str) -> IncidentDetailJson:
+    """Reopen an incident that was acknowledged or ignored."""
+    return _add_comment(incident_id, "reopen")
+
+
+def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
+    body = _read_body()
+    try:
+        author = choose_author(body.author)
+        with writing(
+            f"incident.{action}", incident_id, describe_author(author[:AUTHOR_LIMIT])
+        ) as connection:
+            save_comment(connection, incident_id, action, author=author, text=body.text or "")
+    except ValueError as error:
+        raise FilterError(str(error)) from None
+    return get_incident(incident_id)
+
+
+def _read_body() -> CommentBody:
+    body: Any = request.get_json(force=True, silent=True)
+    if not isinstance(body, dict):
+        raise FilterError('body: expected a JSON object, {"author": "your name", "text": "why"}')
+    names = list_names(CommentBody)
+    for key, value in body.items():
+        if key not in names:
+            raise FilterError(
+                f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}"
+            )
+        if not isinstance(value, str) and not (key == "text" and value is None):
+            raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
+    return CommentBody(**body)

@@ -1,0 +1,325 @@
+"""Incidents, their triage, and the progress of detection."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+import orjson
+
+from compileboard.app.core.page import Page, decode_cursor, make_page
+from compileboard.app.core.parameters import (
+    OTHER_KEYS,
+    SINCE,
+    SINCE_HELP,
+    UNTIL,
+    UNTIL_HELP,
+    BranchName,
+    HardwareName,
+    Parameter,
+    SuiteName,
+    check_days,
+    list_names,
+    read_query,
+)
+from compileboard.app.incidents.series_changes import DIRECTIONS
+
+STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
+STATUSES = ("open", "acknowledged", "ignored")
+ACTIVE = "active"
+CONFIRMED = "confirmed"
+NOT_IGNORED = "not_ignored"
+ANY = "any"
+STATE_CHOICES = (ACTIVE, CONFIRMED, *STATES, ANY)
+STATUS_CHOICES = (NOT_IGNORED, *STATUSES, ANY)
+MOST_COMMENTS = 1000
+Moment = Literal["first_us", "noticed_us"]
+
+_COLUMNS = """
+  i.id, i.direction, i.state, i.status, i.owner, i.reason, i.title, i.suite, i.branch, i.severity, i.lead_change_id,
+  i.change_count, i.last_good_run_id, i.first_bad_run_id, i.recovered_run_id, i.first_us, i.recovered_us, i.found_us,
+  i.confirmed_us, i.noticed_us, i.changed_us, i.evidence
+"""
+_OF_CHANGE = (
+    "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"
+)
+# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an
+# index.
+_WANTED = {
+    "state": "i.state = :state",
+    "status": "i.status = :status",
+    "direction": "i.direction = :direction",
+    "suite": "i.suite = :suite",
+    "branch": "i.branch = :branch",
+    "model": _OF_CHANGE.format("model"),
+    "metric": _OF_CHANGE.format("metric"),
+    "hardware": _OF_CHANGE.format("hardware"),
+    "run": "i.first_bad_run_id = :run",
+    "since_us": "i.first_us >= :since_us",
+    "before_us": "i.first_us < :before_us",
+}
+_EITHER = {
+    ("state", ACTIVE): "i.state in ('open', 'unconfirmed')",
+    ("state", CONFIRMED): "i.state in ('open', 'recovered', 'closed')",
+    ("status", NOT_IGNORED): "i.status <> 'ignored'",
+}
+LIST_SQL = f"""
+select {_COLUMNS}
+from incidents as i
+where (i.{{moment}}, i.id) < (:after_us, :after_id)
+  and {{wanted}}
+order by i.{{moment}} desc, i.id desc
+limit :limit
+"""  # noqa: S608  own texts only
+WORST_SQL = f"""
+select {_COLUMNS}
+from incidents as i
+where i.state = 'open'
+  and i.status <> 'ignored'
+order by i.severity, i.first_us desc, i.id
+limit :limit
+"""  # noqa: S608 - our own names
+COUNTS_SQL = """
+select
+  count(*) as incident_count,
+  coalesce(sum(state = 'open' and status <> 'ignored'), 0) as open_count,
+  coalesce(sum(state = 'unconfirmed' and direction = 'worse' and status <> 'ignored'),
+    0) as unconfirmed_count,
+  coalesce(sum(state = 'open' and status = 'acknowledged'), 0) as acknowledged_count,
+  coalesce(sum(state = 'recovered'), 0) as recovered_count,
+  coalesce(sum(direction = 'better' and state <> 'withdrawn'), 0) as improvement_count
+from incidents
+limit 1
+"""
+CHOICES_SQL = """
+select distinct suite, branch
+from incidents
+order by suite, branch
+limit 5000
+"""
+GET_SQL = f"""
+select {_COLUMNS}
+from incidents as i
+where i.id = :id
+"""  # noqa: S608 - our own names
+OF_CHANGE_SQL = "select incident_id from series_changes where id = :id"
+ALL_SQL = f"""
+select {_COLUMNS}
+from incidents as i
+order by i.id
+limit 1000000
+"""  # noqa: S608 - our own names
+COMMENTS_SQL = """
+select id, incident_id, action, author, text, time_us
+from incident_comments
+where incident_id = :id
+order by time_us, id
+limit :limit
+"""
+COMMENTED_SQL = "select distinct incident_id from incident_comments limit 1000000"
+DETECTION_SQL = "select seen, version, finished_us from detection where id = 1"
+PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
+UNPUBLISHED_SQL = (
+    "select exists (select 1 from published_runs where run_id not in (select id from runs))"
+)
+
+
+@dataclass(frozen=True)
+class StoredIncident:
+    """An incident as it is stored; the package app.incidents documents `evidence`."""
+
+    id: str
+    direction: str
+    state: str
+    status: str
+    owner: str | None
+    reason: str | None
+    title: str
+    suite: str
+    branch: str
+    severity: int
+    lead_change_id: str
+    change_count: int
+    last_good_run_id: str | None
+    first_bad_run_id: str
+    recovered_run_id: str | None
+    first_us: int
+    recovered_us: int | None
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Comment:
+    id: int
+    incident_id: str
+    action: str
+    author: str
+    text: str | None
+    time_us: int
+
+
+def _read_choice(_name: str, text: str) -> str | None:
+    return None if text == ANY else text
+
+
+@dataclass(frozen=True)
+class IncidentFilter:
+    """`state` and `status` may be ACTIVE, CONFIRMED and NOT_IGNORED as well."""
+
+    state: Annotated[
+        str | None,
+        Parameter(choices=STATE_CHOICES, default=ACTIVE, read=_read_choice),
+        (
+            "Detection state; `active` (the default) is open or unconfirmed; `confirmed` open, "
+            "recovered or closed."
+        ),
+    ] = None
+    status: Annotated[
+        str | None,
+        Parameter(choices=STATUS_CHOICES, default=NOT_IGNORED, read=_read_choice),
+        "Triage status. Default: `not_ignored`.",
+    ] = None
+    direction: Annotated[
+        str | None,
+        Parameter(choices=DIRECTIONS),
+        "`worse`, `better` or `changed`: only what is worse is ever open.",
+    ] = None
+    suite: SuiteName = None
+    model: Annotated[str | None, "A model's name, whole."] = None
+    metric: Annotated[str | None, "A metric's name, whole: one of those that changed."] = None
+    branch: BranchName = None
+    hardware: HardwareName = None
+    run: Annotated[str | None, "ID of the first bad run."] = None
+    since_us: Annotated[int | None, SINCE, SINCE_HELP] = None
+    before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
+
+    def check(self, query: Mapping[str, str]) -> None:
+        """Raises FilterError if no run can be between the days."""
+        check_days(query, self.since_us, self.before_us)
+
+    @property
+    def sql(self) -> str:
+        given = [(name, value) for name in _WANTED if (value := getattr(self, name)) is not None]
+        return (
+            "\n  and ".join(_EITHER.get((name, value), _WANTED[name]) for name, value in given)
+            or "true"
+        )
+
+
+@dataclass(frozen=True)
+class IncidentCounts:
+    incident_count: int
+    open_count: int
+    unconfirmed_count: int
+    acknowledged_count: int
+    recovered_count: int
+    improvement_count: int
+
+
+@dataclass(frozen=True)
+class Detection:
+    seen: dict[str, Any]
+    version: int
+    finished_us: int
+
+
+@dataclass(frozen=True)
+class Publications:
+    """The numbers of the newest commit to a run, and of the newest removal of one; later ones are
+    larger.
+    """
+
+    pub: int
+    removed_pub: int
+
+
+def list_stored_incidents(
+    connection: sqlite3.Connection,
+    selection: IncidentFilter,
+    cursor: str | None = None,
+    limit: int = 50,
+    moment: Moment = "first_us",
+) -> Page[StoredIncident]:
+    """List incidents, those of the newest runs first. Raises FilterError for an unusable cursor."""
+    after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
+    values = {field.name: getattr(selection, field.name) for field in fields(selection)}
+    values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
+    rows = connection.execute(LIST_SQL.format(wanted=selection.sql, moment=moment), values)
+    return make_page(
+        [_read(row) for row in rows],
+        limit,
+        lambda incident: (getattr(incident, moment), incident.id),
+    )
+
+
+def list_worst_incidents(connection: sqlite3.Connection, limit: int) -> list[StoredIncident]:
+    return [_read(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
+
+
+def get_stored_incident(connection: sqlite3.Connection, incident_id: str) -> StoredIncident | None:
+    row = connection.execute(GET_SQL, {"id": incident_id}).fetchone()
+    return _read(row) if row else None
+
+
+def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | None:
+    row = connection.execute(OF_CHANGE_SQL, {"id": change_id}).fetchone()
+    return row["incident_id"] if row else None
+
+
+def load_incidents(connection: sqlite3.Connection) -> list[StoredIncident]:
+    return [_read(row) for row in connection.execute(ALL_SQL)]
+
+
+def count_incidents(connection: sqlite3.Connection) -> IncidentCounts:
+    return IncidentCounts(*connection.execute(COUNTS_SQL).fetchone())
+
+
+def list_incident_choices(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    rows = connection.execute(CHOICES_SQL).fetchall()
+    return {name: sorted({row[name] for row in rows if row[name]}) for name in ("suite", "branch")}
+
+
+def list_comments(
+    connection: sqlite3.Connection, incident_id: str, limit: int = MOST_COMMENTS
+) -> list[Comment]:
+    return [
+        Comment(*row)
+        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": limit})
+    ]
+
+
+def list_commented_ids(connection: sqlite3.Connection) -> set[str]:
+    return {row["incident_id"] for row in connection.execute(COMMENTED_SQL)}
+
+
+def get_detection(connection: sqlite3.Connection) -> Detection | None:
+    row = connection.execute(DETECTION_SQL).fetchone()
+    return Detection(json.loads(row["seen"]), row["version"], row["finished_us"]) if row else None
+
+
+def get_publications(connection: sqlite3.Connection) -> Publications:
+    return Publications(*connection.execute(PUBLICATIONS_SQL).fetchone())
+
+
+def has_unpublished_removal(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute(UNPUBLISHED_SQL).fetchone()[0])
+
+
+def _read(row: sqlite3.Row) -> StoredIncident:
+    values = dict(row)
+    return StoredIncident(**values | {"evidence": orjson.loads(values["evidence"])})
+
+
+FILTERS = list_names(IncidentFilter)
+
+
+def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
+    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
+    return read_query(IncidentFilter, query, OTHER_KEYS[1:])

@@ -1,0 +1,77 @@
+"""Pushed streams, the most recently active first."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Annotated
+
+from compileboard.app.core.fields import Count, RunId, StartTime, TimeUs
+from compileboard.app.core.page import Page, decode_cursor, make_page
+
+STREAMS_SQL = """
+select
+  s.run_id, s.stream_id, coalesce(a.title, r.git_subject, r.name, d.name) as name, r.host,
+  r.id is not null as is_here, t.name as token, s.stored_bytes, s.event_count, s.lost_count,
+  s.dropped_text_count,
+  s.version, s.started_us, s.updated_us, s.ended_us,
+  exists (
+    select 1 from streams as o
+    where o.run_id = s.run_id and o.stream_id <> s.stream_id and o.started_us >= s.updated_us
+  ) as is_replaced
+from streams as s
+left join runs as r on r.id = s.run_id
+left join run_annotations as a on a.run_id = s.run_id
+left join removed_runs as d on d.run_id = s.run_id
+left join tokens as t on t.id = s.token_id
+where :updated_us is null or (s.updated_us, s.run_id, s.stream_id) < (:updated_us, :run_id,
+  :stream_id)
+order by s.updated_us desc, s.run_id desc, s.stream_id desc
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """The stream of one recorder for one run."""
+
+    run_id: RunId
+    stream_id: Annotated[
+        str, "The recorder's id of its stream; one that starts anew begins another."
+    ]
+    name: Annotated[str | None, "The run's name."]
+    host: Annotated[str | None, "The box, as the run names it."]
+    is_here: Annotated[bool, "Whether the run is here; false where it was deleted."]
+    token: Annotated[str | None, "The name of the token that sends it."]
+    stored_bytes: Annotated[Count, "Bytes of lines that are stored."]
+    event_count: Annotated[Count, "Events that came; one that came twice is stored once."]
+    lost_count: Annotated[Count, "Events that the box had no room for."]
+    dropped_text_count: Annotated[Count, "Texts that the box had no room for, or was refused with."]
+    version: Annotated[str | None, "Version of the collector."]
+    started_us: StartTime
+    updated_us: Annotated[TimeUs, "When something of it came last."]
+    ended_us: Annotated[TimeUs | None, "When its last line came."]
+    is_replaced: Annotated[
+        bool, "Whether the run's recorder began another stream after it, which has all of it."
+    ]
+
+
+def is_pushed(reader: sqlite3.Connection, run_id: str) -> bool:
+    query = "select 1 from streams where run_id = :run_id limit 1"
+    return reader.execute(query, {"run_id": run_id}).fetchone() is not None
+
+
+def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> Page[StreamRow]:
+    """Raises FilterError for an unusable cursor."""
+    updated_us, run_id, stream_id = decode_cursor(cursor, int, str, str) or (None, None, None)
+    values = {
+        "updated_us": updated_us,
+        "run_id": run_id,
+        "stream_id": stream_id,
+        "limit": limit + 1,
+    }
+    rows = []
+    for row in reader.execute(STREAMS_SQL, values):
+        flags = {name: bool(row[name]) for name in ("is_here", "is_replaced")}
+        rows.append(StreamRow(**{**dict(row), **flags}))
+    return make_page(rows, limit, lambda row: (row.updated_us, row.run_id, row.stream_id))

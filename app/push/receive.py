@@ -1,0 +1,469 @@
+"""Request bodies of pushing clients: received and unpacked within limits, compared with their
+checksum.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import re
+import sqlite3
+import struct
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.wsgi import get_input_stream
+
+from compileboard.app.core.shared_table import SharedRecord, SharedTable
+from compileboard.app.imports.queue import UploadRejected
+from compileboard.collectors.store.connection import PartFailed, StoreError, explain, open_writer
+from compileboard.collectors.store.large_runs import RunSealed, reopen_in
+from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
+from compileboard.collectors.store.stream_lines import (
+    StreamDiffers,
+    StreamLines,
+    TextsMissing,
+    TooManyLines,
+    read_lines,
+)
+from compileboard.collectors.store.stream_rows import Stream, StreamMoved, get_removal, get_stream
+from compileboard.collectors.store.stream_writer import RunDeleted, StreamWriter
+from compileboard.collectors.wire.lines import (
+    LARGEST_RATIO,
+    STREAM_ID,
+    UnknownLine,
+    checksum_of,
+    digest_of,
+)
+from compileboard.collectors.wire.texts import SentText
+
+
+class PushRefused(UploadRejected):
+    """A pushed request is rejected: the status, the sentence, and the protocol's additions."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(status, message, retry_after_s=retry_after_s)
+        self.headers = dict(headers or {})
+        self.fields = dict(fields or {})
+
+
+SILENCE_S = 30.0
+BODY_READ = "compileboard.body_read"  # in the environment of a request whose body was received
+BLOCK_BYTES = 64 << 10
+RATIO_FROM_BYTES = 1 << 20  # below it any ratio is harmless
+_CHECKSUM = re.compile(r"crc32 ([0-9a-fA-F]{1,8})")
+
+
+def receive_body(environ: dict[str, Any], most_bytes: int, most_plain_bytes: int) -> bytes:
+    """Receive and unpack a body of a known length. Raises PushRefused."""
+    expected = check_length(environ, most_bytes)
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() or "identity"
+    if encoding not in ("identity", "gzip"):
+        raise PushRefused(
+            400, f"Content-Encoding: expected gzip or nothing, got {encoding[:40]!r}."
+        )
+    body = _receive(environ, expected, most_bytes)
+    return body if encoding == "identity" else unpack_gzip(body, most_plain_bytes)
+
+
+def check_length(environ: dict[str, Any], most_bytes: int) -> int:
+    """Return the Content-Length. Raises PushRefused if it is missing or too large."""
+    text = environ.get("CONTENT_LENGTH") or ""
+    if not text.isascii() or not text.isdigit() or environ.get("HTTP_TRANSFER_ENCODING"):
+        raise PushRefused(411, "Content-Length: expected the number of bytes of the body.")
+    if len(text) > 18 or int(text) > most_bytes:
+        raise PushRefused(413, f"The body is {text[:18]} bytes; expected {most_bytes:,} at most.")
+    return int(text)
+
+
+def _receive(environ: dict[str, Any], expected: int, most_bytes: int) -> bytes:
+    connection = environ.get("gunicorn.socket")
+    if connection is not None:
+        connection.settimeout(SILENCE_S)
+    environ[BODY_READ] = True
+    blocks = []
+    try:
+        stream = get_input_stream(environ, max_content_length=most_bytes)
+        while block := stream.read(BLOCK_BYTES):
+            blocks.append(block)
+    except RequestEntityTooLarge:
+        raise PushRefused(413, f"The body is longer than {most_bytes:,} bytes.") from None
+    except (ClientDisconnected, OSError):
+        raise PushRefused(408, "The body came too slowly, or broke off. Send it again.") from None
+    body = b"".join(blocks)
+    if len(body) != expected:
+        raise PushRefused(460, f"{len(body):,} of {expected:,} bytes came. Send it again.")
+    return body
+
+
+def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
+    """Unpack a body up to its limit. Raises PushRefused beyond it."""
+    most = min(most_bytes, max(RATIO_FROM_BYTES, len(body) * LARGEST_RATIO))
+    expander = zlib.decompressobj(wbits=31)
+    try:
+        plain = expander.decompress(body, most + 1)
+    except zlib.error:
+        raise PushRefused(460, "The body is no gzip, or is damaged. Send it again.") from None
+    if len(plain) > most:
+        raise PushRefused(
+            413,
+            (
+                f"It unpacks to more than {most:,} bytes: expected {most_bytes:,}, and "
+                f"{LARGEST_RATIO}× its size."
+            ),
+        )
+    if not expander.eof or expander.unused_data:
+        raise PushRefused(
+            460, "The body's gzip breaks off, or something follows it. Send it again."
+        )
+    return plain
+
+
+def unpack_texts(texts: Iterable[SentText], most_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Unpack texts up to a common limit; yield each with its digest.
+
+    Raises PushRefused beyond the limit, or for a wrong digest.
+    """
+    left_bytes = most_bytes
+    for text in texts:
+        plain = unpack_gzip(text.body, left_bytes) if text.is_packed else text.body
+        left_bytes -= len(plain)
+        if left_bytes < 0:
+            raise PushRefused(
+                413, f"The texts are more than {most_bytes:,} bytes; send fewer at once."
+            )
+        if digest_of(plain) != text.digest:
+            raise PushRefused(
+                460, f"A text is {digest_of(plain)}, not {text.digest}. Send it again."
+            )
+        yield text.digest, plain
+
+
+def check_checksum(given: str | None, plain: bytes) -> None:
+    """Compare a body with its checksum. Raises PushRefused."""
+    match = _CHECKSUM.fullmatch(given or "")
+    if match is None:
+        raise PushRefused(
+            400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(given)[:40]!r}."
+        )
+    if int(match[1], 16) != checksum_of(plain):
+        raise PushRefused(460, "The body is not what its checksum tells. Send it again.")
+
+
+def format_checksum(checksum: int) -> str:
+    return f"crc32 {checksum:08x}"
+
+
+LEAST_BYTES = 4 << 10  # what a request costs, however small
+SETS = 2048  # of 8 clients each; that of a client that is forgotten is full again
+_LEVEL = struct.Struct("d")
+
+
+class RateLimit:
+    """The rate limits of a server's clients, shared by its workers; create it before these are
+    forked.
+
+    A request passes while its client's bucket is not empty, and may overdraw it.
+    """
+
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
+        self._buckets = SharedTable("rates", value_bytes=_LEVEL.size, set_count=SETS)
+
+    def get_wait_s(self, client: str, bytes_per_min: float) -> int:
+        level_bytes = self._take(client, 0, bytes_per_min)
+        return 0 if level_bytes > 0 else max(1, math.ceil(-level_bytes * 60 / bytes_per_min))
+
+    def take(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
+        self._take(client, max(LEAST_BYTES, size_bytes), bytes_per_min)
+
+    def _take(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
+        level_bytes = bytes_per_min
+
+        def change(bucket: SharedRecord | None) -> SharedRecord:
+            nonlocal level_bytes
+            now_ns = self._clock_ns()  # within the lock: workers count one after another
+            if bucket is not None:
+                (before_bytes,) = _LEVEL.unpack(bucket.value)
+                passed_s = (
+                    max(0, now_ns - bucket.touched) / 1e9
+                )  # a clock that is set back fills nothing
+                level_bytes = min(bytes_per_min, before_bytes + passed_s * bytes_per_min / 60)
+            level_bytes -= size_bytes
+            return SharedRecord(now_ns, _LEVEL.pack(level_bytes))
+
+        self._buckets.update(client.encode(), change)
+        return level_bytes
+
+
+ATTEMPTS = 3
+MOST_TOLD = 1000  # missing texts in one answer
+
+
+def find_stream(
+    reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None, sender: RunSender
+) -> Stream:
+    """Raises PushRefused if the stream's run was deleted or pruned, or is of another sender."""
+    for name, value in (("run", run_id), ("stream", stream_id)):
+        if not STREAM_ID.fullmatch(value):
+            raise PushRefused(
+                400,
+                f"{name}: expected letters, digits, dots and dashes, 64 at most: {value[:80]!r}.",
+            )
+    if removal := get_removal(reader, run_id):
+        raise PushRefused(
+            410, f"Run {run_id} was {removal} on the server; nothing more of it is stored."
+        )
+    if not may_add(reader, run_id, sender):
+        raise PushRefused(403, str(NotOwner(sender, run_id)))
+    return get_stream(reader, run_id, stream_id) or Stream(run_id, stream_id, token_id)
+
+
+def describe_place(stream: Stream) -> dict[str, str]:
+    return {
+        "Upload-Offset": str(stream.stored_bytes),
+        "Upload-Checksum": format_checksum(stream.checksum),
+    }
+
+
+def append_lines(
+    open_reader: Callable[[], sqlite3.Connection],
+    store: Callable[[Callable[[StreamWriter], Stream]], Stream],
+    find: Callable[[sqlite3.Connection], Stream],
+    sender: RunSender,
+    offset: int,
+    plain: bytes,
+) -> Stream:
+    """Store the new part of a body; return the stream after it. Raises PushRefused, StoreError."""
+    if plain and not plain.endswith(b"\n"):
+        raise PushRefused(400, "The body ends within a line; expected whole lines.")
+    for _attempt in range(ATTEMPTS):
+        reader = open_reader()
+        stream = find(reader)
+        try:
+            fresh = _cut_known(stream, offset, plain)
+            if not fresh:
+                return stream
+            lines = read_lines(reader, stream, fresh)
+            return store(partial(_store_lines, lines, sender))
+        except NotOwner as error:
+            raise PushRefused(403, str(error)) from None
+        except StreamMoved:
+            continue  # the same request, sent again while the first one was stored
+        except StreamDiffers as error:
+            store(partial(_restart, stream))
+            fields = {"restart": True}
+            raise PushRefused(
+                409, f"{error}. Send everything again, under a new stream.", fields=fields
+            ) from None
+        except UnknownLine as error:
+            raise PushRefused(
+                426, f"{error}. Upgrade the server; what waits on the box goes out then."
+            ) from None
+        except TooManyLines as error:
+            raise PushRefused(413, f"{error}.") from None
+        except TextsMissing as error:
+            missing = error.digests[:MOST_TOLD]
+            raise PushRefused(
+                409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}
+            ) from None
+        except RunDeleted:
+            continue  # since it was looked up: the next look tells how
+    raise PushRefused(
+        503, "Other requests of the stream are being stored. Try again soon.", retry_after_s=1
+    )
+
+
+def _cut_known(stream: Stream, offset: int, plain: bytes) -> bytes:
+    known_bytes = stream.stored_bytes - offset
+    if known_bytes < 0:
+        raise PushRefused(
+            409,
+            (
+                f"{stream.stored_bytes:,} bytes of the stream are stored; this would begin at "
+                f"{offset:,}."
+            ),
+            headers=describe_place(stream),
+        )
+    if 0 < known_bytes < len(plain) and plain[known_bytes - 1 : known_bytes] != b"\n":
+        raise StreamDiffers(
+            f"{stream.stored_bytes:,} bytes are stored, which is within a line of the box's stream"
+        )
+    return plain[known_bytes:]
+
+
+def _store_lines(lines: StreamLines, sender: RunSender, writer: StreamWriter) -> Stream:
+    return writer.store(lines, sender)
+
+
+def _restart(stream: Stream, writer: StreamWriter) -> Stream:
+    writer.restart(stream)
+    return stream
+
+
+Result = TypeVar("Result")
+RETRY_S = 1
+TURN_S = 0.1  # of one worker: the other ones, and pages that write, wait meanwhile
+
+
+class _Job(Generic[Result]):
+    def __init__(self, call: Callable[[StreamWriter], Result]) -> None:
+        self.future: Future[Result] = Future()
+        self.error: Exception | None = None
+        self._call = call
+        self._result: Result | None = None
+
+    def run(self, writer: StreamWriter) -> None:
+        self.error = None
+        try:
+            self._result = self._call(writer)
+        except PartFailed:
+            raise
+        except Exception as error:  # of whatever kind, who waits for the job gets it
+            self.error = explain(error, writer.path) if isinstance(error, sqlite3.Error) else error
+
+    def answer(self) -> None:
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(cast("Result", self._result))
+
+
+class WriterThread:
+    """Jobs that wait are stored in one transaction, and answered after its commit. If one fails,
+    each gets its own.
+    """
+
+    def __init__(self, path: str, most_waiting: int) -> None:
+        self.path = path
+        self._pool = ThreadPoolExecutor(1, "push")
+        self._room = threading.BoundedSemaphore(most_waiting + 1)
+        self._waiting: deque[_Job[Any]] = deque()
+        self._writer: StreamWriter | None = None
+        self._identity: tuple[int, int] | None = None
+        self._reopening: set[str] = set()  # large sealed runs that threads of their own put back
+        self._failures: dict[str, StoreError] = {}  # why one of these could not
+
+    def submit(self, call: Callable[[StreamWriter], Result]) -> Future[Result]:
+        """Queue a job. Raises PushRefused if too many wait."""
+        if not self._room.acquire(blocking=False):
+            raise PushRefused(
+                503, "Too much waits to be stored. Try again soon.", retry_after_s=RETRY_S
+            )
+        job = _Job(call)
+        job.future.add_done_callback(lambda _future: self._room.release())
+        self._waiting.append(job)
+        self._pool.submit(self._work)
+        return job.future
+
+    def _work(self) -> None:
+        if not self._waiting:
+            return
+        jobs: list[_Job[Any]] = []
+        try:
+            with _turn(self.path):
+                self._store(jobs)
+        except BaseException as error:
+            self._close()
+            for job in jobs or [self._waiting.popleft()]:
+                job.future.set_exception(
+                    explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+                )
+        else:
+            for job in jobs:
+                job.answer()
+
+    def _store(self, jobs: list[_Job[Any]]) -> None:
+        writer, until_s = self._open(), time.monotonic() + TURN_S
+        try:
+            with writer.together():
+                while self._waiting and (not jobs or time.monotonic() < until_s):
+                    jobs.append(self._waiting.popleft())
+                    jobs[-1].run(writer)
+        except PartFailed:
+            for job in jobs:
+                job.run(self._open())
+                if isinstance(job.error, StoreError):
+                    self._close()
+        if self._writer is not None:
+            self._writer.fold()
+        for job in jobs:
+            if isinstance(job.error, RunSealed):
+                job.error = self._reopen(job.error)
+
+    def _reopen(self, refusal: RunSealed) -> StoreError:
+        failure = self._failures.pop(refusal.run_id, None)
+        if failure is None and refusal.run_id not in self._reopening:
+            self._reopening.add(refusal.run_id)
+            threading.Thread(
+                target=self._put_back, args=(refusal.run_id,), name="reopen", daemon=True
+            ).start()
+        return failure or refusal
+
+    def _put_back(self, run_id: str) -> None:
+        try:
+            reopen_in(self.path, run_id)
+        except (StoreError, sqlite3.Error) as error:
+            self._failures[run_id] = (
+                explain(error, self.path) if isinstance(error, sqlite3.Error) else error
+            )
+        finally:
+            self._reopening.discard(run_id)
+
+    def _open(self) -> StreamWriter:
+        status = os.stat(self.path) if os.path.exists(self.path) else None
+        identity = (status.st_dev, status.st_ino) if status else None
+        if self._writer is None or identity != self._identity:
+            self._close()
+            self._writer = StreamWriter(open_writer(self.path, create=False), self.path)
+            self._identity = identity
+        return self._writer
+
+    def _close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.connection.close()
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Wait for this worker's turn: SQLite's own waiting sleeps and has no order.
+
+    The folder is locked, not the file: closing a file drops SQLite's locks on it.
+    """
+    folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+_threads: dict[tuple[int, str], WriterThread] = {}
+_lock = threading.Lock()
+
+
+def get_writer_thread(path: str, most_waiting: int) -> WriterThread:
+    key = (os.getpid(), path)
+    with _lock:
+        if key not in _threads:
+            _threads[key] = WriterThread(path, most_waiting)
+        return _threads[key]

@@ -1,0 +1,197 @@
+"""Shared parts of the endpoints for graph breaks and recompiles across runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
+
+from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.db import get_clock, get_engine, get_store
+from compileboard.app.core.fields import SORT_HELP, ContentId, Stack
+from compileboard.app.core.page import Page, read_content_id
+from compileboard.app.core.parameters import order_by
+from compileboard.app.reasons.events import ValueChange
+from compileboard.app.reasons.graph_breaks import (
+    GRAPH_BREAKS,
+    BreakEvent,
+    BreakFilter,
+    BreakSummary,
+    DistinctBreak,
+)
+from compileboard.app.reasons.model import (
+    ReasonScreen,
+    build_graph_break,
+    build_reason_runs,
+    build_recompile_cause,
+)
+from compileboard.app.reasons.queries import (
+    AffectedRun,
+    AnySubject,
+    HistoryPoint,
+    ReasonSubject,
+    Selection,
+    get_reason_trends,
+    list_reasons,
+)
+from compileboard.app.reasons.recompiles import (
+    RECOMPILES,
+    CauseEvent,
+    CauseFilter,
+    CauseSummary,
+    RecompileCause,
+)
+from compileboard.app.reasons.trends import KindTrend, TrendLine
+from compileboard.app.runs.queries import Slot
+
+History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 runs, oldest first."]
+
+
+@dataclass(frozen=True)
+class DistinctTrend:
+    """The trend of one distinct graph break or recompile cause."""
+
+    id: Annotated[ContentId, "Its `id`."]
+    trend: TrendLine
+
+
+@dataclass(frozen=True)
+class Trends:
+    slots: Annotated[list[Slot], "At most 48, oldest first."]
+    kinds: Annotated[list[KindTrend], "The most frequent first."]
+    distinct: Annotated[list[DistinctTrend], "By `id`."]
+
+
+def read_trends(
+    subject: ReasonSubject[Selection, Any, Any, Any], selected: Selection
+) -> dict[str, Any]:
+    trends = get_reason_trends(get_engine(), subject, selected)
+    distinct = [
+        DistinctTrend(reason_id, line) for reason_id, line in sorted(trends.grid.lines.items())
+    ]
+    return {
+        "slots": trends.slots,
+        "kinds": trends.grid.kinds,
+        "distinct": distinct,
+        "summary": trends.summary,
+    }
+
+
+def list_fields(screen: ReasonScreen[Any, Any]) -> dict[str, Any]:
+    of_page = ("reason", "models", "newest_run", "cause")
+    beside = {name: part for name, part in vars(screen).items() if name not in of_page}
+    return {**vars(screen.reason), **beside}
+
+
+def list_runs(subject: AnySubject, text: str, page: PageQuery) -> Page[AffectedRun]:
+    runs = build_reason_runs(
+        get_engine(), subject, read_content_id(text), page.cursor, page.limit, get_clock()
+    )
+    return runs or refuse_reason(subject, text)
+
+
+def refuse_reason(subject: AnySubject, text: str) -> NoReturn:
+    refuse(subject.describe_absence(text))
+
+
+@dataclass(frozen=True)
+class BreakSort:
+    sort: Annotated[str, order_by(GRAPH_BREAKS.orders), SORT_HELP] = GRAPH_BREAKS.default_order
+
+
+@dataclass(frozen=True)
+class DistinctBreakDetail(DistinctBreak):
+    """One graph break over all runs."""
+
+    stack: Stack
+    text: Annotated[str | None, "All that torch wrote, the newest time."]
+    debug_context: Annotated[str | None, "torch's context of it, the newest time."]
+    events: Annotated[list[BreakEvent], "The newest 20."]
+    history: History
+
+
+@dataclass(frozen=True)
+class BreakTrends(Trends):
+    """Graph breaks over runs."""
+
+    summary: Annotated[BreakSummary, "Sums."]
+
+
+@operation("/graph_breaks")
+def list_graph_breaks(
+    selection: BreakFilter, order: BreakSort, page: PageQuery
+) -> Page[DistinctBreak]:
+    """List distinct graph breaks across runs, the most frequent first."""
+    return list_reasons(
+        get_engine(), GRAPH_BREAKS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+    )
+
+
+@operation("/graph_breaks/trends")
+def get_graph_break_trends(selection: BreakFilter) -> BreakTrends:
+    """Return the totals of distinct graph breaks, and their trend over runs."""
+    return BreakTrends(**read_trends(GRAPH_BREAKS, selection))
+
+
+@operation("/graph_breaks/<distinct_id>")
+def get_graph_break(distinct_id: str) -> DistinctBreakDetail:
+    """Return one distinct graph break with its newest events and its history."""
+    screen = build_graph_break(get_store(), read_content_id(distinct_id))
+    return DistinctBreakDetail(**list_fields(screen or refuse_reason(GRAPH_BREAKS, distinct_id)))
+
+
+@operation("/graph_breaks/<distinct_id>/runs")
+def list_graph_break_runs(distinct_id: str, page: PageQuery) -> Page[AffectedRun]:
+    """List the runs that have one distinct graph break, newest first."""
+    return list_runs(GRAPH_BREAKS, distinct_id, page)
+
+
+@dataclass(frozen=True)
+class CauseSort:
+    sort: Annotated[str, order_by(RECOMPILES.orders), SORT_HELP] = RECOMPILES.default_order
+
+
+@dataclass(frozen=True)
+class CauseDetail(RecompileCause):
+    """One recompile cause over all runs."""
+
+    values: Annotated[
+        list[ValueChange], "The 12 most frequent pairs among the newest thousand failures."
+    ]
+    events: Annotated[list[CauseEvent], "The newest 20."]
+    history: History
+
+
+@dataclass(frozen=True)
+class CauseTrends(Trends):
+    """Recompile causes over runs."""
+
+    summary: Annotated[CauseSummary, "Sums."]
+
+
+@operation("/recompiles")
+def list_recompiles(
+    selection: CauseFilter, order: CauseSort, page: PageQuery
+) -> Page[RecompileCause]:
+    """List causes of recompiles across runs, the most recompiles first."""
+    return list_reasons(
+        get_engine(), RECOMPILES, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+    )
+
+
+@operation("/recompiles/trends")
+def get_recompile_trends(selection: CauseFilter) -> CauseTrends:
+    """Return the totals of recompile causes, and their trend over runs."""
+    return CauseTrends(**read_trends(RECOMPILES, selection))
+
+
+@operation("/recompiles/<cause_id>")
+def get_recompile(cause_id: str) -> CauseDetail:
+    """Return one recompile cause with its values, its newest guard failures and its history."""
+    screen = build_recompile_cause(get_store(), read_content_id(cause_id))
+    return CauseDetail(**list_fields(screen or refuse_reason(RECOMPILES, cause_id)))
+
+
+@operation("/recompiles/<cause_id>/runs")
+def list_recompile_runs(cause_id: str, page: PageQuery) -> Page[AffectedRun]:
+    """List the runs that have one cause of recompiles, newest first."""
+    return list_runs(RECOMPILES, cause_id, page)

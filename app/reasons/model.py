@@ -1,0 +1,284 @@
+"""Graph breaks and recompile causes across runs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.model import ChainLink, build_steps, shorten_steps
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.page import Page
+from compileboard.app.core.store import Store, group_runs, open_run_or_board
+from compileboard.app.reasons import run_queries as graph_breaks
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.reasons.events import (
+    AffectedModel,
+    ValueChange,
+    list_affected_models,
+    list_benchmarks,
+    list_events,
+    list_value_changes,
+)
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
+from compileboard.app.reasons.queries import (
+    AffectedRun,
+    AnySubject,
+    Event,
+    HistoryPoint,
+    Reason,
+    ReasonSubject,
+    ReasonTrends,
+    Selection,
+    Summary,
+    get_reason,
+    list_affected_runs,
+    list_history,
+    list_with_trends,
+)
+from compileboard.app.reasons.recompiles import RECOMPILES, CauseEvent, RecompileCause
+from compileboard.app.reasons.run_queries import (
+    Chain,
+    GraphBreakRow,
+    LimitHit,
+    RunCause,
+    RunDistinctBreak,
+)
+from compileboard.app.runs.advice import CauseRow
+from compileboard.app.runs.model import list_run_causes
+from compileboard.app.runs.rows import RunRow
+from compileboard.app.runs.run_queries import get_run
+from compileboard.app.runs.trace_files import get_event, list_stack
+from compileboard.collectors.store.dashboard import get_trial_of
+
+MOST_FILES = 5  # of runs, that one page opens for the newest events
+
+
+@dataclass(frozen=True)
+class ReasonsScreen(Generic[Reason, Summary]):
+    listed: Page[Reason]
+    order: str
+    trends: ReasonTrends[Summary]
+
+
+@dataclass(frozen=True)
+class ReasonScreen(Generic[Reason, Event]):
+    reason: Reason
+    events: Sequence[Event]
+    history: Sequence[HistoryPoint]
+    models: Sequence[AffectedModel]
+    newest_run: RunRow | None
+    cause: CauseRow | None  # what it is part of in the newest run that has it
+
+
+@dataclass(frozen=True)
+class GraphBreakScreen(ReasonScreen[DistinctBreak, BreakEvent]):
+    stack: Sequence[dict[str, Any]]
+    text: str | None
+    debug_context: str | None
+
+
+@dataclass(frozen=True)
+class RecompileCauseScreen(ReasonScreen[RecompileCause, CauseEvent]):
+    values: Sequence[ValueChange]
+
+
+def build_reasons(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    order: str | None,
+    cursor: str | None,
+    limit_count: int,
+) -> ReasonsScreen[Reason, Summary]:
+    listed, trends = list_with_trends(
+        engine, subject, selected, sort=order, cursor=cursor, limit=limit_count
+    )
+    return ReasonsScreen(listed, order or subject.default_order, trends)
+
+
+def _build_reason(
+    store: Store,
+    subject: ReasonSubject[Any, Reason, Any, Event],
+    reason_id: int,
+    files: Sequence[sqlite3.Connection],
+) -> ReasonScreen[Reason, Event] | None:
+    engine = store.engine
+    reason = get_reason(engine, subject, reason_id)
+    if reason is None:
+        return None
+    events: Sequence[Any] = list_events(files, subject, reason_id)
+    newest_run = _find_newest_run(store.board, events)
+    compile_key = next(
+        (event.compile_key for event in events if newest_run and event.run_id == newest_run.id),
+        None,
+    )
+    return ReasonScreen(
+        reason=reason,
+        events=events,
+        history=list_history(engine, subject, reason_id),
+        models=_list_models(store, subject, reason_id),
+        newest_run=newest_run,
+        cause=_find_cause(store, newest_run, reason_id, compile_key) if newest_run else None,
+    )
+
+
+def _list_files(store: Store, subject: AnySubject, reason_id: int) -> list[sqlite3.Connection]:
+    runs = list_affected_runs(store.engine, subject, reason_id, limit=MOST_FILES).rows
+    return [connection for connection, _run_ids in group_runs(store, [run.id for run in runs])]
+
+
+def _list_models(store: Store, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
+    run_ids = list_benchmarks(store.engine, subject, reason_id)
+    groups = group_runs(store, run_ids, most_files=MOST_FILES)
+    return list_affected_models(groups, subject, reason_id)
+
+
+def _find_newest_run(reader: sqlite3.Connection, events: Sequence[Any]) -> RunRow | None:
+    detail = get_run(reader, events[0].run_id) if events else None
+    trial = get_trial_of(reader, detail.run.id) if detail and detail.run.source == "trial" else None
+    detail = (get_run(reader, trial.run_id) if trial else None) or detail
+    return detail.run if detail else None
+
+
+def _find_cause(
+    store: Store, run: RunRow, reason_id: int, compile_key: int | None
+) -> CauseRow | None:
+    causes = list_run_causes(open_run_or_board(store, run.id), run)
+    own = (cause for cause in causes if reason_id in cause.content_ids)
+    breaks = (
+        cause
+        for cause in causes
+        if any(compile_key in part.recompile_keys for part in cause.resumed)
+    )
+    return next(own, None) or next(breaks, None)
+
+
+def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None:
+    screen = _build_reason(
+        store, GRAPH_BREAKS, distinct_id, _list_files(store, GRAPH_BREAKS, distinct_id)
+    )
+    if screen is None:
+        return None
+    event = next(iter(screen.events), None)
+    newest = (
+        get_event(open_run_or_board(store, event.run_id), event.process_id, event.sequence)
+        if event
+        else {}
+    )
+    return GraphBreakScreen(
+        **vars(screen),
+        stack=list_stack(newest),
+        text=newest.get("text") or None,
+        debug_context=newest.get("debug_context"),
+    )
+
+
+def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen | None:
+    files = _list_files(store, RECOMPILES, cause_id)
+    screen = _build_reason(store, RECOMPILES, cause_id, files)
+    if screen is None:
+        return None
+    values = list_value_changes(files, cause_id)
+    return RecompileCauseScreen(**vars(screen), values=values)
+
+
+def build_reason_runs(
+    engine: Engine,
+    subject: AnySubject,
+    reason_id: int,
+    cursor: str | None,
+    limit_count: int,
+    clock: RecorderClock,
+) -> Page[AffectedRun] | None:
+    if get_reason(engine, subject, reason_id) is None:
+        return None
+    return list_affected_runs(
+        engine,
+        subject,
+        reason_id,
+        cursor=cursor,
+        limit=limit_count,
+        alive_since_us=clock.alive_since_us,
+    )
+
+
+@dataclass(frozen=True)
+class RunGraphBreaksScreen:
+    distinct_count: int
+    distinct: Sequence[RunDistinctBreak] = ()
+    events: Sequence[GraphBreakRow] = ()
+    next: str | None = None
+
+
+def build_distinct_breaks(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
+) -> RunGraphBreaksScreen:
+    page = graph_breaks.list_distinct_breaks(reader, run_id, cursor, limit)
+    return RunGraphBreaksScreen(
+        graph_breaks.count_distinct_breaks(reader, run_id), distinct=page.rows, next=page.next
+    )
+
+
+def build_graph_breaks(
+    reader: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 20,
+    *,
+    distinct_id: int | None = None,
+) -> RunGraphBreaksScreen:
+    page: Page[GraphBreakRow] = graph_breaks.list_graph_breaks(
+        reader, run_id, cursor, limit, distinct_id=distinct_id
+    )
+    return RunGraphBreaksScreen(
+        graph_breaks.count_distinct_breaks(reader, run_id), events=page.rows, next=page.next
+    )
+
+
+MOST_CAUSES = 200
+MOST_LIMIT_HITS = 100
+MOST_STEPS = 40  # of one chain: its first and its newest
+
+
+@dataclass(frozen=True)
+class RecompileChain:
+    chain: Chain
+    steps: Sequence[ChainLink]
+    left_out: int
+
+    @property
+    def gap_at(self) -> int | None:
+        return MOST_STEPS // 4 if self.left_out else None
+
+
+@dataclass(frozen=True)
+class RunRecompilesScreen:
+    fixes: Sequence[CauseRow]  # the run's causes with recompiles among them
+    limit_hits: Page[LimitHit]
+    causes: Page[RunCause]
+    chains: Page[RecompileChain]
+
+
+def build_recompiles(
+    reader: sqlite3.Connection, run: RunRow, cursor: str | None = None, limit: int = 8
+) -> RunRecompilesScreen:
+    run_id = run.id
+    page = recompiles.list_chains(reader, run_id, cursor, limit)
+    return RunRecompilesScreen(
+        fixes=[cause for cause in list_run_causes(reader, run) if cause.has_recompiles],
+        limit_hits=recompiles.list_limit_hits(reader, run_id, limit=MOST_LIMIT_HITS),
+        causes=recompiles.list_causes(reader, run_id, limit=MOST_CAUSES),
+        chains=Page(tuple(_build_chain(reader, chain) for chain in page.rows), page.next),
+    )
+
+
+def _build_chain(reader: sqlite3.Connection, chain: Chain) -> RecompileChain:
+    members = compiles.list_chain(reader, chain.process_id, chain.generation, chain.frame_id)
+    shown, left_out = shorten_steps(build_steps(members, ()), MOST_STEPS)
+    rows = [step.compile for step in shown]
+    reasons = recompiles.list_compile_recompiles(reader, [row.id for row in rows])
+    return RecompileChain(chain, build_steps(rows, reasons), left_out)

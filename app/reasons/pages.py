@@ -1,0 +1,134 @@
+"""The pages of graph breaks and of recompile causes across runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, abort, render_template, request
+
+from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
+from compileboard.app.core.labels import describe_break_outcome
+from compileboard.app.core.page import check_limit, read_content_id
+from compileboard.app.reasons.charts import chart_categories, chart_history, chart_kinds, make_spark
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.model import (
+    ReasonScreen,
+    ReasonsScreen,
+    build_graph_break,
+    build_reasons,
+    build_recompile_cause,
+)
+from compileboard.app.reasons.queries import AnySubject, list_affected_runs
+from compileboard.app.reasons.recompiles import RECOMPILES
+from compileboard.app.runs.overview_queries import has_observed_runs
+from compileboard.app.runs.queries import list_choices
+from compileboard.collectors.contract.categories import CATEGORIES
+
+graph_breaks = Blueprint("graph_breaks", __name__)
+recompiles = Blueprint("recompiles", __name__)
+
+BREAK_SORTS = (
+    ("breaks", "most frequent"),
+    ("runs", "most runs"),
+    ("compile_time", "most compile time"),
+    ("last", "last seen"),
+    ("first", "first seen, newest first"),
+    ("first.asc", "oldest first"),
+)
+CAUSE_SORTS = (
+    ("recompiles", "most recompiles"),
+    ("compile_time", "most compile time"),
+    ("runs", "most runs"),
+    ("guard_failures", "most guard failures"),
+    ("last", "last seen"),
+    ("first", "newest cause first"),
+)
+MORE_FILTERS = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
+
+
+@graph_breaks.get("/graph_breaks")
+def index() -> str:
+    screen, values = _build_list(GRAPH_BREAKS)
+    kinds = screen.trends.grid.kinds
+    values |= {
+        "chart": chart_kinds(kinds, screen.trends.slots) if kinds else None,
+        "has_charts": bool(kinds),
+    }
+    return render_template("graph_breaks/index.html", **values, sorts=BREAK_SORTS)
+
+
+@recompiles.get("/recompiles", endpoint="index")
+def index_recompiles() -> str:
+    screen, values = _build_list(RECOMPILES)
+    kinds, has_charts = screen.trends.grid.kinds, screen.trends.summary.recompile_count > 0
+    chart = chart_categories(kinds, screen.trends.slots) if has_charts else None
+    values |= {"chart": chart, "has_charts": has_charts}
+    options = [(category.name, category.label) for category in CATEGORIES]
+    return render_template("recompiles/index.html", **values, sorts=CAUSE_SORTS, options=options)
+
+
+def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str, Any]]:
+    engine, args = get_engine(), request.args
+    limit_count = check_limit(args.get("limit"), get_settings().page_size)
+    selected = subject.read_filter(args)
+    screen = build_reasons(
+        engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count
+    )
+    given = {key: args.get(key, "") for key in subject.names}
+    return screen, {
+        "screen": screen,
+        "rows": [
+            (reason, make_spark(screen.trends.grid.line(reason.id)))
+            for reason in screen.listed.rows
+        ],
+        "given": given,
+        "filtered": any(given.values()),
+        "is_observed": bool(screen.listed.rows) or has_observed_runs(engine),
+        "more_given": any(given[key] for key in MORE_FILTERS),
+        "choices": list_choices(engine),
+    }
+
+
+@graph_breaks.get("/graph_breaks/<distinct_id>")
+def show(distinct_id: str) -> str:
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_graph_break(get_store(), read_content_id(distinct_id))
+    if screen is None:
+        abort(404, GRAPH_BREAKS.describe_absence(distinct_id))
+    values = _build_one(GRAPH_BREAKS, screen, limit_count, "break-history", "graph breaks")
+    events = [(event, describe_break_outcome(event.outcome)) for event in screen.events]
+    return render_template("graph_breaks/one.html", **values, events=events)
+
+
+@recompiles.get("/recompiles/<cause_id>", endpoint="show")
+def show_cause(cause_id: str) -> str:
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_recompile_cause(get_store(), read_content_id(cause_id))
+    if screen is None:
+        abort(404, RECOMPILES.describe_absence(cause_id))
+    return render_template(
+        "recompiles/one.html",
+        **_build_one(RECOMPILES, screen, limit_count, "cause-history", "recompiles"),
+    )
+
+
+def _build_one(
+    subject: AnySubject, screen: ReasonScreen[Any, Any], limit_count: int, chart_id: str, noun: str
+) -> dict[str, Any]:
+    cursor, has_charts = request.args.get("cursor"), len(screen.history) > 1
+    reason_id = read_content_id(screen.reason.id)
+    return {
+        "screen": screen,
+        "page_of_runs": list_affected_runs(
+            get_engine(),
+            subject,
+            reason_id,
+            cursor=cursor,
+            limit=limit_count,
+            alive_since_us=get_clock().alive_since_us,
+        ),
+        "chart": chart_history(chart_id, "From run to run", noun, screen.history)
+        if has_charts
+        else None,
+        "has_charts": has_charts,
+    }

@@ -1,0 +1,815 @@
+"""Reasons across runs: how often each came, where, since when, at what cost; and one of them.
+
+A reason is why graphs broke (a distinct graph break) or why functions were compiled again (a cause
+of recompiles). `ReasonSubject` has the differences between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from heapq import nlargest, nsmallest
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from compileboard.app.core.engine import Engine, Row, get_row
+from compileboard.app.core.fields import CompilesUs, Count, RunId, StartTime, Title, name_ids
+from compileboard.app.core.newest import SHOWN_STATE
+from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
+from compileboard.app.core.parameters import list_names, read_query
+from compileboard.app.core.schema import one_of
+from compileboard.app.reasons.sums import (
+    ReasonSums,
+    Sum,
+    ThingCounts,
+    bind_months,
+    months_sql,
+    per_thing_sql,
+    sum_reasons,
+)
+from compileboard.app.reasons.trends import KindSums, TrendGrid, make_grid, read_grid
+from compileboard.app.runs.queries import (
+    WANTED,
+    WANTED_PUBS,
+    WANTED_SLOT_PUBS,
+    WANTED_SLOTS,
+    RunFilter,
+    Slot,
+    bind_runs,
+    bind_slots,
+    list_slots,
+)
+from compileboard.collectors.contract.fingerprints import parse_id
+
+_ALL_LIMITS = """,
+  (
+    select coalesce(sum(t.recompile_limit_count), 0)
+    from wanted as w
+    $join run_totals as t on t.run_id = w.id
+  ) as limit_count
+"""
+_LIMITS_OF_WANTED = "(select coalesce(sum(recompile_limit_count), 0) from wanted)"
+_FUNCTION_COUNTS = ThingCounts("run_functions", "function_id", ("recompile_limit_count",))
+_FUNCTION_LIMITS = """,
+  (
+    select coalesce(sum(u.recompile_limit_count), 0)
+    from recompile_causes as c
+    join run_functions as u on u.function_id = c.function_id
+    where c.id = :id
+  ) as limit_count
+"""
+
+
+SLOT_LIMITS_SQL = f"""
+with {WANTED_SLOTS}
+select w.slot, u.function_id, sum(u.recompile_limit_count) as limit_count
+from wanted as w
+$join run_functions as u on u.run_id = w.id
+where w.slot $in(:slots)
+  and u.recompile_limit_count > 0
+group by w.slot, u.function_id
+union all
+select w.slot, null, sum(t.recompile_limit_count)
+from wanted as w
+$join run_totals as t on t.run_id = w.id
+where w.slot $in(:slots)
+group by w.slot
+limit 200000
+"""  # noqa: S608  own texts only
+
+
+class ReasonFilter(Protocol):
+    @property
+    def runs(self) -> RunFilter: ...
+    @property
+    def text(self) -> str | None: ...
+
+
+class ReasonOrder(NamedTuple):
+    key: str
+    is_up: bool = False
+    is_after: bool = False
+
+    def rank(self, row: Mapping[str, Any]) -> tuple[int, int]:
+        return row[self.key] or 0, row["id"]
+
+
+class AnyReason(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Selection = TypeVar("Selection", bound=ReasonFilter)
+Reason = TypeVar("Reason", bound=AnyReason)
+Summary = TypeVar("Summary")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True)
+class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
+    """In SQL `d` is a reason, `f` its function, `b` its counts in a run and `e` one of its
+    events.
+    """
+
+    noun: str  # of one, as a sentence that does not find it says
+    table: str  # a row a reason
+    run_table: str  # a row a run and reason
+    key: str  # the reason in run_table
+    counts: tuple[str, ...]  # columns of run_table that are summed; the first is how often it came
+    columns: str  # columns of `table` that a reason has, beside its id, fingerprint and function
+    kind: str
+    exact: Mapping[str, str]  # fields of the filter, and what has to be the same as they
+    texts: Sequence[str]  # where the filter's text is looked for, beside the function
+    orders: Mapping[
+        str, str
+    ]  # what a list may be ordered by, the first if nothing is said; each is never null
+    events_sql: str
+    events_of_newest: str  # joins the events of one reason to the runs `newest`
+    filter: type[Selection]
+    make_reason: Callable[[dict[str, Any]], Reason]
+    summarize: Callable[[TrendGrid, Mapping[str, int]], Summary]
+    event: type[Event]
+    gb_id: str = "null"
+    # Whether the compiles of its function that hit the recompile limit stand beside a reason
+    has_limits: bool = False
+
+    @property
+    def count(self) -> str:
+        return self.counts[0]
+
+    def describe_absence(self, text: str) -> str:
+        return f"There is no {self.noun} {text[:40]}; its runs may have been deleted."
+
+    @property
+    def default_order(self) -> str:
+        return next(iter(self.orders))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return list_names(self.filter)
+
+    def read_filter(self, query: Mapping[str, str]) -> Selection:
+        """Raises FilterError for an unknown key or unusable value."""
+        return read_query(self.filter, query)
+
+    def bind(self, selected: Selection) -> dict[str, Any]:
+        own = {name: getattr(selected, name) for name in (*self.exact, "function")}
+        return bind_runs(selected.runs) | own | {"reason_text": selected.text}
+
+    @property
+    def matching(self) -> str:
+        location = "coalesce(f.file, '') || ':' || coalesce(f.name, '')"
+        exact = "".join(
+            f"and (:{name} is null or {column} = :{name})\n    "
+            for name, column in self.exact.items()
+        )
+        texts = (f"instr(lower(coalesce({text}, '')), lower(:reason_text))" for text in self.texts)
+        return f"""
+matching as materialized (
+  select d.id, {self.kind} as kind, d.function_id, {self.gb_id} as gb_id
+  from {self.table} as d
+  left join functions as f on f.id = d.function_id
+  where (:function is null or instr(lower({location}), lower(:function)))
+    {exact}and (:reason_text is null or {" or ".join(texts)} or instr(lower({location}),
+      lower(:reason_text)))
+)
+"""  # noqa: S608  own texts only
+
+    @property
+    def sums(self) -> ThingCounts:
+        return ThingCounts(self.run_table, self.key, self.counts)
+
+    def totals_sql(
+        self,
+        selected: Selection,
+        ordering: ReasonOrder | None,
+        *,
+        with_kinds: bool = False,
+        only: str = "",
+    ) -> str:
+        """Shape: whether of the list, id, counts, runs, compile_us, first_us, last_us; kind, GB id,
+        reasons, functions, whether of all kinds
+        """
+        is_narrow = self.is_narrowed(selected)
+        matching = self.matching if is_narrow else self._everything if with_kinds else ""
+        only = only or ("{key} in (select id from matching)" if is_narrow else "")
+        parts = [self._listed_sql(ordering)] if ordering else []
+        parts += [self._kinds_sql] if with_kinds else []
+        return f"""
+with {WANTED_PUBS}{months_sql(selected.runs)}{matching and f", {matching}"},
+summed as materialized ({per_thing_sql(self.sums, selected.runs, only)})
+{"union all".join(parts)}
+"""
+
+    def _listed_sql(self, ordering: ReasonOrder) -> str:
+        key, direction, sign = (
+            ordering.key,
+            "asc" if ordering.is_up else "desc",
+            ">" if ordering.is_up else "<",
+        )
+        behind = (
+            f"where (p.{key}, p.id) {sign} (:after_key, :after_id)" if ordering.is_after else ""
+        )
+        return f"""
+select
+  1 as is_listed, id, {", ".join(self.counts)}, run_count, compile_us, first_us, last_us,
+  null as kind, null as gb_id, 0 as distinct_count, 0 as function_count, 0 as is_of_all
+from (
+  select p.*
+  from summed as p
+  {behind}
+  order by p.{key} {direction}, p.id {direction}
+  limit :limit
+)
+"""  # noqa: S608  own texts only
+
+    @property
+    def _everything(self) -> str:
+        return f"""
+matching as materialized (
+  select d.id as id, {self.kind} as kind, d.function_id as function_id, {self.gb_id} as gb_id
+  from {self.table} as d
+)
+"""  # noqa: S608  own texts only
+
+    @property
+    def _kinds_sql(self) -> str:
+        return f"""
+select
+  0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count,
+  0 as compile_us,
+  0 as first_us, 0 as last_us,
+  m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
+  uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
+from (
+  select kind, gb_id, id, function_id, id in (select id from summed) as is_seen
+  from matching
+) as m
+group by grouping sets ((m.kind), ())
+"""  # noqa: S608 - our own names
+
+    @staticmethod
+    def limits_months_sql(selected: Selection) -> str:
+        return f"""
+with {WANTED_PUBS}{months_sql(selected.runs)}
+select id, recompile_limit_count
+from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)")})
+"""  # noqa: S608 - our own names
+
+    @property
+    def slots_sql(self) -> str:
+        guard_failures = (
+            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        )
+        return f"""
+with {WANTED_SLOTS}
+select
+  w.slot, b.{self.key}, sum(b.{self.count}), {guard_failures} as guard_failure_count,
+  sum(b.compile_us), count(*),
+  min(w.started_us), max(w.started_us)
+from wanted as w
+$join {self.run_table} as b on b.run_id = w.id
+where w.slot $in(:slots)
+group by w.slot, b.{self.key}
+order by w.slot, b.{self.key}
+limit 2000000
+"""  # noqa: S608 - our own names
+
+    @property
+    def slot_runs_sql(self) -> str:
+        return f"""
+with {WANTED_SLOTS}
+select w.slot, count(*) as run_count
+from wanted as w
+where w.slot $in(:slots)
+  and exists (select 1 from {self.run_table} as b where b.run_id = w.id)
+group by w.slot
+order by w.slot
+limit 48
+"""  # noqa: S608 - our own names
+
+    @property
+    def details_sql(self) -> str:
+        return f"""
+select d.id, d.fingerprint, {self.columns}, f.name as function, f.file, d.function_id
+from {self.table} as d
+left join (
+  select *
+  from functions
+  where id in (select function_id from {self.table} where id $in(:ids))
+) as f on f.id = d.function_id
+where d.id $in(:ids)
+order by d.id
+limit 2000
+"""  # noqa: S608 - our own names
+
+    @property
+    def things_sql(self) -> str:
+        return f"""
+select d.id, {self.kind} as kind, d.function_id, {self.gb_id} as gb_id
+from {self.table} as d
+where d.id $in(:ids)
+order by d.id
+limit 200000
+"""  # noqa: S608 - our own names
+
+    def is_narrowed(self, selected: Selection) -> bool:
+        names = (*self.exact, "text", "function")
+        return any(getattr(selected, name) is not None for name in names)
+
+    @property
+    def kinds_sql(self) -> str:
+        return f"""
+with {self.matching}
+select id, kind, function_id, gb_id
+from matching
+order by id
+limit 200000
+"""  # noqa: S608 - our own names
+
+    @property
+    def scope_sql(self) -> str:
+        return f"""
+with {WANTED}, {self.matching}
+select
+  (
+    select count(*)
+    from wanted as w
+    where exists (
+      select 1
+      from {self.run_table} as b
+      where b.run_id = w.id
+        and b.{self.key} + 0 in (select id
+          from matching) -- + 0: walk the run's reasons, seek none of them
+    )
+  ) as run_count{_ALL_LIMITS if self.has_limits else ""}
+"""  # noqa: S608 - our own names
+
+    def kind_slots_sql(self, selected: Selection) -> str:
+        """Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all,
+        the recompile limits of all runs or 0
+        """
+        guard_failures = (
+            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
+        )
+        sums = f"""
+  w.slot as slot, sum(b.{self.count}) as count, {guard_failures} as guard_failure_count,
+  sum(b.compile_us) as compile_us"""
+        limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
+        if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
+            return f"""
+with {WANTED_SLOT_PUBS}, {self.matching}
+select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all,
+{limit_count}
+from (
+  select *
+  from {self.run_table}_rows
+  where {self.key} in (select id from matching)
+) as b
+join wanted as w on w.pub = b.pub
+join matching as m on m.id = b.{self.key}
+group by grouping sets ((kind, slot), ())
+"""  # noqa: S608 - our own names
+        return f"""
+with {WANTED_SLOT_PUBS}
+select b.kind as kind, {sums}, 0 as run_count, 0 as is_of_all, 0 as limit_count
+from {self.sums.kinds} as b
+join wanted as w on w.pub = b.pub
+group by kind, slot
+union all
+select
+  '', 0, 0, 0, 0, (select uniqExact(pub) from {self.sums.kinds} where pub in (select pub
+    from wanted)), 1, {limit_count}
+"""  # noqa: S608 - our own names
+
+    def lines_sql(self, selected: Selection, are_shown: bool) -> str:
+        of = "$in(:shown)" if are_shown else "in (select id from matching)"
+        return f"""
+with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching}"}
+select b.{self.key} as id, w.slot as slot, sum(b.{self.count}) as count
+from (
+  select *
+  from {self.run_table}_rows
+  where {self.key} {of}
+) as b
+join wanted as w on w.pub = b.pub
+group by id, slot
+limit 10000000
+"""  # noqa: S608 - our own names
+
+    @property
+    def get_sql(self) -> str:
+        return f"""
+with summed as (
+  select
+    b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)},
+    count(*) as run_count,
+    sum(b.compile_us) as compile_us, min(r.started_us) as first_us, max(r.started_us) as last_us
+  from {self.run_table} as b
+  join runs as r on r.id = b.run_id
+  where b.{self.key} = :id
+  group by b.{self.key}
+)
+select
+  d.id, d.fingerprint, {self.columns}, f.name as function, f.file,
+  {", ".join(f"s.{name}" for name in self.counts)},
+  s.run_count, {recorded_us("s.compile_us", f"s.{self.count}")} as compile_us, s.first_us, s.last_us
+  {_FUNCTION_LIMITS if self.has_limits else ""}
+from summed as s
+join {self.table} as d on d.id = s.id
+left join functions as f on f.id = d.function_id
+limit 1
+"""  # noqa: S608 - our own names
+
+    @property
+    def runs_sql(self) -> str:
+        return f"""
+select
+  r.id, r.name, $a.title, r.suite, r.source, {SHOWN_STATE} as state, r.started_us, r.torch_version,
+  r.host,
+  r.git_commit,
+  case when $t.result_count > 0 then r.git_subject end as git_subject,
+  b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
+  coalesce($a.pinned, 0) as pinned
+from runs as r
+join $stored({self.run_table}) as b on $of(b, r)
+$totals
+$words
+where b.{self.key} = :id
+  and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
+order by r.started_us desc, r.id desc
+limit :limit
+"""  # noqa: S608 - our own names
+
+
+AnySubject = ReasonSubject[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class ReasonTrends(Generic[Summary]):
+    summary: Summary
+    grid: TrendGrid
+    slots: Sequence[Slot]
+
+    @property
+    def run_count(self) -> int:
+        return sum(slot.run_count for slot in self.slots)
+
+
+@dataclass(frozen=True)
+class AffectedRun:
+    """One run with its number of occurrences."""
+
+    id: RunId
+    name: Annotated[str, "Its name."]
+    title: Title
+    suite: Annotated[str | None, "Its suite."]
+    source: Annotated[
+        str,
+        one_of(("live", "import", "bench", "trial")),
+        "How it was recorded; `trial` is one of try.",
+    ]
+    state: Annotated[str, "Its state."]
+    started_us: StartTime
+    torch_version: Annotated[str | None, "Version of torch."]
+    host: Annotated[str | None, "Machine."]
+    git_commit: Annotated[str | None, "Commit."]
+    git_subject: Annotated[str | None, "Subject of a benchmark's commit."]
+    count: Annotated[Count, "Occurrences in this run."]
+    compile_us: CompilesUs
+    pinned: Annotated[bool, "Whether a person pinned the run."]
+
+    @property
+    def shown_name(self) -> str:
+        return self.title or self.git_subject or self.name
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """One run of the same suite and name."""
+
+    run_id: RunId
+    name: Annotated[str, "The run's name."]
+    title: Title
+    started_us: StartTime
+    count: Annotated[Count, "Occurrences, 0 without one."]
+
+
+def list_reasons(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Any, Any],
+    selected: Selection,
+    *,
+    sort: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[Reason]:
+    """List reasons; `sort` is one of the subject's orders, largest first, or that name with ".asc".
+
+    Raises FilterError for an unusable sort or cursor.
+    """
+    order, direction = check_order(sort or subject.default_order, subject.orders)
+    after = decode_cursor(cursor, int, int)
+    if engine.dialect == "sqlite":
+        reasons = _list_summed(
+            engine, subject, selected, subject.orders[order], direction == "asc", after, limit + 1
+        )
+        return _make_page(reasons, subject, order, limit)
+    ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
+    values = _bind_order(subject, selected, after, limit)
+    rows = engine.rows(subject.totals_sql(selected, ordering), values)
+    return _make_page(
+        _list_monthly(engine, subject, selected, ordering, rows), subject, order, limit
+    )
+
+
+def list_with_trends(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    *,
+    sort: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> tuple[Page[Reason], ReasonTrends[Summary]]:
+    """Return reasons, and the trends of all of them. Raises FilterError as `list_reasons` does."""
+    if engine.dialect == "sqlite":
+        listed = list_reasons(engine, subject, selected, sort=sort, cursor=cursor, limit=limit)
+        return listed, get_reason_trends(
+            engine, subject, selected, [reason.id for reason in listed.rows]
+        )
+    order, direction = check_order(sort or subject.default_order, subject.orders)
+    after = decode_cursor(cursor, int, int)
+    ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
+    values = _bind_order(subject, selected, after, limit)
+    reasons, trends = _trace_monthly(engine, subject, selected, values, ordering)
+    return _make_page(reasons, subject, order, limit), trends
+
+
+def _bind_order(
+    subject: AnySubject, selected: ReasonFilter, after: tuple[Any, ...] | None, limit: int
+) -> dict[str, Any]:
+    after_key, after_id = after or (None, None)
+    values = subject.bind(selected) | bind_months(selected.runs)
+    return values | {"limit": limit + 1, "after_key": after_key, "after_id": after_id}
+
+
+def _list_monthly(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Any, Any],
+    selected: Selection,
+    ordering: ReasonOrder,
+    rows: Iterable[Row],
+) -> list[Reason]:
+    names = ("id", *subject.counts, "run_count", "compile_us", "first_us", "last_us")
+    sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
+    sums.sort(
+        key=ordering.rank, reverse=not ordering.is_up
+    )  # what is joined to them may come between
+    details = {
+        row["id"]: dict(row)
+        for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})
+    }
+    function_ids = sorted(
+        {row["function_id"] for row in details.values() if row["function_id"] is not None}
+    )
+    limits: dict[int, int] = {}
+    if subject.has_limits and function_ids:
+        values = (
+            subject.bind(selected) | bind_months(selected.runs) | {"function_ids": function_ids}
+        )
+        limits = {
+            row[0]: row[1] for row in engine.rows(subject.limits_months_sql(selected), values)
+        }
+    reasons = []
+    for row in sums:
+        if (
+            row["id"] not in details
+        ):  # no statement sees what the other one saw: the board may be emptied between them
+            continue
+        row = details[row["id"]] | row
+        row["compile_us"] = row["compile_us"] or (None if row[subject.count] else 0)
+        function_id = row.pop("function_id")
+        if subject.has_limits:
+            row["limit_count"] = limits.get(function_id, 0)
+        reasons.append(subject.make_reason(name_ids(row, "id")))
+    return reasons
+
+
+def _make_page(
+    reasons: list[Reason], subject: ReasonSubject[Any, Reason, Any, Any], order: str, limit: int
+) -> Page[Reason]:
+    return make_page(
+        reasons,
+        limit,
+        lambda reason: (getattr(reason, subject.orders[order]) or 0, parse_id(reason.id)),
+    )
+
+
+def _list_summed(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Any, Any],
+    selected: Selection,
+    key: str,
+    up: bool,
+    after: tuple[Any, ...] | None,
+    limit: int,
+) -> list[Reason]:
+    sums = _sum_up(engine, subject, selected)
+    totals = sums.totals
+    if subject.is_narrowed(selected):
+        rows = engine.stream(subject.kinds_sql, subject.bind(selected))
+        totals = {row[0]: totals[row[0]] for row in rows if row[0] in totals}
+    column = Sum._fields.index("event_count" if key == subject.count else key)
+    ranked = ((total[column], reason_id) for reason_id, total in totals.items())
+    if after:
+        ranked = (
+            (rank, of) for rank, of in ranked if ((rank, of) > after if up else (rank, of) < after)
+        )
+    chosen = [reason_id for _rank, reason_id in (nsmallest if up else nlargest)(limit, ranked)]
+    details = {row["id"]: dict(row) for row in engine.rows(subject.details_sql, {"ids": chosen})}
+    reasons = []
+    for reason_id in chosen:
+        total, row = totals[reason_id], details[reason_id]
+        function_id = row.pop("function_id")
+        row |= {
+            **total._asdict(),
+            "compile_us": total.compile_us or (None if total.event_count else 0),
+        }
+        row[subject.count] = row.pop("event_count")
+        if not subject.has_limits:
+            del row["guard_failure_count"]
+        else:
+            row["limit_count"] = 0 if function_id is None else sums.limits.get(function_id, 0)
+        reasons.append(subject.make_reason(name_ids(row, "id")))
+    return reasons
+
+
+def _sum_up(engine: Engine, subject: AnySubject, selected: ReasonFilter) -> ReasonSums:
+    def read_slots(values: Mapping[str, Any]) -> dict[int, tuple[Any, ...]]:
+        slots: dict[int, tuple[dict[int, Sum], int, dict[int | None, int]]]
+        run_counts = {row[0]: row[1] for row in engine.rows(subject.slot_runs_sql, values)}
+        slots = {number: ({}, run_counts.get(number, 0), {}) for number in values["slots"]}
+        for slot, reason_id, *sums in engine.stream(subject.slots_sql, values):
+            slots[slot][0][reason_id] = Sum(*sums)
+        for slot, function_id, count in (
+            engine.rows(SLOT_LIMITS_SQL, values) if subject.has_limits else ()
+        ):
+            slots[slot][2][function_id] = count
+        return slots
+
+    return sum_reasons(engine, subject.table, selected.runs, read_slots)
+
+
+def get_reason_trends(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Any, Summary, Any],
+    selected: Selection,
+    shown: Iterable[str] | None = None,
+) -> ReasonTrends[Summary]:
+    shown_ids = None if shown is None else [parse_id(reason_id) for reason_id in shown]
+    if engine.dialect == "sqlite":
+        trends = _trace_summed(engine, subject, selected)
+        if shown_ids is None:
+            return trends
+        known = trends.grid.counts
+        counts = {reason_id: known[reason_id] for reason_id in shown_ids if reason_id in known}
+        return replace(trends, grid=replace(trends.grid, counts=counts))
+    values = subject.bind(selected) | bind_months(selected.runs)
+    return _trace_monthly(engine, subject, selected, values, None, shown_ids)[1]
+
+
+def _trace_monthly(
+    engine: Engine,
+    subject: ReasonSubject[Selection, Reason, Summary, Any],
+    selected: Selection,
+    values: Mapping[str, Any],
+    ordering: ReasonOrder | None,
+    shown_ids: list[int] | None = None,
+) -> tuple[list[Reason], ReasonTrends[Summary]]:
+    slots = list_slots(engine, selected.runs)
+    of_slots = subject.bind(selected) | bind_slots(selected.runs, slots)
+    # What has no need of the other is asked beside it: planning and small steps take one processor.
+    with ThreadPoolExecutor(1) as beside:
+        kind_slots_read = beside.submit(engine.rows, subject.kind_slots_sql(selected), of_slots)
+        rows = engine.rows(subject.totals_sql(selected, ordering, with_kinds=True), values)
+        reasons = _list_monthly(engine, subject, selected, ordering, rows) if ordering else []
+        if ordering:
+            listed = reasons[: values["limit"] - 1]  # one more tells that there is a next page
+            shown_ids = [parse_id(reason.id) for reason in listed]
+        lines_sql = subject.lines_sql(selected, shown_ids is not None)
+        lines = (
+            list(engine.stream(lines_sql, of_slots | {"shown": shown_ids or []})) if slots else []
+        )
+        kind_slots = kind_slots_read.result()
+    of_all = next(row for row in kind_slots if row["is_of_all"])
+    scope = {
+        name: of_all[name]
+        for name in ("run_count", *(("limit_count",) if subject.has_limits else ()))
+    }
+    grid = read_grid([row for row in rows if not row["is_listed"]], kind_slots, lines, slots)
+    return reasons, ReasonTrends(subject.summarize(grid, scope), grid, slots)
+
+
+def _trace_summed(
+    engine: Engine, subject: ReasonSubject[Selection, Any, Summary, Any], selected: Selection
+) -> ReasonTrends[Summary]:
+    sums = _sum_up(engine, subject, selected)
+    totals = sums.totals
+    is_narrowed = subject.is_narrowed(selected)
+    if not is_narrowed and "trends" in sums.made:
+        made: ReasonTrends[Summary] = sums.made["trends"]
+        return made
+    if is_narrowed:
+        values = subject.bind(selected)
+        things = {
+            row[0]: row[1:] for row in engine.stream(subject.kinds_sql, values) if row[0] in totals
+        }
+        scope = dict(engine.rows(subject.scope_sql, values)[0])
+    else:
+        things = sums.things
+        if missing := [reason_id for reason_id in totals if reason_id not in things]:
+            things |= {
+                row[0]: row[1:] for row in engine.stream(subject.things_sql, {"ids": missing})
+            }
+        things = {reason_id: things[reason_id] for reason_id in totals}
+        scope = {"run_count": sums.run_count}
+        scope |= {"limit_count": sums.limits.get(None, 0)} if subject.has_limits else {}
+    kinds: dict[str, KindSums] = {}
+    for reason_id, (kind, function_id, gb_id) in things.items():
+        of_kind = kinds.get(kind)
+        if of_kind is None:
+            of_kind = kinds[kind] = KindSums(gb_id, [0] * len(sums.slots))
+        of_kind.add(function_id, totals[reason_id], sums.counts[reason_id])
+    counts = {reason_id: sums.counts[reason_id] for reason_id in things}
+    grid = make_grid(counts, kinds, sums.slots)
+    trends = ReasonTrends(subject.summarize(grid, scope), grid, sums.slots)
+    if not is_narrowed:
+        sums.made["trends"] = trends
+    return trends
+
+
+def get_reason(
+    engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int
+) -> Reason | None:
+    values = {"id": reason_id}
+    if engine.dialect == "clickhouse":
+        every = subject.filter(runs=RunFilter())
+        ordering = ReasonOrder(subject.count)
+        sql = subject.totals_sql(every, ordering, only="{key} = :id")
+        rows = engine.rows(sql, values | _bind_order(subject, every, None, 1))
+        return next(iter(_list_monthly(engine, subject, every, ordering, rows)), None)
+    row = get_row(engine, subject.get_sql, values)
+    return subject.make_reason(name_ids(row, "id")) if row else None
+
+
+def list_affected_runs(
+    engine: Engine,
+    subject: AnySubject,
+    reason_id: int,
+    *,
+    cursor: str | None = None,
+    limit: int = 50,
+    alive_since_us: int = 0,
+) -> Page[AffectedRun]:
+    """List the runs that have a reason, newest first. Raises FilterError for an unusable cursor."""
+    after = decode_cursor(cursor, int, str) or (None, None)
+    values = {"id": reason_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = engine.rows(subject.runs_sql, values | {"alive_since_us": alive_since_us})
+    runs = [AffectedRun(**(dict(row) | {"pinned": bool(row["pinned"])})) for row in rows]
+    return make_page(runs, limit, lambda run: (run.started_us, run.id))
+
+
+def history_sql(run_table: str, key: str, count: str) -> str:
+    """Runs without the item count as 0, which shows that it is gone."""
+    return f"""
+with series as materialized (
+  select distinct r.suite, r.name
+  from $stored({run_table}) as b
+  join runs as r on $of(b, r)
+  where b.{key} = :id
+), newest as materialized (
+  select r.id as id, $pub(r) as pub, r.name as name, $a.title as title, r.started_us as started_us
+  from series as s
+  $join runs as r on r.suite $is s.suite and r.name = s.name and r.source <> 'trial'
+  $words
+  order by r.started_us desc, r.id desc
+  limit :newest
+)
+select n.id as run_id, n.name, n.title, n.started_us, coalesce(b.{count}, 0) as count
+from newest as n
+left join $stored({run_table}) as b on $of(b, n) and b.{key} = :id
+order by n.started_us desc, n.id desc
+limit :newest
+"""  # noqa: S608 - our own names
+
+
+def list_history(
+    engine: Engine, subject: AnySubject, reason_id: int, *, newest: int = 200
+) -> list[HistoryPoint]:
+    sql = history_sql(subject.run_table, subject.key, subject.count)
+    return list_points(engine, sql, {"id": reason_id, "newest": newest})
+
+
+def list_points(engine: Engine, sql: str, values: Mapping[str, Any]) -> list[HistoryPoint]:
+    return [HistoryPoint(**dict(row)) for row in reversed(engine.rows(sql, values))]

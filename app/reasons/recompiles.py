@@ -1,0 +1,155 @@
+"""Recompile causes across runs: their filter, columns and events; reasons.py reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from compileboard.app.compiles.outcomes import OUTCOME_SQL
+from compileboard.app.core import fields
+from compileboard.app.core.parameters import Parameter
+from compileboard.app.reasons.queries import ReasonSubject
+from compileboard.app.reasons.trends import TrendGrid
+from compileboard.app.runs.queries import RunFilter
+from compileboard.collectors.contract.categories import BY_NAME
+
+
+@dataclass(frozen=True)
+class CauseFilter:
+    runs: RunFilter
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    category: Annotated[
+        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+    ] = None
+    function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
+
+
+@dataclass(frozen=True)
+class RecompileCause(fields.TitledCause):
+    """One recompile cause with its totals over the chosen runs.
+
+    `recompile_count` counts recompiles whose newest cache entry failed on it, so that each
+    recompile has one cause; `guard_failure_count` counts every cache entry that failed on it.
+    `limit_count` is of its function.
+    """
+
+    id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    fingerprint: fields.Fingerprint
+    category: fields.Category
+    source: fields.GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    suggestion: fields.Suggestion
+    function: fields.FunctionName
+    file: fields.FileName
+    recompile_count: fields.CauseRecompiles
+    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    limit_count: Annotated[
+        fields.Count, "Compiles of its function that reached the recompile limit."
+    ]
+
+
+@dataclass(frozen=True)
+class CauseSummary:
+    """Sums."""
+
+    cause_count: Annotated[fields.Count, "Causes."]
+    function_count: Annotated[fields.Count, "Functions."]
+    run_count: Annotated[fields.Count, "Runs that have any."]
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    guard_failure_count: Annotated[fields.Count, "Failed cache entries."]
+    compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
+    limit_count: Annotated[
+        fields.Count, "Compiles that reached the recompile limit, of all functions."
+    ]
+
+
+@dataclass(frozen=True)
+class CauseEvent:
+    """One guard failure and the recompile it led to."""
+
+    id: Annotated[int, "`id` of the recompile."]
+    run_id: fields.RunId
+    process_id: fields.ProcessId
+    sequence: fields.SequenceNumber
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    recompiled_from: fields.RecompiledFrom
+    time_us: fields.EventTime
+    position: Annotated[fields.Count, "0 is the newest cache entry."]
+    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
+    reason: Annotated[str, "The failed guard."]
+    expected: Annotated[str | None, "Expected."]
+    actual: Annotated[str | None, "Occurrences."]
+    source_line: fields.SourceLine
+    line: fields.LineNumber
+    compile_outcome: Annotated[str | None, "What became of the compile."]
+    compile_us: fields.CompileUs
+
+
+_EVENTS_SQL = f"""
+with newest as materialized (
+  select g.recompile_id, g.position
+  from guard_failures as g
+  where g.cause_id = :id
+  order by g.recompile_id desc, g.position desc
+  limit :limit
+)
+select
+  e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from,
+  e.time_us,
+  g.position, g.cache_entry, g.reason, g.expected, g.actual, g.source_line, g.line,
+  {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
+from newest as n
+join guard_failures as g on g.recompile_id = n.recompile_id and g.position = n.position
+join recompiles as e on e.id = n.recompile_id
+left join compiles as c on c.id = e.compile_key
+order by e.id desc, g.position desc
+limit :limit
+"""  # noqa: S608 - our own names
+
+
+def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
+    recompile_count = sum(kind.count for kind in grid.kinds)
+    return CauseSummary(
+        **scope,
+        cause_count=sum(kind.distinct_count for kind in grid.kinds),
+        function_count=grid.function_count,
+        recompile_count=recompile_count,
+        guard_failure_count=sum(kind.guard_failure_count for kind in grid.kinds),
+        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds)
+        or (None if recompile_count else 0),
+    )
+
+
+RECOMPILES = ReasonSubject(
+    noun="cause of recompiles",
+    table="recompile_causes",
+    run_table="run_causes",
+    key="cause_id",
+    counts=("recompile_count", "guard_failure_count"),
+    columns="d.category, d.source, d.reason, d.suggestion",
+    kind="d.category",
+    exact={"category": "d.category"},
+    texts=("d.source", "d.reason", "d.suggestion"),
+    orders={
+        "recompiles": "recompile_count",
+        "guard_failures": "guard_failure_count",
+        "runs": "run_count",
+        "compile_time": "compile_us",
+        "last": "last_us",
+        "first": "first_us",
+    },
+    events_sql=_EVENTS_SQL,
+    events_of_newest="""cross join recompiles as e on e.run_id = newest.run_id
+  join guard_failures as g on g.recompile_id = e.id and g.position = 0 and g.cause_id = :id""",
+    filter=CauseFilter,
+    make_reason=lambda row: RecompileCause(**row),
+    summarize=_summarize,
+    event=CauseEvent,
+    has_limits=True,
+)

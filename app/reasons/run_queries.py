@@ -1,0 +1,488 @@
+"""A run's graph breaks: one by one, and the distinct ones with their costs."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.core import fields
+from compileboard.app.core.page import Page, bind_page, decode_cursor, make_page, recorded_us
+from compileboard.app.core.schema import one_of
+from compileboard.app.runs.trace_files import get_event, list_stack
+from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.store.reading import read_body, read_json
+from compileboard.collectors.store.runs import name_rows
+
+
+@dataclass(frozen=True)
+class GraphBreakRow(fields.TitledBreak):
+    """One graph break."""
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    distinct_id: fields.BreakId
+    fingerprint: Annotated[str, "Identifies the graph break in every database."]
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    hints: fields.Hints
+    debug_context: Annotated[str | None, "torch's context of it."]
+    function: fields.FunctionName
+    file: fields.FileName
+    line: Annotated[int | None, "Line of the innermost frame of your own code."]
+    torch_file: Annotated[
+        str | None, "File that torch's text names: a library's where the break is in its code."
+    ]
+    torch_line: Annotated[int | None, "Line that torch's text names."]
+    source_line: fields.SourceLine
+    outcome: Annotated[
+        str,
+        one_of(("resumed", "skipped", "unknown")),
+        (
+            "Whether the function goes on compiled after it (resumed) or its frame runs eagerly "
+            "(skipped)."
+        ),
+    ]
+    time_us: fields.EventTime
+    compile_us: fields.CompileUs
+    stack: fields.Stack
+    text: Annotated[str, "All that torch wrote."]
+
+
+@dataclass(frozen=True)
+class RunDistinctBreak(fields.TitledBreak):
+    """One graph break with its totals in one run."""
+
+    distinct_id: fields.BreakId
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    hints: fields.Hints
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    source_line: fields.SourceLine
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    compile_us: fields.CompilesUs
+    outcomes: Annotated[dict[str, fields.Count], "Graph breaks by outcome."]
+
+
+BREAKS_SQL = """
+select
+  b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id,
+  d.fingerprint,
+  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line,
+  d.source_line, b.outcome,
+  b.time_us, nullif(c.total_us, 0) as compile_us, e.body
+from graph_breaks as b
+join distinct_breaks as d on d.id = b.distinct_id
+left join compiles as c on c.id = b.compile_key
+left join functions as f on f.id = coalesce(b.function_id, c.function_id)
+left join processes as p on p.id = b.process_id
+left join events as e on e.process_id = b.process_id and e.sequence = b.sequence
+"""
+RUN_BREAKS_SQL = f"""
+{BREAKS_SQL}
+where b.run_id = :run_id
+  and (:distinct_id is null or b.distinct_id = :distinct_id)
+  and (b.time_us, b.id) > (:after_us, :after_id)
+order by b.time_us, b.id
+limit :limit
+"""
+COMPILE_BREAKS_SQL = f"""
+{BREAKS_SQL}
+where b.compile_key = :key
+order by b.time_us, b.id
+limit :limit
+"""
+DISTINCT_SQL = """
+select
+  r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file,
+  d.line,
+  d.source_line, r.break_count, nullif(r.compile_us, 0) as compile_us
+from run_breaks as r
+join distinct_breaks as d on d.id = r.distinct_id
+left join functions as f on f.id = d.function_id
+where r.run_id = :run_id
+  and (r.compile_us, r.distinct_id) < (:after_us, :after_id)
+order by r.compile_us desc, r.distinct_id desc
+limit :limit
+"""
+OUTCOMES_SQL = """
+select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id,
+b.sequence, b.line
+from graph_breaks as b
+where b.run_id = :run_id
+group by b.distinct_id, b.outcome
+order by b.distinct_id, b.outcome
+limit 20000
+"""
+
+
+_NAMED_BY_TORCH = re.compile(
+    r"^Graph break in user code at (?P<path>.+):(?P<line>\d{1,9})$", re.MULTILINE
+)
+
+
+def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    named = _NAMED_BY_TORCH.search(text)
+    if named is None:
+        return {"torch_file": None, "torch_line": None}
+    line, name = int(named["line"]), named["path"].replace("\\", "/").rsplit("/", 1)[-1]
+    files = [
+        frame["file"]
+        for frame in stack
+        if frame.get("line") == line and isinstance(frame.get("file"), str)
+    ]
+    file = next(
+        (file for file in reversed(files) if file.rsplit("/", 1)[-1] == name), named["path"]
+    )
+    return {"torch_file": file, "torch_line": line}
+
+
+def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    hints = tuple(body["hints"] if body else read_json(list[str], values["hints"]) or ())
+    words = {
+        name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")
+    }
+    return words | {"hints": hints}
+
+
+def _to_break(row: dict[str, Any]) -> GraphBreakRow:
+    values = fields.name_ids(row, "distinct_id")
+    body = read_body(values.pop("body"))
+    values |= _choose_words(values, body)
+    text, stack = body.get("text") or "", tuple(list_stack(body))
+    return GraphBreakRow(
+        **values,
+        **_find_torch_line(text, stack),
+        debug_context=body.get("debug_context"),
+        stack=stack,
+        text=text,
+    )
+
+
+def list_graph_breaks(
+    connection: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    distinct_id: int | None = None,
+) -> Page[GraphBreakRow]:
+    """Raises FilterError for an unusable cursor."""
+    values = bind_page(run_id, cursor, limit) | {"distinct_id": distinct_id}
+    rows = [
+        _to_break(row) for row in name_rows(connection, connection.execute(RUN_BREAKS_SQL, values))
+    ]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_compile_breaks(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[GraphBreakRow]:
+    records = connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})
+    return [_to_break(row) for row in name_rows(connection, records)]
+
+
+def list_distinct_breaks(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[RunDistinctBreak]:
+    """List the breaks with the most compile time first. Raises FilterError for an unusable
+    cursor.
+    """
+    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
+    records = connection.execute(DISTINCT_SQL, values).fetchall()
+    outcomes: dict[int, dict[str, int]] = {}
+    newest: dict[int, sqlite3.Row] = {}  # of the run itself
+    if records:
+        for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
+            outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
+            if row["time_us"] >= newest.get(row["distinct_id"], row)["time_us"]:
+                newest[row["distinct_id"]] = row
+    rows = []
+    for record in records:
+        values, own = fields.name_ids(record, "distinct_id"), newest.get(record["distinct_id"])
+        values |= _choose_words(
+            values, get_event(connection, own["process_id"], own["sequence"]) if own else {}
+        )
+        values["line"] = own["line"] if own else values["line"]
+        rows.append(RunDistinctBreak(**values, outcomes=outcomes.get(record["distinct_id"], {})))
+    return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
+
+
+def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
+    sql = "select count(*) from run_breaks where run_id = :run_id"
+    return int(connection.execute(sql, {"run_id": run_id}).fetchone()[0])
+
+
+@dataclass(frozen=True)
+class FailedGuard(fields.Categorized):
+    """Why one cache entry did not fit a call."""
+
+    position: Annotated[fields.Count, "0 is the newest cache entry."]
+    cause_id: fields.CauseId
+    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
+    reason: Annotated[str, "The failed guard in torch's words."]
+    category: fields.Category
+    source: fields.GuardSource
+    expected: Annotated[str | None, "What the guard expected."]
+    actual: Annotated[str | None, "The actual value."]
+    suggestion: fields.Suggestion
+    source_line: fields.SourceLine
+    line: fields.LineNumber
+
+
+@dataclass(frozen=True)
+class RecompileRow:
+    """One recompile: a frame that already had cache entries."""
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompiled_from: fields.RecompiledFrom
+    time_us: fields.EventTime
+    compile_us: fields.CompileUs
+    guards: Annotated[
+        tuple[FailedGuard, ...], "The failed guard of every cache entry, the newest first."
+    ]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One frame that was compiled more than once."""
+
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    generation: fields.Generation
+    frame_id: Annotated[int | None, "Frame."]
+    rank: fields.Rank
+    pid: fields.Pid
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    compile_us: Annotated[fields.DurationUs | None, "Time of the recompiles."]
+    limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
+
+
+@dataclass(frozen=True)
+class RunCause(fields.CategoryMeaning):
+    """One recompile cause with its totals in one run."""
+
+    cause_id: fields.CauseId
+    category: fields.Category
+    source: fields.GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    suggestion: fields.Suggestion
+    function: fields.FunctionName
+    file: fields.FileName
+    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    recompile_count: fields.CauseRecompiles
+    compile_us: fields.CompilesUs
+
+
+@dataclass(frozen=True)
+class LimitHit:
+    """One compile that reached the recompile limit."""
+
+    compile_key: Annotated[int, "`id` of the compile."]
+    compile_id: Annotated[str, "Compile id as torch prints it."]
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    recompile_category: fields.RecompileCategory
+    recompiled_from: fields.RecompiledFrom
+    started_us: fields.StartTime
+    fail_reason: Annotated[str | None, "torch's message."]
+
+
+# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated
+# limit of 256.
+_AT_ONCE = 100
+_SELECT = """
+select
+  r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
+  f.name as function, f.file, r.line,
+  r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
+from recompiles as r
+left join compiles as c on c.id = r.compile_key
+left join functions as f on f.id = r.function_id
+left join processes as p on p.id = r.process_id
+"""
+RUN_RECOMPILES_SQL = f"""
+{_SELECT}
+where r.run_id = :run_id
+  and (r.time_us, r.id) > (:after_us, :after_id)
+order by r.time_us, r.id
+limit :limit
+"""
+CHAINS_SQL = """
+select
+  c.process_id, c.generation, c.frame_id, max(coalesce(c.rank, p.rank)) as rank, max(p.pid) as pid,
+  max(f.name) as function, max(f.file) as file, max(c.line) as line, count(*) as recompile_count,
+  nullif(sum(c.total_us), 0) as compile_us, sum(c.outcome = 'recompile_limit') as limit_count,
+  min(c.id) as first_id
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.recompiled_from is not null
+group by c.process_id, c.generation, c.frame_id
+having (sum(c.total_us), min(c.id)) < (:after_us, :after_id)
+order by compile_us desc, first_id desc
+limit :limit
+"""
+CAUSES_SQL = f"""
+select
+  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
+  r.guard_failure_count,
+  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
+from run_causes as r
+join recompile_causes as u on u.id = r.cause_id
+left join functions as f on f.id = u.function_id
+where r.run_id = :run_id
+  and r.recompile_count >= :least
+  and (r.compile_us, r.recompile_count, r.cause_id) < (:after_us, :after_count, :after_id)
+order by r.compile_us desc, r.recompile_count desc, r.cause_id desc
+limit :limit
+"""  # noqa: S608  own texts only
+LIMITS_SQL = """
+select
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank,
+  f.name as function, f.file, c.line,
+  c.recompile_category, c.recompiled_from, c.started_us,
+  (select k.fail_reason
+   from compilations as k
+   where k.compile_key = c.id
+     and k.fail_reason is not null
+   order by k.id
+   limit 1) as fail_reason
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.outcome = 'recompile_limit'
+  and (c.started_us, c.id) > (:after_us, :after_id)
+order by c.started_us, c.id
+limit :limit
+"""
+
+
+def keyed_sql(column: str, count: int) -> str:
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"{_SELECT} where r.{column} in ({marks}) order by r.time_us, r.id limit 2000"
+
+
+def guards_sql(count: int) -> str:
+    marks = ", ".join(f":key{n}" for n in range(count))
+    return f"""
+select
+  g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected,
+  g.actual,
+  u.suggestion, g.source_line, g.line
+from guard_failures as g
+join recompile_causes as u on u.id = g.cause_id
+where g.recompile_id in ({marks})
+order by g.recompile_id, g.position
+limit 50000
+"""  # noqa: S608  marks are ours
+
+
+def _marks(keys: Iterable[int]) -> dict[str, int]:
+    return {f"key{n}": key for n, key in enumerate(keys)}
+
+
+def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[RecompileRow]:
+    guards: dict[int, list[FailedGuard]] = {}
+    for first in range(0, len(records), _AT_ONCE):
+        some = records[first : first + _AT_ONCE]
+        for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
+            values = fields.name_ids(row, "cause_id")
+            guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
+    return [
+        RecompileRow(**row, guards=tuple(guards.get(row["id"], ())))
+        for row in name_rows(connection, records)
+    ]
+
+
+def list_recompiles(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[RecompileRow]:
+    """Raises FilterError for an unusable cursor."""
+    values = bind_page(run_id, cursor, limit)
+    rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> list[RecompileRow]:
+    if not keys:
+        return []
+    return _to_rows(
+        connection, connection.execute(keyed_sql("compile_key", len(keys)), _marks(keys)).fetchall()
+    )
+
+
+def list_chains(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
+) -> Page[Chain]:
+    """The most recompile time comes first. Raises FilterError for an unusable cursor."""
+    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
+    records = name_rows(connection, connection.execute(CHAINS_SQL, values))
+    rows = [
+        (Chain(**{k: row[k] for k in row if k != "first_id"}), row["first_id"]) for row in records
+    ]
+    page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
+    return Page(tuple(chain for chain, _first in page.rows), page.next)
+
+
+def list_causes(
+    connection: sqlite3.Connection,
+    run_id: str,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    of_older_entries: bool = False,
+) -> Page[RunCause]:
+    """`of_older_entries` adds causes of older cache entries alone. Raises FilterError for an
+    unusable cursor.
+    """
+    after = decode_cursor(cursor, int, int, int) or (2**62, 2**62, 2**62)
+    keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
+    values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
+    rows = [
+        RunCause(**fields.name_ids(row, "cause_id"))
+        for row in connection.execute(CAUSES_SQL, values)
+    ]
+    return make_page(
+        rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id))
+    )
+
+
+def list_limit_hits(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[LimitHit]:
+    """Raises FilterError for an unusable cursor."""
+    values = bind_page(run_id, cursor, limit, (-(2**62), 0))
+    rows = [
+        LimitHit(**row) for row in name_rows(connection, connection.execute(LIMITS_SQL, values))
+    ]
+    return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

@@ -1,0 +1,131 @@
+"""The trend of each reason over slots of runs, and of each kind of reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from compileboard.app.core.engine import Row
+from compileboard.app.core.fields import Count, DurationUs
+from compileboard.app.reasons.sums import Sum
+from compileboard.app.runs.queries import Slot
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
+
+TrendLine = Annotated[list[float], "Mean count a run, one number for each of `slots`."]
+
+
+@dataclass(frozen=True)
+class KindTrend:
+    """Totals of one type."""
+
+    kind: Annotated[str, "The kind."]
+    gb_id: Annotated[str | None, "torch's id, for graph breaks."]
+    distinct_count: Annotated[Count, "Distinct things."]
+    function_count: Annotated[Count, "Functions."]
+    count: Annotated[Count, "Count."]
+    guard_failure_count: Annotated[Count, "Failed cache entries, for recompiles."]
+    compile_us: Annotated[DurationUs | None, "Time of the compiles."]
+    trend: TrendLine
+
+
+@dataclass(frozen=True)
+class TrendGrid:
+    counts: Mapping[int, list[int]]
+    slots: Sequence[Slot]
+    kinds: tuple[KindTrend, ...]
+    function_count: int
+
+    def line(self, thing: str) -> list[float]:
+        return _per_run(self.counts.get(parse_id(thing), ()), self.slots)
+
+    @property
+    def lines(self) -> dict[str, list[float]]:
+        return {
+            format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()
+        }
+
+
+def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
+    return [count / slot.run_count for count, slot in zip(counts, slots)]
+
+
+def read_grid(
+    kind_counts: Iterable[Row],
+    kind_slots: Iterable[Row],
+    lines: Iterable[Sequence[Any]],
+    slots: list[Slot],
+) -> TrendGrid:
+    """Read an engine's sums: things per kind, sums of kinds in slots, and lines of things.
+
+    Shape: lines: id, slot, count
+    """
+    if not slots:
+        return TrendGrid({}, slots, (), 0)
+    last = len(slots) - 1
+    kinds: dict[str, KindSums] = {}
+    function_count = 0
+    for row in kind_counts:
+        if row["is_of_all"]:
+            function_count = row["function_count"]
+        else:
+            counts_of_none, of_kind = [0] * len(slots), row["distinct_count"]
+            kinds[row["kind"]] = KindSums(
+                row["gb_id"], counts_of_none, of_kind, function_count=row["function_count"]
+            )
+    for row in kind_slots:
+        if not row["is_of_all"] and row["kind"] in kinds:  # else of a run that was added since
+            sums = kinds[row["kind"]]
+            sums.counts[min(row["slot"], last)] += row["count"]
+            sums.guard_failure_count += row["guard_failure_count"]
+            sums.compile_us += row["compile_us"]
+    counts: dict[int, list[int]] = {}
+    for thing, slot, count in lines:
+        counts.setdefault(thing, [0] * len(slots))[min(slot, last)] += count
+    return replace(make_grid(counts, kinds, slots), function_count=function_count)
+
+
+def make_grid(
+    counts: Mapping[int, list[int]], kinds: Mapping[str, KindSums], slots: list[Slot]
+) -> TrendGrid:
+    trends = [
+        kind_sums.make_trend(kind, slots)
+        for kind, kind_sums in kinds.items()
+        if kind_sums.distinct_count
+    ]
+    trends.sort(key=lambda trend: (-trend.count, -trend.guard_failure_count, trend.kind))
+    function_count = len(
+        {function for kind_sums in kinds.values() for function in kind_sums.functions}
+    )
+    return TrendGrid(counts, slots, tuple(trends), function_count)
+
+
+@dataclass
+class KindSums:
+    gb_id: str | None
+    counts: list[int]
+    distinct_count: int = 0
+    functions: set[int] = field(default_factory=set)
+    guard_failure_count: int = 0
+    compile_us: int = 0
+    function_count: int = 0  # where the functions were counted elsewhere
+
+    def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
+        self.distinct_count += 1
+        self.guard_failure_count += total.guard_failure_count
+        self.compile_us += total.compile_us
+        if function_id is not None:
+            self.functions.add(function_id)
+        self.counts = [mine + new for mine, new in zip(self.counts, counts)]
+
+    def make_trend(self, kind: str, slots: Sequence[Slot]) -> KindTrend:
+        return KindTrend(
+            kind=kind,
+            gb_id=self.gb_id,
+            distinct_count=self.distinct_count,
+            function_count=self.function_count or len(self.functions),
+            count=sum(self.counts),
+            guard_failure_count=self.guard_failure_count,
+            compile_us=self.compile_us or None,
+            trend=_per_run(self.counts, slots),
+        )

@@ -1,0 +1,369 @@
+"""The result of a check for a terminal: failures first, then one line per rule."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from xml.etree import ElementTree
+
+from compileboard.app.checks.decision import Report, RuleReport
+from compileboard.app.checks.rules import incidents
+from compileboard.app.checks.rules.distinct import WHOLE_RUN
+from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
+from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.core.format import format_plural
+from compileboard.app.reports.output import write_file
+from compileboard.app.reports.text import code, prose, table
+
+CHANGES = "Changed"
+NO_FIXES: Mapping[str, str] = {}
+_MOST_WIDTH = 60
+
+
+def write_table(
+    report: Report, *, every: bool = False, in_pull_request: bool = False
+) -> Iterator[str]:
+    yield report.headline
+    for warning in report.warnings:
+        yield f"warning: {warning}"
+    shown = [
+        verdict
+        for rule in report.rules
+        for verdict in rule.verdicts
+        if every or verdict.outcome != PASS
+    ]
+    shown.sort(key=lambda rule_verdict: not report.fails(rule_verdict))
+    if shown:
+        yield ""
+        yield from _columns([_cells(rule_verdict) for rule_verdict in shown])
+    yield ""
+    yield from _columns([(rule.rule.name, _sum_up(rule)) for rule in report.rules])
+    if report.model_counts is not None:
+        yield ""
+        yield f"{CHANGES}: {report.changes}"
+    if report.failures or report.due:
+        yield ""
+        yield textwrap.fill(next_step(report, in_pull_request=in_pull_request), 110)
+
+
+def _cells(rule_verdict: RuleVerdict) -> tuple[str, ...]:
+    return (
+        rule_verdict.word,
+        rule_verdict.rule,
+        one_line(rule_verdict.name),
+        one_line(rule_verdict.detail),
+    )
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [min(_MOST_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
+    for row in rows:
+        yield "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]
+        ).rstrip()
+
+
+def _sum_up(report: RuleReport) -> str:
+    if report.lacks:
+        return f"not compared: {report.lacks}"
+    return (
+        ", ".join(f"{count} {word}" for word, count in report.counts.items())
+        or "nothing to compare"
+    )
+
+
+def next_step(report: Report, *, in_pull_request: bool = False) -> str:
+    """Return what to do about a check that did not pass. In a pull request the base changes with
+    every merge.
+    """
+    if not report.failures:
+        names = ", ".join(other_report.rule.name for other_report in report.due)
+        return (
+            f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and "
+            "the run has not: measure "
+            "it, or name the rules that are wanted (--rule)."
+        )
+    if all(failure.rule == incidents.RULE.name for failure in report.failures):
+        return (
+            "Mend what got worse, or acknowledge the incident, or ignore it with a reason, at "
+            "/incidents/ID."
+        )
+    if report.baseline is None:
+        return (
+            "Mend what fails, or tell the rule another number (--threshold, --threshold-scale, "
+            "--metric)."
+        )
+    kind, _space, name = report.baseline.partition(" ")
+    if in_pull_request and kind == "run":
+        return (
+            "If these changes are meant, merge them: later pull requests are compared with the "
+            "result. To let them "
+            "pass, leave their rules out of the file of rules."
+        )
+    keep = (
+        f"compileboard baseline update {name}"
+        if kind == "baseline"
+        else "compileboard baseline save NAME"
+    )
+    keep = "change that file" if report.baseline.endswith(".csv") else f"{keep} --run ID"
+    if any(failure.outcome == IMPROVED for failure in report.failures):
+        better = "--allow-improvement lets improvements pass"
+        return f"To accept these changes, save a new baseline ({keep}); {better}."
+    return f"To accept these changes, save a new baseline: {keep}."
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, with characters that could move a terminal's cursor replaced by
+    spaces.
+    """
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+_MOST_ROWS = 200  # GitHub takes 1 MiB of a step's summary
+_DETAIL = 400
+
+
+# What fails, for people: singular and plural.
+_NOUNS = {
+    ("new-breaks", "NEW_BREAK"): ("new graph break", "new graph breaks"),
+    ("new-recompiles", "NEW_RECOMPILE"): ("new recompile cause", "new recompile causes"),
+    ("speedup", "SLOWER"): ("slower model", "slower models"),
+    ("compile-time", "SLOWER"): ("model that compiles slower", "models that compile slower"),
+    ("export-time", "SLOWER"): ("model that exports slower", "models that export slower"),
+    ("load-time", "SLOWER"): ("model that loads slower", "models that load slower"),
+    ("package-size", "LARGER"): ("larger package", "larger packages"),
+    ("scaling-efficiency", "LOWER"): ("model that scales worse", "models that scale worse"),
+    ("quantized-error", "LARGER"): ("larger quantized error", "larger quantized errors"),
+    ("accuracy", "FAIL"): ("model that fails accuracy", "models that fail accuracy"),
+    ("graph-breaks", "FAIL"): ("model with more graph breaks", "models with more graph breaks"),
+    ("memory", "FAIL"): ("model with more memory", "models with more memory"),
+    ("incidents", "OPEN_INCIDENT"): ("open incident", "open incidents"),
+}
+_RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
+
+
+def write_markdown(
+    report: Report, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
+) -> Iterator[str]:
+    yield f"### {_write_heading(report)}"
+    yield ""
+    sides = " against ".join(title for title in (report.run, report.baseline) if title)
+    yield " · ".join(prose(part, 300) for part in (report.subject, sides) if part)
+    yield ""
+    for warning in report.warnings:
+        yield f"> ⚠️ {prose(warning, _DETAIL)}"
+        yield ""
+    if report.failures:
+        yield from _section(report.failures, fixes)
+        yield ""
+    if report.model_counts is not None:
+        yield f"{CHANGES}: {prose(report.changes, 1000)}"
+        yield ""
+    if report.exit_code:
+        yield prose(next_step(report, in_pull_request=in_pull_request), _DETAIL)
+        yield ""
+    notes = [
+        verdict
+        for rule in report.rules
+        for verdict in rule.verdicts
+        if verdict.outcome != PASS and not report.fails(verdict)
+    ]
+    if notes:
+        yield from _fold(f"Not failing, worth a look: {len(notes)}", _section(notes, {}))
+    rows = [
+        [code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules
+    ]
+    yield from _fold(f"Rules: {_count_rules(report)}", table(["Rule", "Result"], rows))
+
+
+def _write_heading(report: Report) -> str:
+    if report.failures:
+        counts: dict[tuple[str, str], set[object]] = {}
+        for number, verdict in enumerate(report.failures):
+            distinct = (
+                verdict.new.fingerprint if verdict.new else number
+            )  # models share a graph break
+            counts.setdefault((verdict.rule, verdict.word), set()).add(distinct)
+        if ("new-breaks", "NEW_BREAK") in counts:
+            counts.pop(("graph-breaks", "FAIL"), None)  # counts the same
+        ordered = sorted(
+            counts, key=lambda key: list(_NOUNS).index(key) if key in _NOUNS else len(_NOUNS)
+        )
+        parts = []
+        for key in ordered:
+            count = len(counts[key])
+            singular, plural = _NOUNS.get(key, (f"{key[1]} of {key[0]}",) * 2)
+            parts.append(f"{count} {prose(singular if count == 1 else plural)}")
+        return "❌ " + ", ".join(parts)
+    if report.due:
+        return f"⚠️ Not compared: {', '.join(checked.rule.name for checked in report.due)}"
+    compared = sum(not checked.lacks for checked in report.rules)
+    resolved = [
+        format_plural(len({row.detail for row in checked.verdicts if row.word == "RESOLVED"}), noun)
+        for checked in report.rules
+        if (noun := _RESOLVED.get(checked.rule.name)) and "RESOLVED" in checked.counts
+    ]
+    better = f"{', '.join(resolved)} resolved, nothing" if resolved else "Nothing"
+    return f"✅ {better} worse by {format_plural(compared, 'rule')}"
+
+
+def _count_rules(report: Report) -> str:
+    lacking = sum(bool(checked.lacks) for checked in report.rules)
+    failing = len({verdict.rule for verdict in report.failures})
+    passing = len(report.rules) - lacking - failing
+    counts = ((failing, "failed"), (passing, "passed"), (lacking, "not compared"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count)
+
+
+def _fold(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"<details><summary>{summary}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
+    if lacks:
+        return f"not compared: {prose(lacks)}"
+    return (
+        ", ".join(f"{count} {prose(word)}" for word, count in counts.items())
+        or "nothing to compare"
+    )
+
+
+def _section(verdicts: list[RuleVerdict], fixes: Mapping[str, str]) -> Iterator[str]:
+    rows = []
+    for verdict in verdicts[:_MOST_ROWS]:
+        why = prose(verdict.detail, _DETAIL) if verdict.detail else ""
+        fix = fixes.get(verdict.new.fingerprint) if verdict.new else None
+        why += f"<br>Fix: {prose(fix, _DETAIL)}" if fix else ""
+        rows.append([code(verdict.word), code(verdict.rule), prose(verdict.name), why])
+    if all(verdict.name == WHOLE_RUN for verdict in verdicts):  # no models
+        yield from table(["Verdict", "Rule", "Why"], [[*row[:2], row[3]] for row in rows])
+    else:
+        yield from table(["Verdict", "Rule", "Model", "Why"], rows)
+    if len(verdicts) > _MOST_ROWS:
+        yield ""
+        yield f"… and {len(verdicts) - _MOST_ROWS} more"
+
+
+# What XML 1.0 cannot say at all, escaped or not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(report: Report) -> bytes:
+    root = ElementTree.Element("testsuites", name="compileboard check")
+    totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    for rule in report.rules:
+        suite = ElementTree.SubElement(root, "testsuite", name=rule.rule.name)
+        for name, count in _fill(suite, report, rule).items():
+            suite.set(name, str(count))
+            totals[name] += count
+        suite.set("time", "0")
+    for name in ("tests", "failures", "errors"):
+        root.set(name, str(totals[name]))
+    ElementTree.indent(root)
+    body: bytes = ElementTree.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + body + b"\n"
+
+
+def _fill(suite: ElementTree.Element, report: Report, rule: RuleReport) -> dict[str, int]:
+    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    if rule.lacks:
+        case = _case(suite, rule.rule.name, "the rule")
+        if rule.is_due:
+            ElementTree.SubElement(case, "error", type="NOT_COMPARED", message=_clean(rule.lacks))
+            return counts | {"tests": 1, "errors": 1}
+        ElementTree.SubElement(case, "skipped", message=_clean(rule.lacks))
+        return counts | {"tests": 1, "skipped": 1}
+    by_name: dict[str, list[RuleVerdict]] = {}
+    for verdict in rule.verdicts:
+        by_name.setdefault(verdict.name, []).append(verdict)
+    for name, verdicts in by_name.items():
+        case = _case(suite, rule.rule.name, name)
+        counts["tests"] += 1
+        failing = [verdict for verdict in verdicts if report.fails(verdict)]
+        text = "\n".join(
+            f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts
+        )
+        if failing:
+            counts["failures"] += 1
+            failure = ElementTree.SubElement(case, "failure", type=failing[0].word)
+            failure.set("message", _clean(f"{failing[0].word} {failing[0].detail}".rstrip()))
+            failure.text = _clean(text)
+        else:
+            ElementTree.SubElement(case, "system-out").text = _clean(text)
+    return counts
+
+
+def _case(suite: ElementTree.Element, rule: str, name: str) -> ElementTree.Element:
+    return ElementTree.SubElement(
+        suite, "testcase", classname=f"compileboard.{rule}", name=_clean(name), time="0"
+    )
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+STDOUT = "-"
+
+
+def check_targets(targets: Mapping[str, str | None]) -> None:
+    """Check that every output file, by its flag, can be written; None is a flag that was not given.
+
+    Raises CannotCompare if one cannot be written or two are the same.
+    """
+    known: dict[str, str] = {}
+    for flag, target in targets.items():
+        if target is None:
+            continue
+        path = target if target == STDOUT else os.path.realpath(target)
+        if path in known:
+            where = "stdout" if path == STDOUT else target
+            raise CannotCompare(
+                f"{known[path]} and {flag} both go to {where}; give one of them another file"
+            )
+        known[path] = flag
+        if path != STDOUT and (problem := _find_problem(path)):
+            raise CannotCompare(f"{flag}: cannot write {target}: {problem}")
+
+
+def _find_problem(path: str) -> str:
+    folder = os.path.dirname(path)
+    if os.path.isdir(path):
+        return "it is a folder; give a file's name"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    if not os.access(folder, os.W_OK | os.X_OK) or (
+        os.path.exists(path) and not os.access(path, os.W_OK)
+    ):
+        return "permission denied"
+    return ""
+
+
+def write_outputs(documents: Iterable[tuple[str | None, bytes]], table: Iterable[str]) -> None:
+    """Write every document to its target; the table goes to stdout unless a document does.
+
+    Raises OSError if a file or stdout cannot be written; a closed pipe on stdout is no error.
+    """
+    text = None
+    for target, body in documents:
+        if target == STDOUT:
+            text = body.decode()
+        elif target:
+            write_file(target, [body])
+    try:
+        if text is None:
+            sys.stdout.writelines(f"{line}\n" for line in table)
+        else:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,225 @@
+"""The CSV report: one table of a run in RFC 4180 format, safe to open in a spreadsheet.
+
+The columns are the same for every run; values without a column are JSON in `other_metrics`. A list
+is a JSON array, `[]` if empty: an empty cell means not
+recorded.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from compileboard.app.artifacts.run_queries import ArtifactRow
+from compileboard.app.compiles.run_queries import PHASES, Compilation
+from compileboard.app.core.format import NOT_RECORDED, format_iso_time
+from compileboard.app.core.json_text import dump_json
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.resources import __version__
+from compileboard.app.core.schema import get_plain, list_names
+from compileboard.app.guards.run_queries import GuardSet
+from compileboard.app.ranks.model import build_ranks, report_ranks
+from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
+from compileboard.app.reports.redaction import clean_row
+from compileboard.app.reports.tables import BY_NAME, TABLES, read_rows
+from compileboard.app.repros.queries import ReproRow
+from compileboard.app.runs.model import describe_facts
+from compileboard.app.runs.run_queries import RunDetail
+from compileboard.app.runs.trace_files import RejectSum
+from compileboard.app.timeline.run_queries import NameTotal
+from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.store.results import ResultRow
+
+DEFAULT_TABLE = "compilations"
+# Full-width too: some spreadsheets read them as the plain ones.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_GUARD = (
+    "cache_entry",
+    "category",
+    "source",
+    "reason",
+    "expected",
+    "actual",
+    "suggestion",
+    "source_line",
+    "line",
+)
+_CHUNK_CHARACTERS = 64 * 1024
+
+
+def _names(kind: type, *without: str) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind) if field.name not in without]
+
+
+_RECORD = [
+    *_names(Compilation, "metrics", "phases_us"),
+    *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
+]
+COLUMNS: dict[str, Sequence[str]] = {
+    "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
+    "graph_breaks": (*_names(GraphBreakRow), "page_url"),
+    "recompiles": (
+        *_names(RecompileRow, "guards"),
+        "guard_count",
+        *(f"guard_{name}" for name in _GUARD),
+        "guards",
+    ),
+    "results": (*_names(ResultRow, "judge"), "gpu"),
+    "artifacts": (*_names(ArtifactRow), "meaning"),
+    "spans_by_name": list_names(NameTotal),
+    "guards": _names(GuardSet),
+    "rejects": _names(RejectSum),
+    "repros": _names(ReproRow),
+}
+
+
+def cell(value: Any) -> Any:
+    """Format one cell: text that a spreadsheet would run as a formula gets a leading apostrophe,
+    numbers never do.
+    """
+    text = flatten_value(value)
+    return f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
+
+
+def flatten_value(value: Any) -> Any:
+    """Return numbers and texts as they are, None as "", and anything else as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, (int, float, str)) else json.dumps(value, ensure_ascii=False)
+
+
+def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    if table == "compilations":
+        phases = row.pop("phases_us")
+        row |= {f"phase_{phase}_us": time_us for phase, time_us in phases.items()}
+        row["other_metrics"] = {
+            name: row[name] for name in row if name not in COLUMNS[table]
+        } or None
+    elif table == "recompiles":
+        guards = row["guards"]
+        newest = guards[0] if guards else {}
+        row |= {f"guard_{name}": newest.get(name) for name in _GUARD} | {"guard_count": len(guards)}
+    return row
+
+
+def write_csv(
+    connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool
+) -> Iterator[bytes]:
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    columns = COLUMNS[table]
+    writer.writerow(columns)
+    for row in read_rows(connection, detail.run.id, BY_NAME[table], source):
+        flat = flatten_row(table, row)
+        writer.writerow([cell(flat.get(name)) for name in columns])
+        if buffer.tell() >= _CHUNK_CHARACTERS:
+            yield buffer.getvalue().encode("utf-8", "replace")
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue().encode("utf-8", "replace")
+
+
+SCHEMA = "compileboard.report"
+VERSION = 1
+_CHUNK_BYTES = 64 * 1024
+
+
+def dump(value: Any) -> bytes:
+    return dump_json(value, orjson.OPT_NON_STR_KEYS)
+
+
+def write_json(
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    source: bool,
+    written_us: int,
+    stale_after_s: int,
+) -> Iterator[bytes]:
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _write(connection, detail, source, written_us, stale_after_s):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join(pieces)
+
+
+def _write(
+    connection: sqlite3.Connection,
+    detail: RunDetail,
+    source: bool,
+    written_us: int,
+    stale_after_s: int,
+) -> Iterator[bytes]:
+    run = get_plain(describe_facts(detail, RecorderClock(written_us, stale_after_s)))
+    head = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "written_by": f"CompileBoard {__version__}",
+        "written_at": format_iso_time(written_us),
+        "source_lines": source and detail.keep_source,
+        "run": run if source else clean_row(run),
+    }
+    yield b"{\n"
+    for name, value in head.items():
+        yield dump(name) + b": " + dump(value) + b",\n"
+    for position, table in enumerate(TABLES):
+        yield (b",\n" if position else b"") + dump(table.name) + b": ["
+        for number, row in enumerate(read_rows(connection, detail.run.id, table, source)):
+            yield (b",\n  " if number else b"\n  ") + dump(row)
+        yield b"\n]"
+    ranks = get_plain(report_ranks(build_ranks(connection, detail.run.id)))
+    yield b',\n"ranks": ' + dump(ranks if source else clean_row(ranks))
+    yield b"\n}\n"
+
+
+MOST_TABLE_ROWS = 10
+_LONGEST = 200
+_APART = "\u200b"  # zero-width: shows nothing, and keeps @name, #12 and http:// from becoming links
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
+
+
+def prose(text: str | None, longest: int = _LONGEST) -> str:
+    """Return text on one line as plain words: no markup, link or mention."""
+    flat = _flat(text, longest)
+    if not flat:
+        return f"_{NOT_RECORDED}_"
+    flat = _SPECIAL.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;"))
+    flat = re.sub(r"(@|\\#|://|\bwww(?=\.)|\bGH(?=-\d))", rf"\1{_APART}", flat)
+    return re.sub(r"^(\d+)([.)]\s)", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", flat))
+
+
+def code(text: str | None, longest: int = _LONGEST) -> str:
+    """Return code on one line in enough backticks; pipes are escaped for tables."""
+    flat = _flat(text, longest)
+    if not flat:
+        return f"_{NOT_RECORDED}_"
+    fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
+    space = " " if flat.startswith("`") or flat.endswith("`") or len(fence) > 1 else ""
+    # A table cell ends at a pipe even inside backticks, and a backslash before it stays one.
+    return f"{fence}{space}{flat}{space}{fence}".replace("\\|", "\\\u200b|").replace("|", "\\|")
+
+
+def _flat(text: str | None, longest: int) -> str:
+    flat = " ".join(_CONTROL.sub(" ", text or "").split())
+    return flat if len(flat) <= longest else flat[: longest - 1].rstrip() + "…"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a table; a heading that ends in ">" marks a column of numbers."""
+    heads = [column.removesuffix(">") for column in columns]
+    lines = [heads, ["--:" if column.endswith(">") else ":--" for column in columns], *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]

@@ -1,0 +1,531 @@
+"""Causes of a run with their fixes, as pages, reports and the API show them, and the run's
+verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from compileboard.app.core.fields import (
+    ContentId,
+    DurationUs,
+    FileName,
+    FunctionName,
+    LineNumber,
+    PageUrl,
+    gb_url,
+)
+from compileboard.app.core.format import format_count, format_duration, format_plural
+from compileboard.app.core.labels import describe_failure_phase
+from compileboard.app.core.schema import one_of, published
+from compileboard.app.reasons.run_queries import LimitHit
+from compileboard.app.runs.failures import (
+    CacheResult,
+    CudagraphSkip,
+    FailureGroup,
+    FailureRow,
+    Unfinished,
+)
+from compileboard.app.runs.rows import RunRow
+from compileboard.app.runs.run_queries import StackCliff
+from compileboard.app.runs.states import describe_end
+from compileboard.app.runs.states import list_problems as list_failures
+from compileboard.app.timeline.model import find_phase
+from compileboard.collectors.contract.compile_labels import build_label
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
+from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.store.dashboard import Trial
+
+_DISABLED = (
+    ("force_disable_caches", True),
+    ("fx_graph_cache", False),
+    ("enable_autograd_cache", False),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of a run that is neither a graph break nor a recompile."""
+
+    kind: Annotated[str, "What it is about: unfinished, failure, limit, stack, cache or cudagraph."]
+    severity: Annotated[
+        str, one_of(("bad", "warn")), "bad: it failed, never finished or runs eagerly."
+    ]
+    title: Annotated[str, "What happened."]
+    number: Annotated[str, "How often or how much, in words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+    advice: Annotated[str, "The fix."]
+    tab: Annotated[str, "The tab of the run's page that has the details."]
+    cost_us: Annotated[DurationUs | None, "Compile time that it cost."] = None
+    code: Annotated[str | None, "A line of code or a reason."] = None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    unfinished: Sequence[Unfinished] = ()
+    failures: Sequence[FailureGroup] = ()
+    raised: Sequence[FailureRow] = ()  # while compiled code ran
+    limit_hits: Sequence[LimitHit] = ()  # without a recorded recompile
+    caches: Sequence[CacheResult] = ()
+    skips: Sequence[CudagraphSkip] = ()
+    changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    cliffs: Sequence[StackCliff] = ()
+    cacheable_us: int | None = None
+
+
+def list_problems(facts: RunFacts) -> list[Problem]:
+    grave = [
+        *_unfinished(facts.unfinished),
+        *_failures(facts.failures),
+        *_raised(facts.raised),
+        *_recompile_limits(facts.limit_hits),
+    ]
+    return [
+        *grave,
+        *_cliffs(facts.cliffs),
+        *_disabled(facts),
+        *_bypasses(facts.caches),
+        *_cudagraph_skips(facts.skips),
+    ]
+
+
+def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
+    problems = []
+    for span in unfinished:
+        advice = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
+        if span.spans:
+            innermost = span.spans[-1].name
+            advice = (
+                f"It was in {find_phase(innermost).label}: {innermost}, the last phase that began."
+            )
+        number = (
+            "for how long: not recorded"
+            if span.is_last
+            else "its end was not recorded; the process went on"
+        )
+        if span.until_us is not None:
+            number = f"{format_duration(span.until_us)} from its start to the end of the run"
+        code = " › ".join(phase.name for phase in span.spans) or None
+        title = build_label(span.process, f"Compile {span.compile_id} never finished", "")
+        location = (span.function, span.file, span.line)
+        problems.append(
+            Problem("unfinished", "bad", title, number, *location, advice, "compiles", None, code)
+        )
+    return problems
+
+
+def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
+    if not cliffs:
+        return []
+    worst = max(cliffs, key=lambda cliff: cliff.faults_per_s)
+    number = (
+        f"{format_count(round(worst.faults_per_s))} page faults a second while nothing compiled"
+    )
+    if len(cliffs) > 1:
+        number += f", in {format_plural(len(cliffs), 'process', 'processes')}"
+    python = f"Python {worst.python_version}" if worst.python_version else "this Python"
+    if worst.stack_room:
+        advice, code = (
+            "The program had room, but not where this happens: decorate what the thread runs",
+            None,
+        )
+    else:
+        advice, code = (
+            "Run it once with room and compare",
+            f"compileboard-collect run --stack-room -- {worst.command}",
+        )
+        advice += ". If that is faster, decorate the function that holds the loop"
+    advice += (
+        f" with @compileboard.stack_room, or take a newer patch release than {python}: "
+        "docs/stack-cliff.md."
+    )
+    title = "Every call may map and unmap memory for its frames"
+    return [
+        Problem("stack", "warn", title, number, None, None, None, advice, "processes", None, code)
+    ]
+
+
+_REFUSED = "when making fake tensor call"  # GB4315: no `except` of compiled code is reached
+
+
+def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
+    problems = []
+    for failure in failures:
+        title = f"Compile failed: {failure.error_type or 'an exception'}"
+        number = format_plural(failure.compile_count, "failed compile")
+        advice = "Read the traceback; backend='eager', then 'aot_eager', tells which layer fails."
+        if _REFUSED in (failure.message or ""):
+            tested = find_fix("graph_break", "try_condition").title
+            advice = (
+                "The operator refuses its inputs. If a `try` catches that: "
+                f"{tested[:1].lower()}{tested[1:]}."
+            )
+        problems.append(_make_failure_problem(failure, title, number, advice))
+    return problems
+
+
+def _make_failure_problem(
+    failure: FailureGroup | FailureRow, title: str, number: str, advice: str
+) -> Problem:
+    location = (failure.function, failure.file, failure.line)
+    code = (failure.message or "").strip().split("\n\n")[0][:300] or None
+    return Problem("failure", "bad", title, number, *location, advice, "failures", None, code)
+
+
+_RAISED_FIX = {
+    "forward": "Call the function without torch.compile: if it raises too, the program is at "
+    "fault; else "
+    "backend='eager', then 'aot_eager', tells which layer is.",
+    "backward": "Read what the message says of the gradient or the operation; backend='eager', "
+    "then 'aot_eager', tells "
+    "which layer raises.",
+    "wrapper": "AOTAutograd's code around the graph raised: the message names the input or "
+    "output that it could not "
+    "handle.",
+}
+
+
+def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
+    problems = []
+    for failure in failures:
+        phase = describe_failure_phase(failure.phase)
+        number = format_plural(failure.occurrence_count, "time")
+        number += ", the last ended the program" if failure.ended_program else ""
+        title = f"Raised in {phase.word}: {failure.error_type or 'an exception'}"
+        if failure.phase == "program":
+            title, number = (
+                f"The program ended: {failure.error_type or 'an exception'}",
+                "raised outside compiled code",
+            )
+        advice = _RAISED_FIX.get(failure.phase, "Read the traceback.")
+        problems.append(_make_failure_problem(failure, title, number, advice))
+    return problems
+
+
+def _recompile_limits(limit_hits: Sequence[LimitHit]) -> list[Problem]:
+    groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
+    for limit_hit in limit_hits:
+        groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
+    problems = []
+    for (file, function), members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        title, number = (
+            "Recompile limit reached: fell back to eager",
+            format_plural(len(members), "time"),
+        )
+        advice = "What it was recompiled for was not recorded. Compare its callers' arguments."
+        location = (function, file, members[0].line)
+        problems.append(Problem("limit", "bad", title, number, *location, advice, "recompiles"))
+    return problems
+
+
+def _disabled(facts: RunFacts) -> list[Problem]:
+    off = sorted(
+        {
+            f"{module}.{name} = {disabling_value}"
+            for changed in facts.changed
+            for module, settings in changed.items()
+            for name, disabling_value in _DISABLED
+            if isinstance(settings.get(name), Mapping)
+            and settings[name].get("value") is disabling_value
+        }
+    )
+    if not off:
+        return []
+    cost_us = facts.cacheable_us
+    number = (
+        f"{format_duration(cost_us)} compiled that a cache could keep"
+        if cost_us
+        else "no compile was kept"
+    )
+    advice = f"Leave the caches on for a second start that is faster: {', '.join(off)} is set here."
+    return [
+        Problem(
+            "cache",
+            "warn",
+            "Caches are disabled",
+            number,
+            None,
+            None,
+            None,
+            advice,
+            "caches",
+            cost_us,
+        )
+    ]
+
+
+def _bypasses(caches: Sequence[CacheResult]) -> list[Problem]:
+    problems = []
+    for cache in caches:
+        if cache.result != "bypass":
+            continue
+        name = "AOTAutograd cache" if cache.cache == "aot_autograd" else "FX graph cache"
+        advice = (
+            "Every process compiles these graphs anew; avoid what the reason names to have "
+            "them cached."
+        )
+        number = format_plural(cache.lookup_count, "graph")
+        problems.append(
+            Problem(
+                "cache",
+                "warn",
+                f"{name} bypassed",
+                number,
+                None,
+                None,
+                None,
+                advice,
+                "caches",
+                None,
+                cache.reason,
+            )
+        )
+    return problems
+
+
+def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
+    groups: dict[str, list[CudagraphSkip]] = {}
+    for skip in skips:
+        groups.setdefault(skip.reason, []).append(skip)
+    problems = []
+    for reason, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        first, number = members[0], format_plural(len(members), "graph")
+        advice = (
+            "Remove what the reason names from the compiled function, so that its launches are "
+            "replayed as one."
+        )
+        title, location = "CUDA graph not used", (first.function, first.file, first.line)
+        problems.append(
+            Problem("cudagraph", "warn", title, number, *location, advice, "caches", None, reason)
+        )
+    return problems
+
+
+_BLANK = re.compile(r"\{\w+\}")
+
+
+@dataclass(frozen=True)
+class FixAdvice:
+    """A fix of a cause: what to change, when it applies and what it costs."""
+
+    id: Annotated[str, "Its name in the catalogue."]
+    title: Annotated[str, "The fix."]
+    applies: Annotated[str, "When it applies."]
+    cost: Annotated[str, "What it costs."]
+    helps: Annotated[bool, "False where nothing is known to help, or nothing is to be fixed."]
+    diff: Annotated[
+        tuple[str, ...], "The change of the user's own lines; empty where it takes a person."
+    ]
+    file: Annotated[str | None, "The file that it changes."]
+    line: Annotated[int | None, "Its first line."]
+    example: Annotated[
+        tuple[str, ...], "The change of a small program, run against torch before and after."
+    ]
+    settings: Annotated[tuple[str, ...], "Statements that do the same, behind `import torch`."]
+
+
+@dataclass(frozen=True)
+class TriedFix:
+    """Result of a fix that was tried on this run's program."""
+
+    outcome: Annotated[
+        str, "improved, unchanged, worse, different, failed, not_applied or interrupted."
+    ]
+    label: Annotated[str, "The outcome in words."]
+    summary: Annotated[str, "What changed, in one line."]
+    title: Annotated[str, "The fix."]
+    new_run_id: Annotated[str | None, "The run with the fix."]
+    base_run_id: Annotated[str | None, "The run without, beside it."]
+
+
+@dataclass(frozen=True)
+class CauseRow(Cause):
+    """A cause of lost compile time, with its fixes."""
+
+    advice: Annotated[
+        tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."
+    ] = ()
+    trials: Annotated[tuple[TriedFix, ...], "Fixes that were tried, the newest first."] = ()
+    try_command: Annotated[
+        str | None, "The command that tries the first fix that needs no person."
+    ] = None
+
+    @property
+    @published
+    def is_expected(self) -> bool:
+        """Return True if there is nothing to fix."""
+        return super().is_expected
+
+    @property
+    @published
+    def page_url(self) -> PageUrl:
+        """Return the public page about this kind of graph break, None where it has none."""
+        return gb_url(self.gb_id)
+
+    @property
+    @published
+    def reason_id(
+        self,
+    ) -> Annotated[ContentId, "`id` of its first graph break, or recompile cause."]:
+        """Return the id of its page over all runs."""
+        return format_id(self.content_ids[0])
+
+    def hide_source(self) -> CauseRow:
+        titles = [_BLANK.sub("…", suggested.fix.title) for suggested in self.fixes]
+        advice = [
+            replace(row, title=title, diff=(), file=None)
+            for row, title in zip(self.advice, titles, strict=True)
+        ]
+        return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
+
+    @property
+    def noun(self) -> str:
+        return format_plural(
+            self.event_count, "graph break" if self.kind == "graph_break" else "recompile"
+        )
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """The problem of a run in one sentence, and the line below it."""
+
+    tone: Annotated[str, "bad, warn, good or quiet."]
+    sentence: Annotated[str, "The answer."]
+    note: Annotated[str, "What failed or runs eagerly."]
+    number: Annotated[int | None, "Fixes that are known."]
+
+
+def list_cause_rows(
+    causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial], *, is_pushed: bool
+) -> list[CauseRow]:
+    """A pushed run is in no local database, so its fixes cannot be tried there."""
+    by_cause: dict[str | None, list[TriedFix]] = {}
+    for trial in trials:
+        result = TriedFix(
+            trial.outcome,
+            trial.outcome_label,
+            trial.summary,
+            trial.title,
+            trial.new_run_id,
+            trial.base_run_id,
+        )
+        by_cause.setdefault(trial.cause_fingerprint, []).append(result)
+    return [
+        CauseRow(
+            **vars(cause),
+            advice=tuple(_describe_fix(suggested, cause) for suggested in cause.fixes),
+            trials=tuple(by_cause.get(cause.fingerprint, ())),
+            try_command=f"compileboard-collect try {run.id} --fix {cause.number}"
+            if cause.can_try and run.source == "live" and not is_pushed
+            else None,
+        )
+        for cause in causes
+    ]
+
+
+def _describe_fix(suggested: SuggestedFix, cause: Cause) -> FixAdvice:
+    fix = suggested.fix
+    first = suggested.edits[0] if suggested.edits else None
+    return FixAdvice(
+        id=fix.id,
+        title=suggested.title,
+        applies=fix.applies,
+        cost=fix.cost,
+        helps=suggested.helps,
+        diff=tuple(_list_changes(suggested, cause)),
+        file=first.file if first else None,
+        line=first.line if first else None,
+        example=tuple(fix.diff) if fix.after is not None else (),
+        settings=suggested.settings,
+    )
+
+
+def _list_changes(suggested: SuggestedFix, cause: Cause) -> list[str]:
+    changes = []
+    for edit in suggested.edits:
+        lines = [
+            find_line(cause, edit.file, edit.line + offset) for offset in range(edit.line_count)
+        ]
+        changes += [f"-{line}" for line in lines if line is not None]
+        changes += [f"+{line}" for line in edit.replacement]
+    if suggested.settings and not suggested.edits:
+        changes += [" import torch", *(f"+{statement}" for statement in suggested.settings)]
+    return changes
+
+
+def find_line(cause: Cause, file: str, line: int) -> str | None:
+    code: SourceLines | None = cause.code
+    if code is not None and code.file == file and 0 <= line - code.first_line < len(code.lines):
+        return code.lines[line - code.first_line]
+    return cause.source_line if (file, line) == (cause.file, cause.line) else None
+
+
+def judge_run(
+    run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem], *, is_pruned: bool = False
+) -> RunVerdict:
+    grave = [problem for problem in problems if problem.severity == "bad"]
+    eager = [cause for cause in causes if cause.is_eager]
+    fix_count = sum(cause.is_fixable for cause in causes)
+    notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
+    notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
+    notes += [f"{cause.function or 'A function'} runs eagerly" for cause in eager[:2]]
+    notes += (
+        [f"{format_plural(len(eager) - 2, 'more cause')} of eager code"] if len(eager) > 2 else []
+    )
+    if not causes and not run.compile_count:
+        words = "Nothing was compiled" if run.state != "running" else "Nothing was compiled yet"
+        if run.has_only_results:
+            words = "Compiles not recorded"
+        return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
+    failed = [describe_end(run)] if run.state in ("failed", "killed") else []
+    failed += list_failures(run)
+    if is_pruned:
+        counts = (
+            format_plural(run.graph_break_count, "graph break"),
+            format_plural(run.recompile_count, "recompile"),
+        )
+        return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
+    notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
+    if not causes:
+        sentence = "Nothing to fix: 1 graph per function, no recompiles"
+        if grave:
+            sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
+        return RunVerdict(
+            "bad" if grave else "warn" if failed else "good", sentence, ". ".join(notes), None
+        )
+    is_expected = all(cause.is_expected for cause in causes) and not failed
+    tone = "bad" if grave or eager else "good" if is_expected else "warn"
+    sentence = describe_savings(causes, run.compile_us, format_duration)
+    return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
+
+
+@dataclass(frozen=True)
+class SavingShare:
+    number: int | None
+    time_us: int
+    start: float
+    width: float
+
+    @property
+    def color(self) -> str:
+        return "rest" if self.number is None else f"series-{(self.number - 1) % 8 + 1}"
+
+
+def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingShare]:
+    if not compile_us or not any(cause.saved_us for cause in causes):
+        return []
+    parts = [(cause.number, cause.saved_us) for cause in causes if cause.saved_us]
+    rest_us = max(0, compile_us - sum(time_us for _number, time_us in parts))
+    shares, start = [], 0.0
+    for number, time_us in [*parts, (None, rest_us)]:
+        width = 100 * time_us / compile_us
+        shares.append(SavingShare(number, time_us, round(start, 3), round(width, 3)))
+        start += width
+    return shares

@@ -1,0 +1,212 @@
+"""Runs with their environment and totals, and configuration texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from compileboard.app.comparison.environment import SettingChange
+from compileboard.app.comparison.verdict import PageVerdict
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.page_model import build_compile, make_compilation
+from compileboard.app.compiles.pages import CompileDetail, FrameCompile
+from compileboard.app.compiles.run_queries import PhaseTimes
+from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.db import get_clock, get_engine, get_run_reader, get_settings, get_store
+from compileboard.app.core.fields import SORT_HELP, Count
+from compileboard.app.core.page import Page, decode_cursor, make_page, read_id
+from compileboard.app.core.parameters import order_by
+from compileboard.app.runs import failures
+from compileboard.app.runs import queries as runs
+from compileboard.app.runs import run_queries as run_detail
+from compileboard.app.runs.advice import CauseRow, Problem, RunVerdict
+from compileboard.app.runs.failures import CacheResult
+from compileboard.app.runs.model import (
+    RunFactsJson,
+    RunJson,
+    RunsFilters,
+    build_config,
+    build_environment,
+    build_processes,
+    build_runs,
+    build_summary,
+    describe_facts,
+    list_run_causes,
+)
+from compileboard.app.runs.overview import (
+    HeadlineTile,
+    ProgramSavings,
+    build_overview,
+    build_recorded_runs,
+    read_overview_filters,
+)
+from compileboard.app.runs.overview_queries import (
+    DatabaseTotals,
+    RunPoint,
+    RunSeries,
+    TopBreak,
+    TopCause,
+    TopFunction,
+)
+from compileboard.app.runs.queries import RunFilter
+from compileboard.app.runs.run_queries import ConfigText, ConfigUse, RunDetail
+from compileboard.app.runs.trace_files import Log, RejectSum, TraceFile
+
+
+@dataclass(frozen=True)
+class RunSort:
+    sort: Annotated[str, order_by(runs.ORDERS), SORT_HELP] = "started"
+
+
+@dataclass(frozen=True)
+class RunDetailJson(RunFactsJson):
+    """One run with its environment and totals."""
+
+    verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
+    problems: Annotated[
+        Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."
+    ]
+    triton_version: Annotated[str | None, "Version of triton."]
+    phases_us: PhaseTimes
+    outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
+    distinct_break_count: Annotated[Count, "Graph breaks."]
+    cache_results: Annotated[
+        Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."
+    ]
+    configs: Annotated[Sequence[ConfigUse], "Configuration texts: at most 200."]
+    changed_settings: Annotated[
+        Sequence[SettingChange], "Settings that differ from torch's defaults."
+    ]
+    trace_files: Annotated[Sequence[TraceFile], "Kept trace logs."]
+    logs: Annotated[Sequence[Log], "The trace logs that the run was imported from: at most 1000."]
+    rejects: Annotated[
+        Sequence[RejectSum], "What of these logs could not be read, summed by kind, the most first."
+    ]
+
+
+@operation("/runs")
+def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
+    """List runs, newest first."""
+    screen = build_runs(
+        get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock()
+    )
+    return Page(tuple(listed.row for listed in screen.runs), screen.next_cursor)
+
+
+@operation("/runs/<run_id>")
+def get_run(detail: RunDetail) -> RunDetailJson:
+    """Return one run with its environment and totals."""
+    reader, run_id = get_run_reader(detail.run.id), detail.run.id
+    summary, environment = build_summary(reader, detail.run), build_environment(reader, run_id)
+    files = build_processes(reader, run_id)
+    return RunDetailJson(
+        **vars(describe_facts(detail, get_clock())),
+        verdict=summary.verdict,
+        problems=summary.problems,
+        triton_version=environment.find_version("triton_version"),
+        phases_us=summary.phases.times,
+        outcomes=compiles.count_outcomes(reader, run_id),
+        distinct_break_count=summary.distinct_break_count,
+        cache_results=failures.count_cache_results(reader, run_id),
+        configs=run_detail.list_configs(reader, run_id),
+        changed_settings=environment.changes,
+        trace_files=files.trace_files,
+        logs=files.logs,
+        rejects=files.rejects,
+    )
+
+
+@operation("/runs/<run_id>/causes")
+def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
+    """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what
+    saves most.
+    """
+    causes = list_run_causes(get_run_reader(detail.run.id), detail.run)
+    after = int((decode_cursor(page.cursor, int) or (0,))[0])
+    return make_page(
+        [cause for cause in causes if cause.number > after],
+        page.limit,
+        lambda cause: (cause.number,),
+    )
+
+
+@operation("/runs/<run_id>/compiles/<key>")
+def get_compile(detail: RunDetail, key: str) -> CompileDetail:
+    """Return one compile with its records, graph breaks, recompiles, failures and stack."""
+    screen = build_compile(get_run_reader(detail.run.id), detail.run, read_id(key))
+    if screen is None:
+        refuse(f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
+    return CompileDetail(
+        **vars(screen.compile),
+        stack=screen.stack,
+        chain=[FrameCompile(other.id, other.compile_id, other.outcome) for other in screen.chain],
+        restart_reasons=screen.restart_reasons,
+        compilations=[make_compilation(record) for record in screen.records],
+        recompiles=screen.recompiles,
+        graph_breaks=screen.graph_breaks,
+        failures=screen.failures,
+        cache_lookups=screen.cache_lookups,
+        cudagraph_skips=screen.cudagraph_skips,
+    )
+
+
+@operation("/runs/<run_id>/configs/<config_hash>")
+def get_config(detail: RunDetail, config_hash: str) -> ConfigText:
+    """Return the configuration text of a `config_hash`."""
+    screen = build_config(get_run_reader(detail.run.id), detail.run.id, config_hash)
+    if screen is None:
+        refuse(f"Run {detail.run.shown_name[:80]} has no configuration text {config_hash[:40]}.")
+    return screen.text
+
+
+@dataclass(frozen=True)
+class OverviewScope:
+    suite: Annotated[str | None, "A run's suite, whole."] = None
+    name: Annotated[str | None, "A run's name, whole."] = None
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The contents of this database and their verdict."""
+
+    verdict: Annotated[PageVerdict, "The verdict of the overview."]
+    tiles: Annotated[
+        list[HeadlineTile],
+        "The numbers of the suite that was measured last; one without value is absent.",
+    ]
+    programs: Annotated[
+        list[ProgramSavings], "Where nothing was benchmarked: recorded programs with most to win."
+    ]
+    totals: Annotated[DatabaseTotals, "Sums over every run."]
+    series: Annotated[list[RunSeries], "At most 500."]
+    trend: Annotated[
+        list[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."
+    ]
+    newest_runs: Annotated[list[RunJson], "The newest 8."]
+    graph_breaks: Annotated[list[TopBreak], "The 8 of the newest runs whose compiles took longest."]
+    recompile_causes: Annotated[
+        list[TopCause], "The 8 of the newest runs whose compiles took longest."
+    ]
+    functions: Annotated[list[TopFunction], "The 8 that recompile most in the newest runs."]
+
+
+@operation("/overview")
+def get_overview(scope: OverviewScope) -> Overview:
+    """Return the contents of this database, and the verdict of the overview page."""
+    engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
+    asked = {name: value for name, value in vars(scope).items() if value}
+    screen = build_overview(get_store(), read_overview_filters(asked), clock, point_count)
+    recorded = build_recorded_runs(engine, scope.suite, scope.name, clock, point_count)
+    return Overview(
+        verdict=screen.verdict,
+        tiles=list(screen.tiles),
+        programs=list(screen.programs),
+        totals=recorded.totals,
+        series=list(recorded.series),
+        trend=list(recorded.points),
+        newest_runs=[listed.row for listed in recorded.newest],
+        graph_breaks=list(recorded.graph_breaks),
+        recompile_causes=list(recorded.recompile_causes),
+        functions=list(recorded.functions),
+    )

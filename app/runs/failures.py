@@ -1,0 +1,428 @@
+"""Problems of a run: failures, unfinished compiles, CUDA graph skips."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES
+from compileboard.app.core import fields
+from compileboard.app.core.page import Page, bind_page, make_page
+from compileboard.app.core.schema import one_of
+from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.store.reading import read_body
+from compileboard.collectors.store.runs import name_rows
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """One exception that a compile raised, or compiled code while it ran, or that ended the
+    program.
+
+    `outcome` is the compile's; on its own page also skipped, if dynamo went on. A repeated runtime
+    failure is counted, not listed.
+    """
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
+    phase: Annotated[
+        str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."
+    ]
+    occurrence_count: Annotated[fields.Count, "How often the same was raised; 1 of a compile."]
+    ended_program: Annotated[bool, "Whether it ended the program."]
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    error_type: Annotated[str | None, "Type of the exception."]
+    message: Annotated[str | None, "Its message."]
+    time_us: fields.EventTime
+    text: Annotated[str, "The traceback."]
+    repro_id: Annotated[fields.ContentId | None, "`id` of the repro that it left."]
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    error_type: str | None
+    message: str | None
+    function: str | None
+    file: str | None
+    line: int | None
+    compile_count: int
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    """One cache lookup."""
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    cache: Annotated[str, one_of(("fx_graph", "aot_autograd")), "Which cache."]
+    result: Annotated[str, one_of(("hit", "miss", "bypass")), "What it answered."]
+    key: Annotated[str | None, "Key of the cache entry."]
+    reason: Annotated[str | None, "Why."]
+    time_taken_us: Annotated[fields.DurationUs | None, "Time it took."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
+    time_us: fields.EventTime
+
+
+@dataclass(frozen=True)
+class CacheResult:
+    """Lookups of one cache, result and reason."""
+
+    cache: Annotated[str, "fx_graph or aot_autograd."]
+    result: Annotated[str, "hit, miss or bypass."]
+    reason: Annotated[str | None, "Why."]
+    lookup_count: Annotated[fields.Count, "Lookups."]
+    time_taken_us: Annotated[fields.DurationUs | None, "Time they took."]
+    time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
+
+
+@dataclass(frozen=True)
+class CudagraphSkip:
+    """One CUDA graph that inductor could not use."""
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    reason: Annotated[str, "Why."]
+    time_us: fields.EventTime
+
+
+def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:
+    select = f"""
+select
+  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns},
+  x.time_us
+from {table} as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+{extra}
+"""  # noqa: S608  own texts only
+    run = f"""
+{select}
+where x.run_id = :run_id
+  and (x.time_us, x.id) > (:after_us, :after_id)
+order by x.time_us, x.id
+limit :limit
+"""
+    compile_ = f"""
+{select}
+where x.compile_key = :key
+order by x.time_us, x.id
+limit :limit
+"""
+    return run, compile_
+
+
+FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
+    f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
+  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line
+    end as line,
+  x.error_type, x.message, e.body, coalesce(
+    (
+      select max(q.id)
+      from repros as q
+      where q.process_id = x.process_id
+        and q.failure_position = x.position
+        and q.state = 'captured'
+    ),
+    (
+      select max(q.id)
+      from repros as q
+      where q.compile_key = x.compile_key
+        and q.failure_position is null
+        and q.kind = x.phase
+        and q.state = 'captured'
+    )
+  ) as repro_id""",  # noqa: S608 - our own names
+    "failures",
+    """left join functions as w on w.id = x.function_id
+left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
+)
+# A frame that dynamo left to eager is no failure: its compile's page has what was raised.
+FAILURES_SQL = FAILURES_SQL.replace(
+    ":run_id\n", ":run_id\n  and (x.phase <> 'compile' or coalesce(c.outcome, '') <> 'skipped')\n"
+)
+RUNTIME_SQL = f"""
+{FAILURES_SQL.rpartition("where")[0]}
+where x.run_id = :run_id
+  and x.phase != 'compile'
+order by x.ended_program desc, x.occurrence_count desc, x.id
+limit :limit
+"""
+LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
+    "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us",
+    "cache_lookups",
+)
+SKIPS_SQL, COMPILE_SKIPS_SQL = _after(
+    "f.name as function, f.file, c.line, x.reason", "cudagraph_skips"
+)
+FAILED_SQL = """
+select
+  coalesce(x.error_type, k.fail_type) as error_type,
+  min(coalesce(x.message, k.fail_reason)) as message,
+  f.name as function, f.file, min(c.line) as line, count(distinct c.id) as compile_count
+from compiles as c
+left join failures as x on x.compile_key = c.id and x.phase = 'compile'
+left join compilations as k on k.compile_key = c.id and k.fail_type is not null
+left join functions as f on f.id = c.function_id
+where c.run_id = :run_id
+  and c.outcome = 'failed'
+group by 1, c.function_id
+order by compile_count desc, 1, c.function_id
+limit :limit
+"""
+CACHE_RESULTS_SQL = """
+select
+  x.cache, x.result, x.reason, count(*) as lookup_count, sum(x.time_taken_us) as time_taken_us,
+  sum(x.time_saved_us) as time_saved_us
+from cache_lookups as x
+where x.run_id = :run_id
+group by x.cache, x.result, x.reason
+order by x.cache, lookup_count desc, x.result, x.reason
+limit 200
+"""
+
+
+def _to_failure(row: Mapping[str, Any]) -> FailureRow:
+    values = dict(row)
+    body = read_body(values.pop("body"))
+    values["ended_program"] = bool(values["ended_program"])
+    values["repro_id"] = None if values["repro_id"] is None else format_id(values["repro_id"])
+    return FailureRow(**values, text=body.get("text") or "")
+
+
+def list_failures(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[FailureRow]:
+    """Raises FilterError for an unusable cursor."""
+    rows = [
+        _to_failure(row)
+        for row in name_rows(
+            connection, connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit))
+        )
+    ]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_runtime_failures(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureRow]:
+    return [
+        _to_failure(row)
+        for row in name_rows(
+            connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})
+        )
+    ]
+
+
+def count_failed(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureGroup]:
+    return [
+        FailureGroup(**dict(row))
+        for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})
+    ]
+
+
+def list_cache_lookups(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CacheLookup]:
+    """Raises FilterError for an unusable cursor."""
+    rows = [
+        CacheLookup(**row)
+        for row in name_rows(
+            connection, connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit))
+        )
+    ]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def list_cudagraph_skips(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[CudagraphSkip]:
+    """Raises FilterError for an unusable cursor."""
+    rows = [
+        CudagraphSkip(**row)
+        for row in name_rows(
+            connection, connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit))
+        )
+    ]
+    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+
+
+def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
+    return [
+        CacheResult(**dict(row))
+        for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})
+    ]
+
+
+def list_compile_failures(
+    connection: sqlite3.Connection, key: int, limit: int = 50
+) -> list[FailureRow]:
+    return [
+        _to_failure(row)
+        for row in name_rows(
+            connection, connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})
+        )
+    ]
+
+
+def list_compile_lookups(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[CacheLookup]:
+    return [
+        CacheLookup(**row)
+        for row in name_rows(
+            connection, connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})
+        )
+    ]
+
+
+def list_compile_skips(
+    connection: sqlite3.Connection, key: int, limit: int = 100
+) -> list[CudagraphSkip]:
+    return [
+        CudagraphSkip(**row)
+        for row in name_rows(
+            connection, connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})
+        )
+    ]
+
+
+MOST = 20
+_MOST_OPEN = 100
+
+
+@dataclass(frozen=True)
+class OpenSpan:
+    name: str
+    begin_us: int
+    depth: int
+    open_us: int | None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A compile without an end; `is_last` means that its process began no compile after it.
+
+    `until_us` is the time to the run's end, None if that is unknown or another compile began.
+    """
+
+    compile_key: int
+    compile_id: str
+    process: str
+    rank: int | None
+    function: str | None
+    file: str | None
+    line: int | None
+    started_us: int
+    is_last: bool
+    until_us: int | None
+    spans: tuple[OpenSpan, ...]
+
+
+UNFINISHED_SQL = """
+select
+  c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank,
+  f.name as function, f.file,
+  c.line, c.started_us,
+  not exists (
+    select 1
+    from compiles as later
+    where later.run_id = c.run_id
+      and later.process_id = c.process_id
+      and (later.started_us, later.id) > (c.started_us, c.id)
+  ) as is_last
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = c.process_id
+where c.run_id = :run_id
+  and c.outcome = 'started'
+  and (:key is null or c.id = :key)
+order by is_last desc, c.started_us, c.id
+limit :limit
+"""
+# By the lanes of its process: a phase that began before dynamo named the compile has only torch's
+# id of it.
+OPEN_SQL = """
+select n.name, s.begin_us, s.depth, l.last_us as seen_us
+from compiles as c
+join lanes as l on l.process_id = c.process_id
+join spans as s on s.lane_id = l.id
+join span_names as n on n.id = s.name_id
+where c.id = :key
+  and s.duration_us is null
+  and (s.compile_key = c.id or (s.compile_key is null and s.compile_id = c.compile_id))
+order by s.begin_us, s.depth, s.id
+limit :limit
+"""
+
+
+def list_unfinished(
+    connection: sqlite3.Connection, run: RunRow, key: int | None = None, limit: int = MOST
+) -> list[Unfinished]:
+    """List a run's unfinished compiles, those at its end first; none while it is running."""
+    if run.state == "running":
+        return []
+    listed = []
+    records = connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit})
+    for row in name_rows(connection, records):
+        values = row | {"is_last": bool(row["is_last"])}
+        del values["process_id"]
+        spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
+        has_end = (
+            values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
+        )
+        until_us = (
+            run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
+        )
+        ended_us = None if until_us is None else run.ended_us
+        listed.append(
+            Unfinished(
+                **values,
+                until_us=until_us,
+                spans=tuple(_open_span(span, ended_us) for span in spans),
+            )
+        )
+    return listed
+
+
+def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:
+    open_us = (ended_us or row["seen_us"]) - row["begin_us"]
+    return OpenSpan(row["name"], row["begin_us"], row["depth"], open_us if open_us > 0 else None)
+
+
+COUNT_SQL = """
+select count(*)
+from compiles as c
+where c.run_id = :run_id
+  and c.outcome = 'started'
+"""
+
+
+def count_unfinished(connection: sqlite3.Connection, run: RunRow) -> int:
+    if run.state == "running":
+        return 0
+    return int(connection.execute(COUNT_SQL, {"run_id": run.id}).fetchone()[0])

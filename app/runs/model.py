@@ -1,0 +1,492 @@
+"""The list of runs selected by a filter."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from compileboard.app.comparison import environment
+from compileboard.app.comparison.environment import SettingChange
+from compileboard.app.compiles import run_queries as compiles
+from compileboard.app.compiles.model import CompileGroup, group_compiles
+from compileboard.app.core.engine import Engine
+from compileboard.app.core.fields import Count, DurationUs, RunId, StartTime, TimeUs, Title
+from compileboard.app.core.labels import PhaseShare, list_shares, sum_phases
+from compileboard.app.core.newest import MAY_CHANGE, RecorderClock
+from compileboard.app.core.page import Page
+from compileboard.app.core.run_cache import cached_for_run
+from compileboard.app.core.schema import one_of
+from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_stored_incidents
+from compileboard.app.push.queries import is_pushed
+from compileboard.app.reasons import run_queries as graph_breaks
+from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.runs import failures, trace_files
+from compileboard.app.runs import run_queries as run
+from compileboard.app.runs import run_queries as run_detail
+from compileboard.app.runs.advice import (
+    CauseRow,
+    Problem,
+    RunFacts,
+    RunVerdict,
+    SavingShare,
+    judge_run,
+    list_cause_rows,
+    list_problems,
+    list_savings,
+)
+from compileboard.app.runs.queries import (
+    STATES,
+    RunFilter,
+    count_runs,
+    list_runs,
+    list_tags,
+    read_run_filter,
+)
+from compileboard.app.runs.rows import RunRow
+from compileboard.app.runs.run_queries import (
+    ConfigText,
+    ConfigUse,
+    ProcessRow,
+    RunDetail,
+    RunFeatures,
+    get_run_features,
+    is_pruned,
+)
+from compileboard.app.runs.states import RunState, describe_state
+from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
+from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.dashboard import list_trials
+from compileboard.collectors.store.results import fill
+from compileboard.collectors.store.rollups import COMPILER_COUNTS
+
+DEFAULT_ORDER = "started"
+
+
+@dataclass(frozen=True)
+class RunsFilters:
+    runs: RunFilter
+    order: str
+    cursor: str | None
+    limit_count: int
+    is_pinned_first: bool = False
+    is_counted: bool = False
+
+
+@dataclass(frozen=True)
+class RunJson:
+    """One run with all its processes."""
+
+    id: RunId
+    name: Annotated[str, "The name it was recorded under."]
+    title: Title
+    shown_name: Annotated[str, "`title`, else `name`."]
+    note: Annotated[str | None, "What a person noted."]
+    pinned: Annotated[bool, "Whether a person pinned it."]
+    tags: Annotated[dict[str, str], "Value by key."]
+    suite: Annotated[str | None, "The suite it belongs to."]
+    source: Annotated[
+        str, one_of(("live", "import", "bench", "trial")), "How it was recorded: live or imported."
+    ]
+    state: Annotated[str, one_of(STATES), "How it stands."]
+    shown_state: Annotated[
+        str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
+    ]
+    level: Annotated[str, "How much was recorded: light or full."]
+    command: Annotated[str, "The command, without secrets."]
+    started_us: StartTime
+    ended_us: Annotated[TimeUs | None, "End."]
+    heartbeat_us: Annotated[TimeUs, "Last sign of life from its recorder."]
+    duration_us: Annotated[DurationUs | None, "From start to end, or to the last sign of life."]
+    exit_code: Annotated[int | None, "Exit code."]
+    signal: Annotated[str | None, "The signal that ended it."]
+    host: Annotated[str | None, "Machine."]
+    gpu_name: Annotated[str | None, "GPU."]
+    gpu_count: Annotated[Count, "GPUs."]
+    torch_version: Annotated[str | None, "Version of torch."]
+    cuda_version: Annotated[str | None, "Version of CUDA."]
+    python_version: Annotated[str | None, "Version of Python."]
+    git_commit: Annotated[str | None, "Commit of the program's repository."]
+    git_branch: Annotated[str | None, "Its branch."]
+    git_subject: Annotated[str | None, "Its subject."]
+    git_dirty: Annotated[bool | None, "Whether there were changes that no commit holds."]
+    compile_count: Annotated[Count | None, "Compiles."]
+    record_count: Annotated[Count | None, "CompilationMetrics records."]
+    graph_break_count: Annotated[Count | None, "Graph breaks."]
+    recompile_count: Annotated[Count | None, "Recompiles."]
+    recompile_limit_count: Annotated[Count | None, "Compiles that reached the recompile limit."]
+    failure_count: Annotated[
+        Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
+    ]
+    skipped_frame_count: Annotated[
+        Count | None, "Frames that dynamo left to eager without a failure."
+    ]
+    restart_count: Annotated[Count | None, "Restarts of an analysis."]
+    cache_hit_count: Annotated[Count | None, "Cache hits."]
+    cache_miss_count: Annotated[Count | None, "Cache misses."]
+    cache_bypass_count: Annotated[Count | None, "Graphs that cannot be cached."]
+    cudagraph_skip_count: Annotated[Count | None, "CUDA graphs not used."]
+    process_count: Annotated[Count | None, "Processes."]
+    loss_count: Annotated[Count, "Records dropped while recording."]
+    compile_us: Annotated[DurationUs | None, "Sum of the records' durations, forward and backward."]
+    recompile_us: Annotated[DurationUs | None, "The part of it spent on recompiles."]
+    result_count: Annotated[Count, "Results of a benchmark: one a model and experiment."]
+    failed_result_count: Annotated[Count, "Those that failed."]
+
+
+@dataclass(frozen=True)
+class RunFactsJson(RunJson):
+    cwd: Annotated[str | None, "Working directory."]
+    keep_source: Annotated[bool, "Whether lines of the user's code were kept."]
+    stack_room: Annotated[bool | None, "Whether `run --stack-room` started it."]
+    pruned_us: Annotated[TimeUs | None, "When its detail was pruned; totals and results stay."]
+    facts: Annotated[
+        dict[str, Any], "argv, git, host, gpus and environment as the collector wrote them."
+    ]
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    run: RunRow
+    state: RunState
+    tags: Sequence[tuple[str, str]]
+
+    @property
+    def row(self) -> RunJson:
+        return fill(RunJson, self.values)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        run = self.run
+        values = vars(run) | {
+            "shown_name": run.shown_name,
+            "duration_us": run.duration_us,
+            "tags": dict(self.tags),
+            "shown_state": self.state.word,
+        }
+        if run.is_observed:
+            return values
+        return values | {name: run.count(name) for name in (*COMPILER_COUNTS, "process_count")}
+
+
+@dataclass(frozen=True)
+class RunsScreen:
+    filters: RunsFilters
+    runs: Sequence[ListedRun]
+    next_cursor: str | None
+    run_count: int | None
+
+    @property
+    def is_live(self) -> bool:
+        return any(listed.state.word in MAY_CHANGE for listed in self.runs)
+
+
+def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters:
+    order, cursor = query.get("sort") or DEFAULT_ORDER, query.get("cursor")
+    return RunsFilters(
+        read_run_filter(query), order, cursor, limit_count, is_pinned_first=True, is_counted=True
+    )
+
+
+def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:
+    tags = list_tags(engine, [run.id for run in runs])
+    return [ListedRun(run, describe_state(run, *clock), tags[run.id]) for run in runs]
+
+
+def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
+    page = list_runs(
+        engine,
+        filters.runs,
+        sort=filters.order,
+        cursor=filters.cursor,
+        limit=filters.limit_count,
+        pinned_first=filters.is_pinned_first,
+    )
+    return RunsScreen(
+        filters=filters,
+        runs=describe_runs(engine, page.rows, clock),
+        next_cursor=page.next,
+        run_count=_count(engine, filters, page) if filters.is_counted else None,
+    )
+
+
+def _count(engine: Engine, filters: RunsFilters, page: Page[RunRow]) -> int:
+    is_whole = not filters.cursor and page.next is None
+    return len(page.rows) if is_whole else count_runs(engine, filters.runs)
+
+
+def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunFactsJson:
+    listed = ListedRun(detail.run, describe_state(detail.run, *clock), detail.tags)
+    return RunFactsJson(
+        **listed.values,
+        cwd=detail.cwd,
+        keep_source=detail.keep_source,
+        stack_room=detail.stack_room,
+        pruned_us=detail.pruned_us,
+        facts=detail.facts,
+    )
+
+
+MOST_SKIPS = 200
+MOST_INCIDENTS = 5
+CHARTED = 24
+FIRST_BARS = 3  # of the summary; the others are one click away
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    detail: RunDetail
+    state: RunState
+    features: RunFeatures
+    reject_count: int
+
+    @property
+    def run(self) -> RunRow:
+        return self.detail.run
+
+    @property
+    def is_live(self) -> bool:
+        return self.run.state == "running"
+
+
+def build_header(
+    reader: sqlite3.Connection, detail: RunDetail, now_us: int, stale_after_s: int
+) -> RunHeader:
+    run = detail.run
+    return RunHeader(
+        detail=detail,
+        state=describe_state(run, now_us, stale_after_s),
+        features=get_run_features(reader, run.id),
+        reject_count=trace_files.count_rejects(reader, run.id),
+    )
+
+
+@dataclass(frozen=True)
+class RunSummaryScreen:
+    run: RunRow
+    facts: RunFacts
+    causes: Sequence[CauseRow]
+    unfinished_count: int
+    distinct_break_count: int
+    phases: compiles.Phases
+    longest: Sequence[compiles.CompileRow]
+    incidents: Sequence[tuple[str, str]]  # that began with it: id and title
+    is_pruned: bool = False
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        return list_problems(self.facts)
+
+    @cached_property
+    def verdict(self) -> RunVerdict:
+        return judge_run(self.run, self.causes, self.problems, is_pruned=self.is_pruned)
+
+    @cached_property
+    def savings(self) -> list[SavingShare]:
+        return list_savings(self.causes, self.run.compile_us)
+
+    @property
+    def phases_us(self) -> int | None:
+        return sum_phases(self.phases)
+
+    @cached_property
+    def groups(self) -> list[CompileGroup]:
+        return group_compiles(self.longest[:FIRST_BARS])
+
+    @cached_property
+    def other_groups(self) -> list[CompileGroup]:
+        return group_compiles(self.longest[FIRST_BARS:], self.longest)
+
+    @cached_property
+    def shares(self) -> list[PhaseShare]:
+        return list_shares(self.phases)
+
+    @property
+    def lookup_count(self) -> int:
+        return self.run.cache_hit_count + self.run.cache_miss_count + self.run.cache_bypass_count
+
+    @property
+    def hit_ratio(self) -> float | None:
+        return self.run.cache_hit_count / self.lookup_count if self.lookup_count else None
+
+    @property
+    def recompile_ratio(self) -> float | None:
+        run = self.run
+        return (
+            run.recompile_us / run.compile_us
+            if run.compile_us and run.recompile_us is not None
+            else None
+        )
+
+
+def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
+    phases = compiles.get_phases(reader, run.id)
+    selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
+    causes = list_run_causes(reader, run)
+    explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
+    return RunSummaryScreen(
+        run=run,
+        facts=read_facts(reader, run, phases, explained),
+        causes=causes,
+        unfinished_count=failures.count_unfinished(reader, run),
+        distinct_break_count=graph_breaks.count_distinct_breaks(reader, run.id),
+        phases=phases,
+        longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
+        incidents=[
+            (incident.id, incident.title)
+            for incident in list_stored_incidents(reader, selected, limit=MOST_INCIDENTS).rows
+            if incident.state != "withdrawn"
+        ],
+        is_pruned=is_pruned(reader, run.id),
+    )
+
+
+def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
+    if not (run.graph_break_count or run.recompile_count):
+        return []
+    causes = cached_for_run(reader, run.id, load_causes)
+    return list_cause_rows(
+        causes, run, list_trials(reader, run.id), is_pushed=is_pushed(reader, run.id)
+    )
+
+
+def read_facts(
+    reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
+) -> RunFacts:
+    """Read the data that problems are derived from, skipping queries that the totals show to be
+    empty.
+
+    Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
+    """
+    limit_hits = (
+        recompiles.list_limit_hits(reader, run.id, limit=100).rows
+        if run.recompile_limit_count
+        else ()
+    )
+    cacheable = [
+        value
+        for name in ("inductor", "codegen", "triton")
+        if (value := phases.get(name)) is not None
+    ]
+    return RunFacts(
+        unfinished=failures.list_unfinished(reader, run),
+        failures=failures.count_failed(reader, run.id) if run.failure_count else (),
+        raised=failures.list_runtime_failures(reader, run.id) if run.failure_count else (),
+        limit_hits=[
+            limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained
+        ],
+        caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
+        skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows
+        if run.cudagraph_skip_count
+        else (),
+        changed=[
+            settings for _process, settings in run_detail.list_changed_configs(reader, run.id)
+        ],
+        cliffs=run_detail.list_stack_cliffs(reader, run.id),
+        cacheable_us=sum(cacheable) if cacheable else None,
+    )
+
+
+@dataclass(frozen=True)
+class FailuresScreen:
+    page: Page[failures.FailureRow]
+
+
+def build_failures(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
+) -> FailuresScreen:
+    return FailuresScreen(failures.list_failures(reader, run_id, cursor, limit))
+
+
+MOST_PROCESSES = 64
+_MOST_TEXTS = 8  # configuration texts of one kind that are compared
+
+
+@dataclass(frozen=True)
+class EnvironmentScreen:
+    changes: Sequence[SettingChange]
+    is_changed_recorded: bool
+    uses: Sequence[ConfigUse]
+    differences: Sequence[tuple[str, Sequence[Any]]]
+    processes: Sequence[ProcessRow]
+
+    @property
+    def variables(self) -> list[tuple[str, str]]:
+        return sorted({pair for process in self.processes for pair in process.environment.items()})
+
+    def find_version(self, name: str) -> str | None:
+        """Return a version from the first process that recorded it; a launcher may not load
+        torch.
+        """
+        return next(
+            (version for process in self.processes if (version := getattr(process, name))), None
+        )
+
+
+def build_environment(
+    reader: sqlite3.Connection, run_id: str, *, compare: bool = False
+) -> EnvironmentScreen:
+    changed = run.list_changed_configs(reader, run_id)
+    by_kind: dict[str, list[ConfigUse]] = {}
+    for use in run.list_configs(reader, run_id):
+        if use.kind != "changed":
+            by_kind.setdefault(use.kind, []).append(use)
+    differences = []
+    for kind, uses in by_kind.items():
+        if compare and len(uses) > 1:
+            texts = [run.get_config(reader, run_id, use.config_hash) for use in uses[:_MOST_TEXTS]]
+            pairs = [(text.config_hash, text.values) for text in texts if text]
+            differences.append((kind, environment.compare_texts(pairs)))
+    return EnvironmentScreen(
+        changes=environment.list_changes(changed),
+        is_changed_recorded=bool(changed),
+        uses=[use for uses in by_kind.values() for use in uses],
+        differences=differences,
+        processes=run.list_processes(reader, run_id, limit=MOST_PROCESSES),
+    )
+
+
+@dataclass(frozen=True)
+class ConfigScreen:
+    """One configuration text; `defaults` has torch's default of each changed setting."""
+
+    text: ConfigText
+    values: Mapping[str, Any]
+    defaults: Mapping[str, str]
+
+    def list_settings(self, part: str = "") -> list[tuple[str, str]]:
+        return [
+            (name, environment.show_value(value))
+            for name, value in self.values.items()
+            if part in name.lower()
+        ]
+
+
+def build_config(reader: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigScreen | None:
+    text = run.get_config(reader, run_id, config_hash)
+    if text is None:
+        return None
+    changes = environment.list_changes(run.list_changed_configs(reader, run_id))
+    defaults = {change.name: change.default for change in changes if change.module == text.kind}
+    return ConfigScreen(text, text.values, defaults)
+
+
+@dataclass(frozen=True)
+class ProcessesScreen:
+    processes: Sequence[ProcessRow]
+    notes: Sequence[Note]
+    trace_files: Sequence[TraceFile]
+    logs: Sequence[Log]
+    rejects: Sequence[RejectSum]
+
+
+def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
+    return ProcessesScreen(
+        processes=run.list_processes(reader, run_id, limit=MOST_PROCESSES),
+        notes=trace_files.list_notes(reader, run_id),
+        trace_files=trace_files.list_trace_files(reader, run_id),
+        logs=trace_files.list_logs(reader, run_id),
+        rejects=trace_files.sum_rejects(reader, run_id),
+    )

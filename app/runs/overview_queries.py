@@ -1,0 +1,515 @@
+"""The contents of the database: totals, a point for each run over time, and the worst breaks and
+functions.
+
+All of it comes from roll-ups of the `newest` runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from compileboard.app.core import fields
+from compileboard.app.core.engine import Engine, Row
+from compileboard.app.core.newest import SHOWN_STATE
+from compileboard.app.core.page import recorded_us
+
+
+@dataclass(frozen=True)
+class DatabaseTotals:
+    """Sums over every run; null where no run was observed, as of files of results alone."""
+
+    run_count: Annotated[fields.Count, "Runs."]
+    running_count: Annotated[fields.Count, "Runs that are running."]
+    compile_count: Annotated[fields.Count | None, "Compiles."]
+    recompile_count: Annotated[fields.Count | None, "Recompiles."]
+    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
+    recompile_limit_count: Annotated[
+        fields.Count | None, "Compiles that reached the recompile limit."
+    ]
+    failure_count: Annotated[
+        fields.Count | None,
+        "Failed compiles, and exceptions of compiled code or that ended the program.",
+    ]
+    skipped_frame_count: Annotated[
+        fields.Count | None, "Frames that dynamo left to eager without a failure."
+    ]
+    failed_run_count: Annotated[fields.Count, "Runs with a failure or a failed result."]
+    compile_us: Annotated[fields.DurationUs | None, "Compile time."]
+    recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
+
+
+@dataclass(frozen=True)
+class RunPoint:
+    """One run."""
+
+    run_id: fields.RunId
+    name: Annotated[str, "Name."]
+    title: fields.Title
+    suite: Annotated[str | None, "Suite."]
+    state: Annotated[str, "Its state."]
+    started_us: fields.StartTime
+    compile_count: Annotated[fields.Count | None, "Compiles."]
+    recompile_count: Annotated[fields.Count | None, "Recompiles."]
+    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
+    compile_us: Annotated[fields.DurationUs | None, "Compile time."]
+    has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
+    is_observed: Annotated[
+        bool, "Whether torch was seen; a file of results counts nothing but its own columns."
+    ] = True
+
+
+@dataclass(frozen=True)
+class TopBreak(fields.TitledBreak):
+    """One graph break."""
+
+    distinct_id: fields.BreakId
+    gb_id: fields.GbId
+    gb_type: fields.GbType
+    reason: fields.BreakReason
+    explanation: fields.Explanation
+    source_line: fields.SourceLine
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    break_count: Annotated[fields.Count, "Graph breaks."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    is_present: Annotated[
+        bool, "Whether the newest run of a suite and name that had it still has it."
+    ]
+
+
+@dataclass(frozen=True)
+class TopCause(fields.TitledCause):
+    """One cause of recompiles."""
+
+    cause_id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    category: fields.Category
+    source: fields.GuardSource
+    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    function: fields.FunctionName
+    file: fields.FileName
+    recompile_count: fields.CauseRecompiles
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+    is_present: Annotated[
+        bool, "Whether the newest run of a suite and name that had it still has it."
+    ]
+
+
+@dataclass(frozen=True)
+class TopFunction:
+    """One function."""
+
+    function_id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    name: Annotated[str, "Qualified name."]
+    file: Annotated[str, "File."]
+    recompile_count: Annotated[fields.Count, "Recompiles."]
+    recompile_limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
+    compile_count: Annotated[fields.Count, "Compiles."]
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: fields.CompilesUs
+
+
+@dataclass(frozen=True)
+class RunSeries:
+    """One suite and name."""
+
+    suite: Annotated[str | None, "Suite."]
+    name: Annotated[str, "Name."]
+    run_count: Annotated[fields.Count, "Runs."]
+
+
+def write_scope(suite: str | None, name: str | None) -> str:
+    given = {"r.suite = :suite": suite, "r.name = :name": name}
+    return " and ".join(
+        ["r.source <> 'trial'", *(text for text, value in given.items() if value is not None)]
+    )
+
+
+def _newest(scope: str) -> str:
+    return f"""
+with newest as materialized (
+  select r.id, $pub(r) as pub
+  from runs as r
+  where {scope}
+  order by r.started_us desc, r.id desc
+  limit :newest
+)
+"""  # noqa: S608  own texts only
+
+
+def _newest_of_each(scope: str) -> str:
+    return f"""
+with last as materialized (
+  select
+    r.suite, r.name, max(case when r.state <> 'running' then r.started_us end) as ended_us,
+    max(r.started_us) as started_us
+  from runs as r
+  where {scope}
+  group by r.suite, r.name
+), newest as materialized (
+  select r.id, r.pub as pub, coalesce(r.ended_us, r.started_us) = coalesce(last.ended_us,
+    last.started_us) as is_newest
+  from (
+    select
+      r.id, $pub(r) as pub, r.suite, r.name, r.started_us,
+      case when r.state <> 'running' then r.started_us end as ended_us
+    from runs as r
+    where {scope}
+    order by r.started_us desc, r.id desc
+    limit :newest
+  ) as r
+  join last on last.suite $is r.suite and last.name = r.name
+)
+"""  # noqa: S608  own texts only
+
+
+_SUMS = f"""
+  coalesce(sum($t.compile_count), 0) as compile_count,
+  coalesce(sum($t.recompile_count), 0) as recompile_count,
+  coalesce(sum($t.graph_break_count), 0) as graph_break_count,
+  coalesce(sum($t.recompile_limit_count), 0) as recompile_limit_count,
+  coalesce(sum($t.failure_count), 0) as failure_count,
+  coalesce(sum($t.skipped_frame_count), 0) as skipped_frame_count,
+  coalesce(sum($t.failure_count + $t.failed_result_count > 0), 0) as failed_run_count,
+  {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
+  {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
+"""
+# Every run in SQLite: totals are read in their own order, and those that run, and trials, which are
+# few, of indexes.
+_ALL_TOTALS = f"""
+select
+  (select count(*) from runs) - (select count(*) from runs where source = 'trial') as run_count,
+  (
+    select count(*)
+    from runs
+    where state = 'running'
+      and heartbeat_us >= :alive_since_us
+      and source <> 'trial'
+  ) as running_count,
+  {_SUMS}
+from run_totals as t
+where t.run_id not in (select id from runs where source = 'trial')
+"""  # noqa: S608 - our own names
+
+
+def totals_sql(scope: str) -> str:
+    return f"""
+select
+  count(*) as run_count,
+  coalesce(sum(case when r.state = 'running' then r.heartbeat_us >= :alive_since_us end),
+    0) as running_count,
+  {_SUMS}
+from runs as r
+$totals
+where {scope}
+"""  # noqa: S608 - our own names
+
+
+def trend_sql(scope: str) -> str:
+    return f"""
+select
+  r.id as run_id, r.name, $a.title, r.suite, {SHOWN_STATE} as state, r.started_us,
+  coalesce($t.compile_count, 0) as compile_count,
+  coalesce($t.recompile_count, 0) as recompile_count,
+  coalesce($t.graph_break_count, 0) as graph_break_count,
+  {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
+  coalesce($t.failure_count + $t.failed_result_count > 0, 0) as has_failed,
+  r.torch_version is not null or coalesce($t.compile_count, 0) > 0 as is_observed
+from runs as r
+$totals
+$words
+where {scope}
+order by r.started_us desc, r.id desc
+limit :newest
+"""  # noqa: S608 - our own names
+
+
+def breaks_sql(scope: str) -> str:
+    return f"""
+{_newest_of_each(scope)}, top as (
+  select
+    b.distinct_id,
+    sum(b.break_count) as break_count,
+    count(*) as run_count,
+    sum(b.compile_us) as compile_us,
+    max(n.is_newest) as is_present
+  from newest as n
+  $join $rows(run_breaks, newest) as b on $of(b, n)
+  group by b.distinct_id
+  order by compile_us desc, break_count desc, b.distinct_id
+  limit :limit
+)
+select
+  d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.source_line, d.line,
+  f.name as function, f.file, top.break_count, top.run_count,
+  nullif(top.compile_us, 0) as compile_us, top.is_present
+from top
+join distinct_breaks as d on d.id = top.distinct_id
+left join functions as f on f.id = d.function_id
+order by top.compile_us desc, top.break_count desc, d.id
+limit :limit
+"""  # noqa: S608 - our own names
+
+
+def causes_sql(scope: str) -> str:
+    return f"""
+{_newest_of_each(scope)}, top as (
+  select
+    u.cause_id,
+    sum(u.recompile_count) as recompile_count,
+    count(*) as run_count,
+    sum(u.compile_us) as compile_us,
+    max(n.is_newest) as is_present
+  from newest as n
+  $join $rows(run_causes, newest) as u on $of(u, n)
+  where u.recompile_count > 0
+  group by u.cause_id
+  order by compile_us desc, recompile_count desc, u.cause_id
+  limit :limit
+)
+select
+  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.recompile_count,
+  top.run_count,
+  nullif(top.compile_us, 0) as compile_us, top.is_present
+from top
+join recompile_causes as d on d.id = top.cause_id
+left join functions as f on f.id = d.function_id
+order by top.compile_us desc, top.recompile_count desc, d.id
+limit :limit
+"""  # noqa: S608 - our own names
+
+
+def functions_sql(scope: str) -> str:
+    return f"""
+{_newest(scope)}, top as (
+  select
+    u.function_id,
+    sum(u.recompile_count) as recompile_count,
+    sum(u.recompile_limit_count) as recompile_limit_count,
+    sum(u.compile_count) as compile_count,
+    count(*) as run_count,
+    sum(u.compile_us) as compile_us
+  from newest as n
+  $join $rows(run_functions, newest) as u on $of(u, n)
+  where u.recompile_count > 0
+  group by u.function_id
+  order by recompile_count desc, u.function_id
+  limit :limit
+)
+select
+  f.id as function_id, f.name, f.file, top.recompile_count, top.recompile_limit_count,
+  top.compile_count,
+  top.run_count, nullif(top.compile_us, 0) as compile_us
+from top
+join functions as f on f.id = top.function_id
+order by top.recompile_count desc, f.id
+limit :limit
+"""  # noqa: S608 - our own names
+
+
+SERIES_SQL = """
+select suite, name, count(*) as run_count
+from runs
+where source <> 'trial'
+group by suite, name
+order by suite nulls first, name
+limit 500
+"""
+
+
+def get_totals(
+    engine: Engine, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
+) -> DatabaseTotals:
+    scope = write_scope(suite, name)
+    values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
+    sql = (
+        _ALL_TOTALS
+        if engine.dialect == "sqlite" and suite is None and name is None
+        else totals_sql(scope)
+    )
+    sums = dict(engine.rows(sql, values)[0])
+    if (
+        sums["run_count"]
+        and not sums["compile_count"]
+        and not has_observed_runs(engine, suite, name)
+    ):
+        sums = {
+            key: value or (value if key in _COUNTED_ALWAYS else None) for key, value in sums.items()
+        }
+    return DatabaseTotals(**sums)
+
+
+_COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # also of a file of results
+
+
+def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None = None) -> bool:
+    """Return whether torch was observed in a run of a suite and name; result files have only their
+    own columns.
+    """
+    scope = write_scope(suite, name)
+    sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text
+    return bool(engine.rows(sql, {"suite": suite, "name": name}))
+
+
+def list_trend(
+    engine: Engine,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    alive_since_us: int = 0,
+) -> list[RunPoint]:
+    scope = write_scope(suite, name)
+    values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
+    rows = engine.rows(trend_sql(scope), values)
+    return [_to_point(row) for row in reversed(rows)]
+
+
+def _to_point(row: Row) -> RunPoint:
+    values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
+    if not values["is_observed"]:
+        counts = ("compile_count", "recompile_count", "graph_break_count", "compile_us")
+        values |= {name: values[name] or None for name in counts}
+    return RunPoint(**values)
+
+
+def list_top_breaks(
+    engine: Engine,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopBreak]:
+    scope = write_scope(suite, name)
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [
+        TopBreak(**_mark_present(row, "distinct_id"))
+        for row in engine.rows(breaks_sql(scope), values)
+    ]
+
+
+def list_top_causes(
+    engine: Engine,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopCause]:
+    scope = write_scope(suite, name)
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [
+        TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(causes_sql(scope), values)
+    ]
+
+
+def _mark_present(row: Row, id_name: str) -> dict[str, Any]:
+    return fields.name_ids(row, id_name) | {"is_present": bool(row["is_present"])}
+
+
+def list_top_functions(
+    engine: Engine,
+    suite: str | None = None,
+    name: str | None = None,
+    *,
+    newest: int = 1000,
+    limit: int = 8,
+) -> list[TopFunction]:
+    scope = write_scope(suite, name)
+    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
+    return [
+        TopFunction(**fields.name_ids(row, "function_id"))
+        for row in engine.rows(functions_sql(scope), values)
+    ]
+
+
+def list_series(engine: Engine) -> list[RunSeries]:
+    return [RunSeries(*row) for row in engine.rows(SERIES_SQL)]
+
+
+FAILED_RESULTS_SQL = """
+select x.run_id, s.model, x.reason, x.message
+from $each(:run_ids) as wanted
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
+join series as s on s.id = x.series_id
+where x.status = 'failed'
+order by x.run_id, s.model, x.id
+limit 1000
+"""
+MEASURED_SQL = """
+select distinct
+  x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic,
+  s.batch_size, s.world_size
+from $each(:run_ids) as wanted
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
+join series as s on s.id = x.series_id
+where x.status = 'measured'
+  and s.model $in(:models)
+order by x.run_id, s.model
+limit 100000
+"""
+# HUD's numbers; those of every model that has a speedup where the run checked no accuracy.
+SPEEDUPS_SQL = """
+select
+  x.run_id, x.definition, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count,
+  x.failed_count
+from $each(:run_ids) as wanted
+join $rows(run_summaries, :run_ids) as x on x.run_id = wanted.value
+where x.definition in ('hud', 'summarize_perf')
+order by
+  x.run_id, x.measured_count desc, x.total_count desc, x.mode, x.dtype, x.device, x.hardware,
+  x.backend, x.dynamic,
+  x.world_size, x.suite, (x.definition = 'hud') = (x.passed_count is null), x.definition
+limit 1000
+"""
+
+
+@dataclass(frozen=True)
+class FailedModel:
+    model: Annotated[str, "The model."]
+    reason: Annotated[str | None, "Upstream's status."]
+    message: Annotated[str | None, "The exception."]
+
+    @property
+    def error(self) -> str:
+        first = (self.message or "").strip().partition("\n")[0]
+        return first or (self.reason or "failed").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class RunSpeedup:
+    definition: Annotated[str, "`hud`, or `summarize_perf` where no accuracy was checked."]
+    geomean_speedup: Annotated[float | None, "Geomean speedup by that definition."]
+    speedup_count: Annotated[fields.Count, "Models that have a speedup."]
+    measured_count: Annotated[fields.Count, "Models measured."]
+    total_count: Annotated[fields.Count, "Models."]
+    failed_count: Annotated[fields.Count, "Models that failed."]
+
+
+def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[FailedModel]]:
+    failed: dict[str, dict[str, FailedModel]] = {}
+    for row in engine.rows(FAILED_RESULTS_SQL, {"run_ids": run_ids}):
+        model = FailedModel(row["model"], row["reason"], row["message"])
+        failed.setdefault(row["run_id"], {}).setdefault(model.model, model)
+    return {run_id: list(models.values()) for run_id, models in failed.items()}
+
+
+def list_measured_models(
+    engine: Engine, run_ids: list[str], models: list[str]
+) -> dict[str, set[tuple[str | int, ...]]]:
+    measured: dict[str, set[tuple[str | int, ...]]] = {}
+    for row in engine.rows(MEASURED_SQL, {"run_ids": run_ids, "models": models}):
+        run_id, *key = row
+        measured.setdefault(run_id, set()).add(tuple(key))
+    return measured
+
+
+def list_speedups(engine: Engine, run_ids: list[str]) -> dict[str, RunSpeedup]:
+    speedups: dict[str, RunSpeedup] = {}
+    for row in engine.rows(SPEEDUPS_SQL, {"run_ids": run_ids}):
+        speedups.setdefault(row["run_id"], RunSpeedup(*list(row)[1:]))
+    return speedups

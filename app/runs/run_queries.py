@@ -1,0 +1,419 @@
+"""One run as a whole: its row, tags, facts, processes and configuration texts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from compileboard.app.core.engine import SqliteEngine, get_row
+from compileboard.app.core.fields import (
+    Count,
+    DurationUs,
+    EventTime,
+    Pid,
+    ProcessId,
+    RowId,
+    StartTime,
+    TimeUs,
+)
+from compileboard.app.core.page import Page, decode_cursor, make_page
+from compileboard.app.core.schema import published
+from compileboard.app.runs.rows import RUN_SQL, RunRow, to_row
+from compileboard.collectors.contract.shapes import RunFacts
+from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.reading import read_body, read_json
+
+
+@dataclass(frozen=True)
+class RunDetail:
+    """`facts` has argv, git, host, gpus and environment as the collector wrote them."""
+
+    run: RunRow
+    tags: tuple[tuple[str, str], ...]
+    cwd: str | None
+    keep_source: bool
+    facts: dict[str, Any]
+    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started it
+    pruned_us: int | None = None  # when its detail was deleted; its totals and results stay
+
+    def fact(self, *path: str) -> Any:
+        value: Any = self.facts
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        return [gpu for gpu in self.facts.get("gpus") or [] if isinstance(gpu, dict)]
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """One process of a run."""
+
+    id: ProcessId
+    parent_id: Annotated[
+        str | None, "The process that started it: by fork, multiprocessing or subprocess."
+    ]
+    parent_pid: Annotated[int | None, "Process id of that one, where it compiled too."]
+    pid: Pid
+    rank: Annotated[int | None, "Rank."]
+    local_rank: Annotated[int | None, "Rank on its machine."]
+    world_size: Annotated[int | None, "Ranks of the run."]
+    level: Annotated[str | None, "light or full."]
+    command: Annotated[str | None, "Its command, without secrets."]
+    started_us: StartTime
+    last_seen_us: Annotated[TimeUs, "Its last event."]
+    python_version: Annotated[str | None, "Version of Python."]
+    torch_version: Annotated[str | None, "Version of torch."]
+    torch_git: Annotated[str | None, "Commit of torch."]
+    cuda_version: Annotated[str | None, "Version of CUDA."]
+    cudnn_version: Annotated[str | None, "Version of cuDNN."]
+    triton_version: Annotated[str | None, "Version of triton."]
+    capabilities: Annotated[
+        dict[str, str], "`ok`, `later` (its module was not loaded yet) or why not, by capability."
+    ]
+    environment: Annotated[dict[str, str], "Text by name."]
+    counters: Annotated[dict[str, dict[str, Any]] | None, "torch's counters as last seen."]
+    compile_times: Annotated[dict[str, float] | None, "Seconds by torch's own names of phases."]
+    losses: Annotated[dict[str, Count] | None, "Lost records by reason."]
+    snapshot_final: Annotated[bool, "Whether counters and losses are of the process's end."]
+    task: Annotated[
+        str | None, "The benchmark's task that it worked on: one of `tasks` of a result."
+    ] = None
+    calm_us: Annotated[
+        DurationUs | None, "How long it compiled nothing, as far as it was watched from outside."
+    ] = None
+    calm_cpu_us: Annotated[DurationUs | None, "Processor time in it."] = None
+    calm_fault_count: Annotated[Count | None, "Minor page faults in it."] = None
+    is_on_stack_cliff: Annotated[
+        bool | None, "Whether a chunk of its frame stack came and went all the time."
+    ] = None
+
+    @property
+    def faults_per_s(self) -> float | None:
+        if not self.calm_us or self.calm_fault_count is None:
+            return None
+        return self.calm_fault_count * 1e6 / self.calm_us
+
+    @property
+    @published
+    def label(self) -> str:
+        """Return its rank, else its pid."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
+
+
+@dataclass(frozen=True)
+class StackCliff:
+    calm_us: int
+    calm_fault_count: int
+    python_version: str | None
+    command: str
+    stack_room: bool
+
+    @property
+    def faults_per_s(self) -> float:
+        return self.calm_fault_count * 1e6 / self.calm_us
+
+
+@dataclass(frozen=True)
+class ConfigUse:
+    """One configuration text and how many of the run's processes had it."""
+
+    kind: Annotated[
+        str,
+        "dynamo, inductor, functorch, compiler, or changed: what differs from torch's defaults.",
+    ]
+    config_hash: Annotated[str, "Hash, as in `/runs/<run_id>/configs/<config_hash>`."]
+    process_count: Annotated[Count, "Processes."]
+
+
+@dataclass(frozen=True)
+class ConfigText:
+    """One configuration text."""
+
+    config_hash: Annotated[str, "Its hash."]
+    kind: Annotated[str, "dynamo, inductor, functorch, compiler or changed."]
+    body: Annotated[str, "The text."]
+
+    @property
+    @published
+    def values(self) -> dict[str, Any]:
+        """Return the settings by name; empty where the text is no JSON object."""
+        try:
+            values = json.loads(self.body)
+        except ValueError:
+            return {}
+        return values if isinstance(values, dict) else {}
+
+
+DETAIL_SQL = """
+select cwd, keep_source, facts, stack_room, pruned_us
+from runs
+left join pruned_runs on pruned_runs.run_id = runs.id
+where id = :run_id
+limit 1
+"""
+PRUNED_SQL = "select 1 from pruned_runs where run_id = :run_id limit 1"
+TAGS_SQL = """
+select key, value
+from run_tags
+where run_id = :run_id
+order by key
+limit 20000
+"""
+_PARENT_PID = (
+    "(select pid from processes as parents where parents.id = processes.parent_id) as parent_pid"
+)
+_COLUMNS = (
+    _PARENT_PID if field.name == "parent_pid" else field.name for field in fields(ProcessRow)
+)
+_PROCESSES = f"select {', '.join(_COLUMNS)} from processes"  # noqa: S608  own texts only
+PROCESSES_SQL = f"""
+{_PROCESSES}
+where run_id = :run_id
+order by coalesce(rank, 1000000), started_us, id
+limit :limit
+"""
+CLIFFS_SQL = """
+select p.calm_us, p.calm_fault_count, p.python_version, r.command,
+coalesce(r.stack_room, 0) as stack_room
+from processes as p
+join runs as r on r.id = p.run_id
+where p.run_id = :run_id
+  and p.is_on_stack_cliff = 1
+  and p.calm_us > 0
+  and p.calm_fault_count is not null
+order by p.calm_fault_count desc, p.id
+limit :limit
+"""
+CONFIGS_SQL = """
+select c.kind, c.config_hash, count(*) as process_count
+from processes as p
+join process_configs as c on c.process_id = p.id
+where p.run_id = :run_id
+group by c.kind, c.config_hash
+order by c.kind, process_count desc, c.config_hash
+limit :limit
+"""
+CONFIG_SQL = """
+select hash as config_hash, kind, body
+from configs
+where hash = :config_hash
+  and exists (
+    select 1
+    from processes as p
+    join process_configs as c on c.process_id = p.id
+    where p.run_id = :run_id
+      and c.config_hash = :config_hash
+  )
+limit 1
+"""
+CHANGED_SQL = """
+select p.id as process_id, t.body
+from processes as p
+join process_configs as c on c.process_id = p.id and c.kind = 'changed'
+join configs as t on t.hash = c.config_hash
+where p.run_id = :run_id
+order by p.started_us, p.id, c.config_hash
+limit :limit
+"""
+
+
+def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
+    run = get_row(SqliteEngine(connection), RUN_SQL, {"id": run_id})
+    row = connection.execute(DETAIL_SQL, {"run_id": run_id}).fetchone()
+    if run is None or row is None:
+        return None
+    tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
+    room = None if row["stack_room"] is None else bool(row["stack_room"])
+    facts = read_json(RunFacts, row["facts"]) or {}
+    return RunDetail(
+        to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"]
+    )
+
+
+def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
+    return connection.execute(PRUNED_SQL, {"run_id": run_id}).fetchone() is not None
+
+
+def list_processes(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[ProcessRow]:
+    return [
+        to_process(row)
+        for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})
+    ]
+
+
+_JSON: dict[str, Any] = {
+    **dict.fromkeys(("capabilities", "environment"), dict[str, str]),
+    "counters": dict[str, dict[str, Any]],
+    "compile_times": dict[str, float],
+    "losses": dict[str, int],
+}
+
+
+def to_process(row: sqlite3.Row) -> ProcessRow:
+    values = dict(row)
+    stated = {name: shape for name, shape in _JSON.items() if values[name] is not None}
+    values |= {name: read_json(shape, values[name]) or {} for name, shape in stated.items()}
+    values["snapshot_final"] = bool(values["snapshot_final"])
+    if values["is_on_stack_cliff"] is not None:
+        values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])
+    return ProcessRow(**values)
+
+
+def list_stack_cliffs(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[StackCliff]:
+    rows = connection.execute(CLIFFS_SQL, {"run_id": run_id, "limit": limit})
+    return [StackCliff(**{**dict(row), "stack_room": bool(row["stack_room"])}) for row in rows]
+
+
+def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
+    return [
+        ConfigUse(**dict(row))
+        for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})
+    ]
+
+
+def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
+    row = connection.execute(CONFIG_SQL, {"run_id": run_id, "config_hash": config_hash}).fetchone()
+    return ConfigText(row["config_hash"], row["kind"], unpack(row["body"])) if row else None
+
+
+def list_changed_configs(
+    connection: sqlite3.Connection, run_id: str, limit: int = 256
+) -> list[tuple[str, dict[str, dict[str, Any]]]]:
+    """List process id and settings that differ from torch's defaults: {module: {setting: {value,
+    default}}}.
+    """
+    rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
+    return [
+        (row["process_id"], read_json(dict[str, dict[str, Any]], row["body"]) or {}) for row in rows
+    ]
+
+
+PROCESS_PAGE_SQL = f"""
+{_PROCESSES}
+where run_id = :run_id
+  and (started_us, id) > (:after_us, :after_id)
+order by started_us, id
+limit :limit
+"""
+NOTES_SQL = """
+select rowid as id, process_id, time_us, body
+from events
+where run_id = :run_id
+  and kind = 'noted'
+  and rowid > :after_id
+order by rowid
+limit :limit
+"""
+
+
+@dataclass(frozen=True)
+class NoteRow:
+    """One record that this version has no decoder for."""
+
+    id: RowId
+    process_id: ProcessId
+    time_us: EventTime
+    compile_id: Annotated[str | None, "Compile id as torch prints it."]
+    name: Annotated[str, "torch's own name of the record."]
+    body: Annotated[Any, "The record."]
+
+
+def list_process_page(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[ProcessRow]:
+    """Raises FilterError for an unusable cursor."""
+    after = decode_cursor(cursor, int, str) or (-(2**62), "")
+    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
+    rows = [to_process(row) for row in connection.execute(PROCESS_PAGE_SQL, values)]
+    return make_page(rows, limit, lambda row: (row.started_us, row.id))
+
+
+def list_notes(
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
+) -> Page[NoteRow]:
+    """Raises FilterError for an unusable cursor."""
+    after = decode_cursor(cursor, int) or (0,)
+    records = connection.execute(
+        NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
+    )
+    rows = [_to_note(row) for row in records]
+    return make_page(rows, limit, lambda row: (row.id,))
+
+
+def _to_note(row: sqlite3.Row) -> NoteRow:
+    body = read_body(row["body"])
+    name = str(body.get("name") or "not readable")
+    return NoteRow(
+        row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body")
+    )
+
+
+@dataclass(frozen=True)
+class RunFeatures:
+    has_spans: bool
+    has_stacks: bool
+    has_artifacts: bool
+    has_texts: bool
+    has_guards: bool
+    has_symbols: bool
+    has_aot: bool
+    has_ranks: bool
+    has_repros: bool
+
+
+def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
+    """Return which tabs of a run have content. One index lookup each."""
+    row = reader.execute(
+        """
+        select
+          exists (select 1 from lanes where run_id = :id and span_count > 0) as has_spans,
+          exists (select 1 from stack_nodes where run_id = :id) as has_stacks,
+          exists (select 1 from artifacts where run_id = :id) as has_artifacts,
+          exists (select 1 from logs where run_id = :id and payloads = 'kept')
+            and exists (select 1 from artifacts where run_id = :id) as has_texts,
+          exists (select 1 from guard_sets where run_id = :id) as has_guards,
+          exists (select 1 from symbols where run_id = :id) as has_symbols,
+          exists (select 1 from aot_graphs where run_id = :id) as has_aot,
+          (select count(*) from (select 1 from processes where run_id = :id
+            and rank is not null limit 2)) > 1
+            as has_ranks,
+          exists (select 1 from repros where run_id = :id and state = 'captured') as has_repros
+        """,
+        {"id": run_id},
+    ).fetchone()
+    return RunFeatures(**{name: bool(row[name]) for name in row.keys()})  # noqa: SIM118 - a row iterates its values
+
+
+STATE_SQL = """
+select
+  r.heartbeat_us, r.ended_us, t.compile_count, t.record_count, t.graph_break_count,
+  t.recompile_count,
+  t.cache_hit_count, t.cache_miss_count, t.cache_bypass_count, t.process_count, t.compile_us,
+  t.result_count,
+  (select count(*) from result_files as f where f.run_id = r.id) as result_file_count,
+  (select sum(g.end_offset_bytes) from logs as g where g.run_id = r.id) as read_bytes,
+  (select max(g.read_us) from logs as g where g.run_id = r.id) as read_us,
+  (select c.id from compiles as c where c.run_id = r.id order by c.started_us,
+    c.id limit 1) as first_key
+from runs as r
+left join run_totals as t on t.run_id = r.id
+where r.id = :run_id
+limit 1
+"""
+
+
+def get_run_state(connection: sqlite3.Connection, run_id: str) -> tuple[object, ...]:
+    """Return a run's state: equal states mean equal records."""
+    row = connection.execute(STATE_SQL, {"run_id": run_id}).fetchone()
+    return tuple(row) if row is not None else ()

@@ -1,3 +1,0 @@
-"""One frozen dataclass per screen, which pages, API, reports, commands and the static site
-render.
-"""

@@ -1,0 +1,203 @@
+"""Search matches as lines: their kinds, labels and excerpts."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from compileboard.app.core.store import Store
+from compileboard.app.search.queries import (
+    File,
+    Hit,
+    IndexState,
+    Term,
+    Terms,
+    check_kind,
+    get_index_state,
+    list_newest_sealed,
+    read_terms,
+    search,
+)
+from compileboard.collectors.store.connection import StoreError
+
+KIND_WORDS = {
+    "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
+    "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
+    "failure": ("Failures", "exceptions and their messages"),
+    "repro": ("Repros", "the failure, the operation and the graph of the program"),
+    "function": ("Functions", "compiled functions and their files"),
+    "frame": ("Stack frames", "files and lines in the callers of compiles"),
+    "symbol": ("Symbolic shapes", "symbols, guards on them, sources and lines of code"),
+    "cache_lookup": ("Cache reasons", "why a cache was bypassed"),
+    "cudagraph_skip": ("CUDA graph skips", "why a CUDA graph was not used"),
+    "artifact": ("Artifacts", "graphs, generated code, guards and whatever else torch wrote"),
+}
+
+
+MOST_LINES = 3
+WIDTH = 240  # characters of a line
+BEFORE = 60  # of them before the first word
+MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
+
+
+@dataclass(frozen=True)
+class MatchedLine:
+    number: int
+    pieces: tuple[tuple[str, bool], ...]
+
+
+def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[MatchedLine]:
+    low = text.lower()
+    if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
+        low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
+    marks: dict[
+        int, list[tuple[int, int, int]]
+    ] = {}  # by the line's beginning: begin, end, which term
+    for number, term in enumerate(terms.included):
+        for begin, end in _places(low, term):
+            marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
+    best = sorted(
+        marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start)
+    )[:most]
+    matched, counted, at = [], 0, 0
+    for start in sorted(best):
+        counted += text.count("\n", at, start)
+        at = start
+        stop = text.find("\n", start)
+        spans = sorted((begin, end) for begin, end, _number in marks[start])
+        matched.append(
+            MatchedLine(
+                counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))
+            )
+        )
+    return matched
+
+
+def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
+    words = [word.lower() for word in term.words]
+    pattern = r"[\W_]+".join(map(re.escape, words)) + ("" if term.prefix else r"(?![^\W_])")
+    whole = re.compile(pattern)
+    begin = low.find(words[0])
+    tried = yielded = 0
+    while tried < 10 * MOST_PLACES and yielded < MOST_PLACES:
+        tried += 1
+        if begin < 0:
+            return
+        match = None if begin and low[begin - 1].isalnum() else whole.match(low, begin)
+        if match:
+            yielded += 1
+            yield match.span()
+        begin = low.find(words[0], begin + 1)
+
+
+def _cut(
+    text: str, start: int, stop: int, spans: list[tuple[int, int]]
+) -> Iterator[tuple[str, bool]]:
+    while start < spans[0][0] and text[start] in " \t":
+        start += 1
+    begin = start if stop - start <= WIDTH else max(start, spans[0][0] - BEFORE)
+    end = min(max(stop, spans[0][1]), begin + WIDTH)
+    at = begin
+    if begin > start:
+        yield "… ", False
+    for left, right in spans:
+        left, right = max(left, at), min(right, end)
+        if left >= right:
+            continue
+        if left > at:
+            yield text[at:left], False
+        yield text[left:right], True
+        at = right
+    if at < end:
+        yield text[at:end], False
+    if end < stop:
+        yield " …", False
+
+
+MOST_HITS = 100  # of one page: each text is read and looked through
+MOST_FILES = 50  # of sealed runs; opening them has to be done within:
+MOST_S = 1.0
+
+
+@dataclass(frozen=True)
+class MatchedText:
+    hit: Hit
+    lines: Sequence[MatchedLine]
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    kind: str
+    label: str
+    meaning: str
+    count: int
+    is_more: bool
+    hits: Sequence[MatchedText]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True)
+class SearchScreen:
+    query: str
+    kind: str | None
+    run_id: str | None
+    groups: Sequence[SearchResults]
+    index: IndexState
+    has_terms: bool
+    is_cut: bool
+
+
+def build_search(
+    store: Store,
+    query: str,
+    kind: str | None,
+    run_id: str | None,
+    cursor: str | None,
+    limit_count: int,
+) -> SearchScreen:
+    """Find the texts with every word of a query: in one run, or in the main database and the newest
+    sealed runs.
+
+    Raises FilterError if the kind or cursor cannot be used, StoreError if the run's file cannot be
+    read.
+    """
+    query, kind = query.strip(), check_kind(kind)
+    terms, limit = read_terms(query), min(limit_count, MOST_HITS)
+    reader = store.board if run_id is None else store.open_run(run_id)
+    files = _open_newest(store) if run_id is None else []
+    groups = search(
+        reader, terms, run_id=run_id, kind=kind, cursor=cursor, limit=limit, files=files
+    )
+    return SearchScreen(
+        query=query,
+        kind=kind,
+        run_id=run_id,
+        groups=[
+            SearchResults(
+                group.kind,
+                *KIND_WORDS[group.kind],
+                group.count,
+                group.is_more,
+                [MatchedText(hit, tuple(find_lines(hit.text, terms))) for hit in group.hits],
+                group.next,
+            )
+            for group in groups
+        ],
+        index=get_index_state(reader, run_id, len(files)),
+        has_terms=terms.match is not None,
+        is_cut=terms.is_cut,
+    )
+
+
+def _open_newest(store: Store) -> list[File]:
+    files: list[File] = []
+    until_s = time.monotonic() + MOST_S
+    for run_id in list_newest_sealed(store.board, MOST_FILES):
+        if time.monotonic() >= until_s:
+            break
+        with suppress(StoreError):  # the run's own page tells what is wrong with it
+            files.append((run_id, store.open_run(run_id)))
+    return files

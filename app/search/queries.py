@@ -1,0 +1,289 @@
+"""Full-text search: parsing of a query for FTS5, and the matches."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from compileboard.app.core.fields import name_ids
+from compileboard.app.core.page import FilterError, Key, decode_cursor, encode_cursor
+from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
+
+LONGEST = 300  # characters that are looked at
+MOST_TERMS = 12
+MOST_WORDS = 20  # of one term: a line of code that was pasted
+SHORTEST_PREFIX = 3  # a shorter one begins too many words of a big index
+
+_TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
+_WORD = re.compile(r"[^\W_]+")  # what unicode61 takes for a word
+
+
+@dataclass(frozen=True)
+class Term:
+    words: tuple[str, ...]
+    prefix: bool = False
+
+    @property
+    def match(self) -> str:
+        return f'"{" ".join(self.words)}"' + (" *" if self.prefix else "")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms that must and must not occur; `is_cut` is set if the query had more terms than are
+    searched for.
+    """
+
+    included: tuple[Term, ...] = ()
+    excluded: tuple[Term, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def match(self) -> str | None:
+        if not self.included:
+            return None
+        included = " AND ".join(term.match for term in self.included)
+        excluded = " OR ".join(term.match for term in self.excluded)
+        return f"({included}) NOT ({excluded})" if excluded else f"({included})"
+
+
+def read_terms(text: str) -> Terms:
+    included: list[Term] = []
+    excluded: list[Term] = []
+    is_cut = len(text) > LONGEST
+    text = text[:LONGEST]
+    for match in _TERM.finditer(text):
+        quoted = match[3] is None
+        minus, body = (
+            (match[1], match[2]) if quoted else ("-" if match[3].startswith("-") else "", match[3])
+        )
+        words = tuple(_WORD.findall(body)[:MOST_WORDS])
+        if not words:
+            continue
+        if len(included) + len(excluded) >= MOST_TERMS:
+            is_cut = True
+            break
+        last = not quoted and match.end() == len(text.rstrip())
+        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= SHORTEST_PREFIX
+        (excluded if minus else included).append(Term(words, prefix))
+    return Terms(tuple(included), tuple(excluded), is_cut)
+
+
+# Texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
+COUNTED = 500
+SAMPLE = 4  # of each kind, where all kinds are shown
+
+# The index knows runs and kinds as words: so it finds the newest of a kind without reading the
+# others.
+FOUND_SQL = """
+select rowid as id
+from search_words
+where search_words match :match
+  and rowid < :before
+order by rowid desc
+limit :limit
+"""
+HIT_SQL = """
+select
+  d.id, d.run_id, coalesce(n.title, r.name) as run_name, d.kind, d.ref_id, d.compile_key,
+  c.compile_id,
+  f.name as function, d.title, d.payload_id, d.body, d.character_count, a.encoding
+from search_documents as d
+join runs as r on r.id = d.run_id
+left join run_annotations as n on n.run_id = d.run_id
+left join compiles as c on c.id = d.compile_key
+left join functions as f on f.id = c.function_id
+left join artifacts as a on a.id = d.ref_id and d.kind = 'artifact'
+where d.id = :id
+limit 1
+"""
+STATE_SQL = """
+select
+  (select count(*) from runs where :run_id is null or id = :run_id) as run_count,
+  (select count(*) from search_runs where :run_id is null or run_id = :run_id) as begun_count,
+  (select count(*) from sealed_runs where :run_id is null) as sealed_count,
+  (select state from runs where id = :run_id) as state
+"""
+
+# Behind the newest runs come those that are sealed: they are found before the others are read.
+SEALED_SQL = """
+select s.run_id
+from runs as r
+cross join sealed_runs as s on s.run_id = r.id
+order by r.started_us desc, r.id desc
+limit :limit
+"""
+File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One matching text; `has_lines` is set if its line numbers are those of the artifact's
+    page.
+    """
+
+    id: int
+    run_id: str
+    run_name: str
+    kind: str
+    ref_id: int | str  # text of what has an id of its content
+    compile_key: int | None
+    compile_id: str | None
+    function: str | None
+    title: str
+    text: str
+    has_lines: bool
+
+
+@dataclass(frozen=True)
+class SearchGroup:
+    kind: str
+    count: int
+    is_more: bool
+    hits: tuple[Hit, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """Progress of the index: in how many runs something is not indexed yet, and whether anything
+    is.
+
+    `file_count` sealed runs were searched in their files; `unsearched_count` older ones
+    were not.
+    """
+
+    run_count: int
+    pending_count: int
+    begun_count: int
+    is_running: bool
+    file_count: int = 0
+    unsearched_count: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.begun_count == 0
+
+
+def check_kind(kind: str | None) -> str | None:
+    if kind and kind not in KINDS:
+        raise FilterError(f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}")
+    return kind or None
+
+
+def list_newest_sealed(reader: sqlite3.Connection, limit: int) -> list[str]:
+    return [row["run_id"] for row in reader.execute(SEALED_SQL, {"limit": limit})]
+
+
+def get_index_state(
+    reader: sqlite3.Connection, run_id: str | None = None, file_count: int = 0
+) -> IndexState:
+    row = reader.execute(STATE_SQL, {"run_id": run_id}).fetchone()
+    pending = list_pending(reader)
+    count = len(pending) if run_id is None else pending.count(run_id)
+    unsearched_count = max(row["sealed_count"] - file_count, 0)
+    run_count, begun_count = row["run_count"] - unsearched_count, row["begun_count"] + file_count
+    return IndexState(
+        run_count, count, begun_count, row["state"] == "running", file_count, unsearched_count
+    )
+
+
+def search(
+    reader: sqlite3.Connection,
+    terms: Terms,
+    *,
+    run_id: str | None = None,
+    kind: str | None = None,
+    cursor: str | None = None,
+    limit: int = SAMPLE,
+    files: Sequence[File] = (),
+) -> list[SearchGroup]:
+    """Find texts by kind: a sample of each kind, or one page of one kind and the counts of the
+    others.
+
+    The text indexed last comes first, then those of `files` in their order. Nothing is ranked, so a
+    common word costs no more than a rare one.
+    """
+    after = decode_cursor(cursor, int, str)
+    match = terms.match
+    if match is None:
+        return []
+    groups = []
+    for candidate in KINDS:
+        tags = (
+            kind_tag(candidate)
+            if run_id is None
+            else f"({run_tag(run_id)} AND {kind_tag(candidate)})"
+        )
+        words = f"tags : {tags} AND body : {match}"
+        most = limit if candidate == kind else SAMPLE if kind is None else 0
+        count, page = _find_in_all(
+            words, [("", reader), *files], after if candidate == kind else None, most + 1
+        )
+        if not count:
+            continue
+        following = (
+            encode_cursor(page[most - 1].row_id, page[most - 1].run_id)
+            if len(page) > most
+            else None
+        )
+        hits = tuple(hit for text in page[:most] if (hit := _get_hit(text.reader, text.row_id)))
+        following = following if candidate == kind else None
+        groups.append(SearchGroup(candidate, min(count, COUNTED), count > COUNTED, hits, following))
+    return groups
+
+
+class _Text(NamedTuple):
+    run_id: str
+    reader: sqlite3.Connection
+    row_id: int
+
+
+def _find_in_all(
+    words: str, files: Sequence[File], after: tuple[Key, ...] | None, most: int
+) -> tuple[int, list[_Text]]:
+    page: list[_Text] = []
+    count, is_behind = 0, after is None
+    for run_id, reader in files:
+        row_ids = _find(reader, words, most=max(COUNTED, most))
+        count += min(len(row_ids), COUNTED + 1)
+        if after is not None and run_id == after[1]:
+            is_behind = True
+            row_ids = _find(reader, words, before=after[0], most=most)
+        if is_behind:
+            page += [_Text(run_id, reader, row_id) for row_id in row_ids[: most - len(page)]]
+    return count, page
+
+
+def _find(
+    reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED
+) -> list[int]:
+    values = {"match": match, "before": 2**63 - 1 if before is None else before, "limit": most + 1}
+    return [row["id"] for row in reader.execute(FOUND_SQL, values)]
+
+
+def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
+    row = reader.execute(HIT_SQL, {"id": row_id}).fetchone()
+    if row is None:
+        return None
+    try:
+        text = read_text(reader, row)
+    except ValueError:  # damaged on disk: the artifact's page says so
+        text = ""
+    names = (
+        "id",
+        "run_id",
+        "run_name",
+        "kind",
+        "ref_id",
+        "compile_key",
+        "compile_id",
+        "function",
+        "title",
+    )
+    has_lines = row["payload_id"] is not None and row["encoding"] == "string"
+    values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "repro", "function") else row
+    return Hit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

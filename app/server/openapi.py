@@ -1,0 +1,282 @@
+"""The OpenAPI 3.1 document, generated from OPERATIONS and their types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from compileboard.app.core.access import list_scopes
+from compileboard.app.core.api import NoBody, Operation
+from compileboard.app.core.parameters import ParameterField
+from compileboard.app.core.resources import __version__
+from compileboard.app.core.schema import Keywords, Schema, describe_type
+from compileboard.app.imports.pages import UPLOAD
+from compileboard.app.server.operations import OPERATIONS
+
+PREFIX = "/api/v1"
+_ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
+
+Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. What torch did not record is null.
+Every answer has an ETag: send it back as `If-None-Match`, and an answer that is still the same is 304 without a body.
+"""
+
+
+@dataclass(frozen=True)
+class Error:
+    """A failure."""
+
+    ok: Annotated[bool, Keywords(const=False), "Always false."]
+    error: Annotated[str, "The error and the expected input, in one sentence."]
+    errors: Annotated[list[str], "The same, one problem an entry."]
+    status: Annotated[int, "The HTTP status."]
+
+
+@dataclass(frozen=True)
+class ApiAddress:
+    """An endpoint of the API."""
+
+    method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
+    path: Annotated[str, "Its path; what stands in braces is a value."]
+    summary: Annotated[str, "What it answers."]
+
+
+PATH_PARAMETERS = {
+    "incident_id": "An incident's `id`, or that of one of its changes.",
+    "run_id": "A run's id, in full.",
+    "key": "A compile's `id`.",
+    "repro_id": "A repro's `id`.",
+    "config_hash": "A configuration text's hash.",
+    "distinct_id": "A graph break's `id`.",
+    "cause_id": "A cause's `id`.",
+    "token_id": "A token's `id`.",
+    "import_id": "An import's `id`.",
+    "artifact_id": "An artifact's `id`.",
+    "lookup_id": "The `id` of a cache lookup.",
+    "baseline_name": "A stored baseline's name.",
+    "guards_id": "The `artifact_id` of a set of guards.",
+    "name": "A model's name, whole.",
+    "stream_id": "The id that a recorder gives its stream: letters, digits, dots and dashes, 64 at most.",
+    "digest": "32 hex digits: BLAKE2b of the text, 16 bytes.",
+}
+_FAILURES = {
+    "400": ("BadRequest", "A parameter that is not known, or whose value cannot be used."),
+    "401": ("NoToken", "No token where one is needed, or one that is not in force."),
+    "403": (
+        "Refused",
+        "A token without the scope, or a host name that this server does not answer to.",
+    ),
+    "404": ("NotFound", "There is no such address, or nothing of that id."),
+    "405": ("NotPossible", "The method is wrong. The sentence names the right one."),
+    "500": ("Broken", "The server failed, or the database file is not one."),
+    "503": (
+        "Away",
+        "The database is missing, locked or of another version. The sentence has the next step.",
+    ),
+}
+
+# What can be wrong with an upload, beside that.
+_REFUSALS = {
+    "409": ("Conflict", "A conflict, named in the sentence."),
+    "413": ("TooLarge", "More than one upload may have: the sentence names the limit."),
+    "415": ("NoUpload", "Neither a form with files nor a raw file."),
+    "429": ("Busy", "Too many imports are under way: try again after the seconds in Retry-After."),
+    "507": ("NoRoom", "The server's disk is full."),
+}
+
+# And with what a box pushes.
+_PUSH_REFUSALS = {
+    **{status: _REFUSALS[status] for status in ("409", "413", "429", "507")},
+    "408": ("Slow", "The body came too slowly, or broke off."),
+    "410": ("Deleted", "The run was deleted or pruned."),
+    "411": ("NoLength", "There is no Content-Length."),
+    "426": ("Newer", "A line of a newer collector: upgrade the server."),
+    "460": ("Damaged", "The body is not what its checksum or digest tells: send it again."),
+}
+_LINES: Schema = {
+    "required": True,
+    "description": (
+        "Whole lines of a stream, or a text; plain or gzip (Content-Encoding), with a "
+        "Content-Length."
+    ),
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+_HEADERS = {
+    "Upload-Offset": "Where in the stream the body begins, in bytes.",
+    "Upload-Checksum": "`crc32 HEX`, of the plain body.",
+}
+
+
+def _describe_parameter(part: ParameterField) -> dict[str, Any]:
+    about = {"name": part.name, "in": "query", "required": False}
+    return about | {"description": part.description, "schema": part.schema}
+
+
+def _describe_header(name: str, about: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "header",
+        "required": True,
+        "description": about,
+        "schema": {"type": "string"},
+    }
+
+
+def _describe_path(path: str) -> list[dict[str, Any]]:
+    names = re.findall(r"<(?:path:)?(\w+)>", path)
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name],
+            "schema": {"type": "string"},
+        }
+        for name in names
+    ]
+
+
+def _describe_answer(data: Schema, end: Schema) -> Schema:
+    ok = {"const": True}
+    return {
+        "type": "object",
+        "description": "A success.",
+        "properties": {"ok": ok, "data": data, "next": end},
+        "required": ["ok", "data", "next"],
+        "additionalProperties": False,
+    }
+
+
+def _describe_page(row: Schema, end: Schema) -> Schema:
+    return _describe_answer({"type": "array", "items": row, "description": "One page."}, end)
+
+
+def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+    failures = {
+        status: {"$ref": f"#/components/responses/{key}"}
+        for status, (key, _help) in _FAILURES.items()
+    }
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "security": [{"token": list(list_scopes(operation.view, operation.method))}],
+        "parameters": [
+            *_describe_path(operation.path),
+            *map(_describe_parameter, operation.parameters),
+        ],
+    }
+    if operation.body is NoBody:
+        failures["409"] = {"$ref": "#/components/responses/Conflict"}
+    elif operation.body is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": describe_type(operation.body, schemas)}},
+        }
+    elif operation.method == "POST":
+        described["requestBody"] = UPLOAD
+        failures |= {
+            status: {"$ref": f"#/components/responses/{key}"}
+            for status, (key, _) in _REFUSALS.items()
+        }
+    elif operation.method in ("PATCH", "PUT"):
+        described["requestBody"] = _LINES
+        failures |= {
+            status: {"$ref": f"#/components/responses/{key}"}
+            for status, (key, _) in _PUSH_REFUSALS.items()
+        }
+        if operation.method == "PATCH":
+            described["parameters"] += [
+                _describe_header(name, about) for name, about in _HEADERS.items()
+            ]
+    else:
+        failures = {
+            "304": {"description": "The same as the answer whose ETag was sent."},
+            **failures,
+        }
+    if operation.model is None:
+        statuses = (200, 201) if operation.method == "PUT" else (operation.status,)
+        return described | {
+            "responses": {
+                **{str(status): {"description": operation.summary} for status in statuses},
+                **failures,
+            }
+        }
+    data = describe_type(operation.model, schemas)
+    schema = _describe_page(data, _NEXT) if operation.is_list else _describe_answer(data, _NO_NEXT)
+    answer = {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
+    return described | {"responses": {str(operation.status): answer, **failures}}
+
+
+_NEXT: Schema = {
+    "type": ["string", "null"],
+    "description": "`cursor` of the next page, null on the last.",
+}
+_NO_NEXT: Schema = {"type": "null", "description": "There are no pages."}
+
+
+def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        path = paths.setdefault(write_path(PREFIX + operation.path), {})
+        path[operation.method.lower()] = _describe(operation, schemas)
+    addresses = _describe_page(describe_type(ApiAddress, schemas), _NO_NEXT)
+    return paths | {
+        f"{PREFIX}/": _describe_own("index", "Every address of this API.", addresses),
+        f"{PREFIX}/openapi.json": _describe_own(
+            "document",
+            "This document. It is the one answer that is not wrapped in `ok`, `data` and `next`.",
+            {"type": "object"},
+        ),
+    }
+
+
+def _describe_own(name: str, summary: str, schema: Schema) -> dict[str, Any]:
+    answer = {"description": summary, "content": {"application/json": {"schema": schema}}}
+    return {
+        "get": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": [],
+            "responses": {"200": answer},
+        }
+    }
+
+
+def write_path(rule: str) -> str:
+    return re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule)
+
+
+@cache
+def get_document() -> dict[str, Any]:
+    schemas: dict[str, Schema] = {}
+    failure = {"application/json": {"schema": describe_type(Error, schemas)}}
+    paths = _describe_paths(schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "CompileBoard",
+            "version": __version__,
+            "description": _ABOUT,
+            "license": {"name": "MIT"},
+        },
+        "servers": [{"url": "/", "description": "This server."}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": (
+                        "A token with one of the scopes. Without it where the server lets "
+                        "anyone in."
+                    ),
+                }
+            },
+            "responses": {
+                key: {"description": meaning, "content": failure}
+                for key, meaning in (_FAILURES | _REFUSALS | _PUSH_REFUSALS).values()
+            },
+        },
+    }

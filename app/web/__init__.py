@@ -1,1 +1,0 @@
-"""Flask blueprints: read filters, build a screen, render a template."""

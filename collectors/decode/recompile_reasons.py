@@ -1,0 +1,161 @@
+"""Parse recompile reasons into guard failures.
+
+Source: torch/_dynamo/guards.py (get_guard_fail_reason_helper, get_verbose_code_part) of 2.4 to
+2.13.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.contract.fingerprints import fingerprint
+from compileboard.collectors.decode.guards import (
+    GuardClassification,
+    classify_expression,
+    classify_message,
+    strip_local_scope,
+)
+from compileboard.collectors.decode.records import Frame, PathNamer, parse_traceback, user_frame
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
+
+_ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
+_USER_STACK = "\nUser stack trace:\n"
+_HINT = "(HINT: "
+_STRING_OR_MARK = re.compile(
+    r"'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\"|['\"]|  #(?= |$)", re.DOTALL
+)
+_COMMENT_PLACE = re.compile(
+    (
+        r"^(?:(?P<code>.*?)# )?\(?(?P<path>[^#\s][^#]*?):(?P<line>\d{1,9}) in "
+        r"(?P<name>[^\s()]+)\)?\s*$"
+    ),
+    re.DOTALL,
+)
+# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or
+# why it guarded.
+_AFTERWARDS = re.compile(
+    r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$"
+)
+_CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
+_INTERNAL = re.compile(
+    r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/"
+)
+# Names that dynamo makes up for objects carry an id or a counter of this process.
+_MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
+
+
+def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
+    """Parse a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such
+    a list as JSON.
+    """
+    return [parse_reason(text, namer) for text in reason_texts(payload)]
+
+
+def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
+    entry = _ENTRY.match(text)
+    body = text[entry.end() :] if entry else text
+    body, _, stack = body.partition(_USER_STACK)
+    code, comment, hint = split_verbose(body)
+    guard = classify(code, f"{hint or ''} {comment}")
+    frame = find_frame(comment, stack)
+    named = None
+    if frame is not None:
+        named = (namer or PathNamer()).name(frame.path)
+    failure = GuardFailure(
+        cache_entry=entry["entry"] if entry else None,
+        reason=code,
+        category=guard.category,
+        source=guard.source,
+        expected=guard.expected,
+        actual=guard.actual,
+        file=named,
+        line=frame.line if frame else None,
+        source_line=frame.code if frame else None,
+        fingerprint=_fingerprint(guard, code),
+    )
+    return replace(failure, suggestion=describe_guard_fixes(failure, variable=guard.variable))
+
+
+def classify(code: str, hint: str = "") -> GuardClassification:
+    stripped = strip_local_scope(code.strip())
+    guard = classify_message(stripped) or classify_expression(stripped)
+    if guard is None:
+        return GuardClassification("unknown")
+    if "allow_unspec_int_on_nn_module" in hint and guard.category in (
+        "int_value",
+        "module_attribute",
+    ):
+        return replace(guard, category="module_attribute")
+    closure = _CLOSURE.search(hint)
+    if closure and guard.source and "cell_contents" in guard.source:
+        return replace(guard, variable=closure["name"])
+    return guard
+
+
+def reason_texts(payload: Any) -> list[str]:
+    if isinstance(payload, str):
+        if payload.lstrip().startswith("["):
+            try:
+                read = json.loads(payload)
+            except (ValueError, RecursionError):
+                return [payload]
+            return reason_texts(read) if isinstance(read, list) else [payload]
+        return [payload] if payload.strip() else []
+    if isinstance(payload, list | tuple):
+        return [entry for entry in payload if isinstance(entry, str) and entry.strip()]
+    return []
+
+
+def split_verbose(text: str) -> tuple[str, str, str | None]:
+    """Split "k == 1      # x = x * k  # f.py:83 in forward (HINT: …)" into code, comment and
+    hint.
+    """
+    hint, start = None, text.find(_HINT)
+    if start >= 0 and (ending := text.rstrip()).endswith(")"):
+        text, hint = text[:start], ending[start + len(_HINT) : -1]
+    code, comment = _split_comment(text)
+    return code, comment, hint
+
+
+def _split_comment(body: str) -> tuple[str, str]:
+    for token in _STRING_OR_MARK.finditer(body):
+        if token[0] == "  #":
+            return body[: token.start()].strip(), body[token.end() :].strip()
+        if len(token[0]) == 1:
+            # An apostrophe in torch's own words opens no string.
+            code, mark, comment = body.partition("  # ")
+            return (code.strip(), comment.strip()) if mark else (body.strip(), "")
+    return body.strip(), ""
+
+
+def find_frame(comment: str, stack: str = "") -> Frame | None:
+    frames = parse_traceback(stack) if stack else []
+    frame = user_frame(frames)
+    if frame is not None:
+        return frame
+    if comment.endswith(")"):
+        comment = _AFTERWARDS.sub("", comment)
+    match = _COMMENT_PLACE.match(comment) if comment else None
+    if match is None:
+        return None
+    path = match["path"].strip().lstrip("(")
+    if not match["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
+        return None
+    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it
+    # is no name.
+    if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
+        path = path.rsplit("/", 1)[-1]
+    return Frame(path, int(match["line"]), match["name"], (match["code"] or "").strip() or None)
+
+
+def _fingerprint(guard: GuardClassification, code: str) -> str:
+    source = (
+        guard.source
+        if guard.source is not None or guard.symbol
+        else (code if guard.category == "unknown" else "")
+    )
+    return fingerprint("guard", guard.category, _MADE_UP.sub("N", source or ""), guard.symbol)

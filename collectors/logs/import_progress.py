@@ -1,0 +1,134 @@
+"""Limits, progress and interruption of an import, checked between batches."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TextIO
+
+from compileboard.collectors.logs.discovery import SourceGroup
+from compileboard.collectors.logs.log_loader import Imported, Progress
+from compileboard.collectors.logs.streams import LimitExceeded, Limits
+
+PAUSE_SIGNAL = signal.SIGUSR1
+
+
+class Paused(ValueError):
+    """The import was asked to stop. What was read is kept; importing again reads the rest."""
+
+
+class Budget:
+    """Limits on the records and rows of one import; rows are those inserted, updated or deleted."""
+
+    def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
+        self._connection = connection
+        self.limits = limits
+        self._before_count = connection.total_changes
+        self.is_pausing = False
+
+    def listen(self) -> None:
+        signal.signal(PAUSE_SIGNAL, self._pause)
+
+    def _pause(self, _signal: int, _frame: FrameType | None) -> None:
+        self.is_pausing = True
+
+    def check(self, label: str, record_count: int) -> None:
+        """Check what was used against the limits. Raises LimitExceeded or Paused."""
+        row_count = self._connection.total_changes - self._before_count
+        for used, most, what in (
+            (record_count, self.limits.records, "records"),
+            (row_count, self.limits.rows, "rows"),
+        ):
+            if most is not None and used > most:
+                raise LimitExceeded(
+                    f"{label}: {used:,} {what} came of it so far, the limit is {most:,} {what} "
+                    "for one import; import "
+                    "fewer logs at once.",
+                    what,
+                )
+        if self.is_pausing:
+            raise Paused(
+                f"{label}: stopped between two batches; importing it again reads the rest."
+            )
+
+    def watch(self, label: str, count_records: Callable[[], int], progress: Progress) -> Progress:
+        def check(read_bytes: int) -> None:
+            progress(read_bytes)
+            self.check(label, count_records())
+
+        return check
+
+
+INTERVAL_S = 0.25
+
+
+class ProgressLines:
+    """Writes an import's progress as lines, ending with `done` or `failed` and a message.
+
+    If the reader goes away, BrokenPipeError ends the import.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._last_s = 0.0
+        self._total_bytes: int | None = None
+        self._read_bytes = 0
+        self._imported: Imported | None = None
+
+    def begin(self, group: SourceGroup, imported: Imported) -> Progress:
+        self._imported = imported
+        sizes = [source.size_bytes for source in group.sources]
+        # What a compressed log unpacks to is known only when it is read.
+        self._total_bytes = None if None in sizes else sum(size or 0 for size in sizes)
+
+        def show(read_bytes: int) -> None:
+            self._read_bytes = read_bytes
+            now_s = time.monotonic()
+            if now_s - self._last_s >= INTERVAL_S:
+                self._last_s = now_s
+                self._write("reading", imported)
+
+        show(0)
+        return show
+
+    def end(self, imported: Imported, remarks: list[str]) -> None:
+        self._write(
+            "done",
+            imported,
+            deleted=imported.deleted,
+            known_run=imported.known_run,
+            remarks=remarks,
+        )
+
+    def fail(self, error: Exception) -> None:
+        if isinstance(error, Paused) and self._imported is not None:
+            self._write("paused", self._imported)
+        else:
+            self._put(
+                {"state": "failed", "message": str(error), "limit": getattr(error, "limit", None)}
+            )
+
+    def _write(self, state: str, imported: Imported, **more: Any) -> None:
+        self._put(
+            {
+                "state": state,
+                "run_id": imported.run_id,
+                "name": imported.name,
+                "log_count": imported.log_count,
+                "record_count": imported.record_count,
+                "read_bytes": max(self._read_bytes, imported.read_bytes),
+                "total_bytes": self._total_bytes,
+                "rejects": {
+                    kind: reject.count for kind, reject in sorted(imported.rejects.by_kind.items())
+                },
+                **more,
+            }
+        )
+
+    def _put(self, line: dict[str, Any]) -> None:
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()

@@ -1,0 +1,145 @@
+"""Sources yield batches of decoded events; sinks store each batch with its position in the source.
+
+Sources: a spool (`SpoolSource`), a trace log (`TraceSource`), result files (`ResultSource`). Sinks:
+a database (`SqliteSink`), the outbox (`OutboxSink`), a list (`in_process`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from compileboard.collectors.contract.events import Event
+from compileboard.collectors.contract.rejects import IngestResult, Rejects
+from compileboard.collectors.fixes.fix import SourceLines
+from compileboard.collectors.store.ingest.source_files import LogRow
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The range of a file that a batch covers.
+
+    The store refuses a batch that does not begin where the last one ended: another command read on.
+    """
+
+    file_key: str  # a log's process, a spool's file name
+    begin_bytes: int
+    end_bytes: int
+    line_count: int
+    digest: str | None = None  # of a log's bytes before its end, once it is read
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    process_id: str
+    name: str
+    file_name: str
+    payloads: str = "kept"  # kept | left_out
+    redacted: bool = False
+    keep_examples: bool = True  # of what could not be read: lines that may be the user's code
+    first_us: int | None = None
+    content_hash: str | None = None  # of a file of results, which is read whole each time
+    kind: str = ""  # of a file of results
+    row_count: int = 0
+    is_log: bool = True  # False: no event of it names its process
+
+
+@dataclass(frozen=True)
+class LateFacts:
+    facts: Mapping[str, Any]
+    gpu_count: int = 1
+    run_name: str | None = None
+    run_label: str = ""  # the name that `run_name` replaces
+
+
+@dataclass
+class EventBatch:
+    events: list[Event]
+    checkpoints: Sequence[Checkpoint] = ()
+    rejects: Rejects = field(
+        default_factory=Rejects
+    )  # since the batch before; a spool's are stored when its run ends
+    file: ImportedFile | None = None
+    record_count: int = 0
+    last_us: int | None = None
+    late: Mapping[str, LateFacts] = field(default_factory=dict)  # by process
+    line_of: Callable[[Event], int | None] = lambda event: None
+
+
+class Source(Protocol):
+    """A source of events. What is read and not committed is read again."""
+
+    def read(self) -> Iterator[EventBatch]:
+        """Yield what came since the last committed batch; commit each batch before asking for the
+        next.
+        """
+
+    def commit(self, batch: EventBatch, result: IngestResult) -> None: ...
+
+    def rewind(self) -> None: ...
+
+
+class Sink(Protocol):
+    """Stores events of one run. A batch is stored whole or not at all; storing it again adds
+    nothing.
+    """
+
+    def ingest(self, batch: EventBatch) -> IngestResult: ...
+
+
+class RunSink(Sink, Protocol):
+    """Stores everything that a recorder has of one run. Every method raises StoreError."""
+
+    run_id: str
+    is_deleted: bool  # a person deleted the run: nothing more of it is stored
+
+    def save_source(self, excerpts: Sequence[SourceLines]) -> None: ...
+
+    def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None: ...
+
+    def find_log(self, process_id: str) -> LogRow | None: ...
+
+    def open_log(self, generation_of: Callable[[Event], int]) -> Sink: ...
+
+    def save_trace_file(self, path: Path) -> None: ...
+
+    def count_compiles(self) -> tuple[int, int, int]: ...
+
+    def count_recompiles(self, task: str) -> int: ...
+
+    def touch(self) -> None: ...
+
+    def check_file(self) -> None:
+        """Raise StoreMoved if the opened file was deleted or replaced."""
+
+    def check_readable(self) -> None: ...
+
+    def set_patience(self, patience_ms: int) -> None: ...
+
+    def index(self, most_s: float) -> None:
+        """Add the run to the search index, for at most `most_s` seconds."""
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def pump(
+    source: Source,
+    sink: Sink,
+    after_batch: Callable[[EventBatch, IngestResult], None] = lambda batch, result: None,
+) -> None:
+    """Store a source's batches; an exception of `after_batch` stops between two batches.
+
+    Raises StoreError or OSError; what was stored stays, and the source continues after it.
+    """
+    try:
+        for batch in source.read():
+            result = sink.ingest(batch)
+            source.commit(batch, result)
+            after_batch(batch, result)
+    except BaseException:
+        source.rewind()
+        raise

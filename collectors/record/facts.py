@@ -1,0 +1,337 @@
+"""Facts of a run's repository, machine and GPUs, gathered outside the observed process."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from compileboard.collectors.contract.redaction import redact_code
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.secrets import (
+    scrub_argv,
+    scrub_environment,
+    scrub_text,
+    scrub_values,
+)
+from compileboard.collectors.record.spool import RUN_ID, Manifest, new_run_id, spool_root
+from compileboard.collectors.store.connection import StoreError, describe_error
+
+ASK_TIMEOUT_S = 5.0
+
+
+def ask(command: list[str], cwd: str | None = None) -> str | None:
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        completed = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            timeout=ASK_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return (
+        completed.stdout.decode("utf-8", "replace").strip() if completed.returncode == 0 else None
+    )
+
+
+def git_facts(folder: str) -> dict[str, Any]:
+    root = ask(["git", "rev-parse", "--show-toplevel"], cwd=folder)
+    if not root:
+        return {}
+    described = ask(["git", "log", "-1", "--format=%H%x00%s"], cwd=folder) or ""
+    commit, _, subject = described.partition("\0")
+    status = ask(["git", "status", "--porcelain", "--untracked-files=no"], cwd=folder)
+    remote = ask(["git", "remote", "get-url", "origin"], cwd=folder)
+    return {
+        "root": root,
+        "commit": commit or None,
+        "subject": scrub_text(subject) or None,
+        "branch": ask(["git", "symbolic-ref", "--short", "-q", "HEAD"], cwd=folder),
+        "dirty": None if status is None else bool(status),
+        "remote": scrub_text(remote) if remote else None,
+    }
+
+
+def program_folder(command: list[str], cwd: str) -> str:
+    for argument in command:
+        path = Path(cwd, argument)
+        if argument.endswith(".py") and path.is_file():
+            return str(path.resolve().parent)
+    return cwd
+
+
+def host_facts() -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "name": platform.node(),
+        "os": platform.platform(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "cpu": _cpu_model(),
+    }
+    if hasattr(os, "sysconf"):
+        facts["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return facts
+
+
+def _cpu_model() -> str | None:
+    try:
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or None
+
+
+def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    fields = "index,uuid,name,memory.total,compute_cap,driver_version"
+    output = ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
+    gpus = []
+    for line in (output or "").splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) != 6:
+            continue
+        index, uuid, name, memory_mib, capability, driver = parts
+        gpus.append(
+            {
+                "index": index,
+                "uuid": uuid,
+                "name": name,
+                "memory_bytes": int(memory_mib) << 20 if memory_mib.isdigit() else None,
+                "compute_capability": capability,
+                "driver_version": driver,
+            }
+        )
+    return visible_gpus(gpus, environment.get("CUDA_VISIBLE_DEVICES"))
+
+
+def visible_gpus(gpus: list[dict[str, Any]], chosen: str | None) -> list[dict[str, Any]]:
+    if chosen is None:
+        return gpus
+    visible = []
+    for key in (part.strip() for part in chosen.split(",")):
+        match = [
+            gpu
+            for gpu in gpus
+            if gpu["index"] == key or (key.startswith("GPU-") and gpu["uuid"].startswith(key))
+        ]
+        if not match:
+            break  # CUDA stops at the first name it does not know
+        visible.extend(match)
+    return visible
+
+
+Fact = TypeVar("Fact")
+
+
+def joined_run_id(environment: Mapping[str, str]) -> str | None:
+    """Return the run id shared by the nodes of this job, or None. Raises ValueError if it is
+    invalid.
+    """
+    joined = environment.get("COMPILEBOARD_RUN_ID")
+    if not joined or environment.get(
+        "COMPILEBOARD_SPOOL"
+    ):  # inside an observed program a run is its own
+        return None
+    if not RUN_ID.fullmatch(joined):
+        raise ValueError(
+            f"COMPILEBOARD_RUN_ID is {joined[:80]!r}; expected a letter or digit, then at most "
+            "63 letters, digits, "
+            "dots, dashes and underscores"
+        )
+    return joined
+
+
+def current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def stored_command(argv: Iterable[str], *, keep_source: bool) -> list[str]:
+    """Return a command line without secrets and, unless `keep_source`, without the code after
+    `-c`.
+    """
+    words = scrub_argv(argv)
+    return words if keep_source else redact_code(words)
+
+
+def describe_run(
+    config: RunConfig,
+    environment: Mapping[str, str],
+    *,
+    argv: Iterable[str],
+    cwd: str | None,
+    code_folder: str | Callable[[], str],
+    run_id: str | None = None,
+    source: str = "live",
+    troubles: Iterable[list[str]] = (),
+) -> Manifest:
+    """Return a run's manifest: settings, command, repository, machine and environment, no secrets.
+
+    Facts that cannot be determined are left out and listed in its errors.
+    """
+    troubles = list(troubles)
+
+    def ask(what: str, fact: Callable[[], Fact], instead: Fact) -> Fact:
+        try:
+            return fact()
+        except (
+            Exception
+        ) as error:  # git, a driver, a file system: nothing of it is the program's matter
+            troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
+            return instead
+
+    settings = {field.name: getattr(config, field.name) for field in fields(RunConfig)}
+    paths = {
+        name: os.path.abspath(settings[name])
+        for name in ("database", "token_file")
+        if settings[name]
+    }
+    stored = {"tags": scrub_values(config.tags), **paths}
+    return Manifest(
+        **{**settings, **stored},
+        run_id=run_id or new_run_id(),
+        source=source,
+        started_us=time.time_ns() // 1000,
+        argv=ask("the command", lambda: stored_command(argv, keep_source=config.keep_source), []),
+        cwd=cwd,
+        recorder_process_id=uuid.uuid4().hex,
+        git=ask(
+            "the repository",
+            lambda: git_facts(code_folder() if callable(code_folder) else code_folder),
+            {},
+        ),
+        host=ask("the machine", host_facts, {}),
+        gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
+        environment=ask(
+            "the environment", lambda: scrub_environment(environment, config.capture_env), {}
+        ),
+        troubles=troubles,
+    )
+
+
+def spool_folder(
+    manifest: Manifest, environment: Mapping[str, str], *, shared: bool = False
+) -> Path:
+    """Return a run's spool folder; each node of a shared run has its own."""
+    name = f"{manifest.run_id}-{manifest.recorder_process_id[:8]}" if shared else manifest.run_id
+    return spool_root(environment) / name
+
+
+def make_spool(folder: Path, manifest: Manifest) -> None:
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        manifest.write(folder)
+    except OSError as error:
+        raise StoreError(
+            f"the spool folder {folder} cannot be made: {error.strerror or error}. Set "
+            "COMPILEBOARD_HOME to a folder "
+            "on a local disk that may be written."
+        ) from error
+
+
+LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
+COLLECT = "compileboard-collect"
+OWN_MODULES = (("-m", "collectors"), ("-m", "compileboard.collectors"))
+
+
+def default_name(command: list[str]) -> str:
+    """Return the name of a command's script or module: train.py (also under torchrun), my.module,
+    python -c.
+    """
+    inner = _observed_inside(command)
+    if inner:
+        return default_name(inner)
+    if _is_python(command[0]):
+        named = _python_names(command[1:])
+        if named:
+            return named
+    scripts = [word for word in command if word.endswith(".py")]
+    if scripts:
+        return os.path.basename(scripts[0])
+    modules = [
+        after for word, after in pairwise(command) if word == "-m" and after not in LAUNCHERS
+    ]
+    return modules[0] if modules else os.path.basename(command[0])
+
+
+def _observed_inside(command: list[str]) -> list[str]:
+    own = os.path.basename(command[0]) == COLLECT or (
+        _is_python(command[0]) and any(pair in OWN_MODULES for pair in list(pairwise(command))[:4])
+    )
+    return command[command.index("--") + 1 :] if own and "--" in command else []
+
+
+def _is_python(word: str) -> bool:
+    return os.path.basename(word).startswith("python")
+
+
+def _python_names(words: list[str]) -> str | None:
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "-":
+        word, position = words[position], position + 1
+        if word.startswith("--"):
+            continue
+        letter, rest = next(
+            ((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", "")
+        )
+        if letter == "c":
+            return "python -c"
+        if letter == "m":
+            module = rest or "".join(words[position : position + 1])
+            return None if module in LAUNCHERS else module or None
+        if letter and not rest:  # -W and -X take the next word
+            position += 1
+    return (
+        os.path.basename(words[position])
+        if position < len(words) and words[position] != "-"
+        else None
+    )
+
+
+def unreachable(command: list[str]) -> list[str]:
+    if not _is_python(command[0]):
+        return []
+    for word in _switches(command[1:]):
+        for letter in "IES":
+            if letter in word:
+                return [
+                    (
+                        f"python -{letter} ignores PYTHONPATH or sitecustomize: this interpreter "
+                        "cannot be observed"
+                    )
+                ]
+    return []
+
+
+def _switches(words: list[str]) -> Iterator[str]:
+    value_follows = False
+    for word in words:
+        if value_follows:
+            value_follows = False
+        elif not word.startswith("-") or word == "-":
+            return
+        elif not word.startswith("--"):
+            letters = word[1:]
+            ends = [position for letter in "cmWX" if (position := letters.find(letter)) >= 0]
+            end = min(ends, default=len(letters))
+            yield letters[:end]
+            if letters[end : end + 1] in ("c", "m"):
+                return
+            value_follows = bool(ends) and end == len(letters) - 1

@@ -1,0 +1,139 @@
+"""Digests of repros that this machine recorded itself, since a database can claim anything.
+
+Stored in one file per run in the user's state folder. Such repros run without `--trust`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.contract.spool_format import (
+    GRAPHS_SUFFIX,
+    RECORDS_SUFFIX,
+    RUNNING_BYTES,
+    RUNNING_SUFFIX,
+    read_running,
+)
+from compileboard.collectors.record.spool import LARGEST_LINE_BYTES, is_file, list_files
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_RUNNING = ("preload", "settings", "backend")  # of a manifest: what is imported, set or looked up
+
+
+def note_own_repro(
+    home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
+) -> None:
+    path = _find_path(home_folder, run_id)
+    if path is None:
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = "".join(f"{digest}\n" for digest in _list_digests(manifest, programs))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, lines.encode())
+    finally:
+        os.close(descriptor)
+
+
+def is_own_repro(
+    home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
+) -> bool:
+    path = _find_path(home_folder, run_id)
+    if path is not None and find_other_writer(path):
+        return False
+    try:
+        known = set(path.read_text(encoding="ascii").split()) if path is not None else set()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return known.issuperset(_list_digests(manifest, programs)) and bool(known)
+
+
+def find_other_writer(path: Path) -> str | None:
+    """Describe who else can change a path: another user's file or folder, or a writable one.
+
+    In a sticky folder such as /tmp, others can only add files. Links are followed.
+    """
+    own, seen = Path(os.path.realpath(path)), set[Path]()
+    pending = [own, Path(os.path.abspath(path))]
+    while pending:
+        step = pending.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        try:
+            status = step.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                pending.append(Path(os.path.abspath(step.parent / os.readlink(step))))
+        except OSError as error:
+            return f"{str(step)!a} cannot be read: {error.strerror or error}"
+        if status.st_uid != os.getuid() and (status.st_uid != 0 or step == own):
+            return f"{str(step)!a} belongs to another user"
+        is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if not stat.S_ISLNK(status.st_mode) and not is_sticky and status.st_mode & 0o022:
+            others = "every user" if status.st_mode & 0o002 else "its group"
+            return f"{str(step)!a} can be written by {others}"
+        pending += step.parents
+    return None
+
+
+def _find_path(home_folder: Path, run_id: str) -> Path | None:
+    return home_folder / "repro" / "own" / run_id if _RUN_ID.match(run_id) else None
+
+
+def _list_digests(manifest: Mapping[str, Any], programs: Iterable[str | None]) -> Iterator[str]:
+    for program in programs:
+        if program:
+            yield hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
+    for name in _RUNNING:
+        if manifest.get(name):
+            body = json.dumps([name, manifest[name]], sort_keys=True, default=list)
+            yield hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+OUTSIDE = "the process died outside compiled code; this graph ran last"
+
+
+def promote_crashes(folder: Path, signal: str | None) -> int:
+    """Append the graphs that dead processes were running to their records; return their number.
+
+    Only for a spool without writers. Processes that exited cleanly have deleted that file.
+    """
+    count = 0
+    running = list_files(folder, RUNNING_SUFFIX)
+    for path in running:
+        stem = path.name.removesuffix(RUNNING_SUFFIX)
+        graphs = folder / f"{stem}{GRAPHS_SUFFIX}"
+        records = folder / f"{stem}{RECORDS_SUFFIX}"
+        try:
+            lines = _read_graph(path, graphs, signal if len(running) == 1 else None)
+            if lines and is_file(records):
+                with records.open("ab") as file:
+                    file.write(lines)
+                count += 1
+            path.unlink()
+            graphs.unlink(missing_ok=True)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error):
+            continue  # damaged as the process died: its other records are whole
+    return count
+
+
+def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes:
+    now, last = struct.unpack("qq", running.read_bytes()[:RUNNING_BYTES])
+    number = now or (last if signal else 0)
+    if number == 0 or not is_file(graphs):
+        return b""
+    records = read_running(graphs, number, LARGEST_LINE_BYTES)
+    manifest = records[0]["m"]["manifest"]
+    if signal:
+        manifest["signal"] = signal
+    if not now:
+        manifest["message"] = OUTSIDE
+    return b"".join(b"\n" + json.dumps(record).encode() + b"\n" for record in records)

@@ -1,0 +1,99 @@
+"""Record in a separate process for a program that installed the hooks itself; the argument is
+SPOOL_FOLDER.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from compileboard.collectors.record.recorder import Recorder
+from compileboard.collectors.record.spool import SpoolLock, read_manifest, writers_alive
+from compileboard.collectors.store.connection import StoreError, StoreMoved, StoreTooNew
+from compileboard.start import own_command
+
+STEP_S = 0.2
+RETRY_S = 2.0
+
+
+def spawn_sidecar(folder: Path) -> None:
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COMPILEBOARD_SPOOL")
+    }
+    subprocess.Popen(
+        own_command("compileboard.collectors.record.sidecar", str(folder)),
+        cwd="/",  # it outlives the program, whose folder may be taken away
+        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
+
+
+def run_sidecar(folder: Path) -> int:
+    """Follow a spool until its run ended or its writers are gone; return 1 if something is left."""
+    try:
+        lock = SpoolLock(folder)
+        if not lock.take():
+            return 0
+        while True:
+            recorder = _open(folder)
+            if recorder is None:
+                return 1
+            try:
+                if not _follow(recorder):
+                    return 0
+            finally:
+                recorder.close()
+    except (ValueError, OSError):  # the folder was taken away
+        return 1
+
+
+def _open(folder: Path) -> Recorder | None:
+    while True:
+        try:
+            return Recorder(folder, read_manifest(folder))
+        except StoreError:
+            if not writers_alive(folder):
+                return None
+            time.sleep(RETRY_S)
+
+
+def _follow(recorder: Recorder) -> bool:
+    started = False
+    while True:
+        try:
+            if not started:
+                recorder.start()
+                started = True
+            alive = writers_alive(
+                recorder.folder
+            )  # before the step: what a writer wrote before it went is then read
+            recorder.step()
+            recorder.manifest = manifest = read_manifest(recorder.folder)
+            if not alive:
+                if manifest.ended_us is None:
+                    recorder.manifest = manifest.end("interrupted", time.time_ns() // 1000)
+                    recorder.manifest.write(recorder.folder)
+                recorder.end()
+                if recorder.discard_spool():
+                    return False
+        except (StoreMoved, StoreTooNew) as error:
+            # Of a database, the next command records all of it anew, into what is there then.
+            return isinstance(error, StoreMoved) and bool(recorder.manifest.server)
+        except StoreError:
+            if not writers_alive(recorder.folder):
+                return False
+            time.sleep(RETRY_S)
+        time.sleep(STEP_S)
+
+
+if __name__ == "__main__":
+    sys.exit(run_sidecar(Path(sys.argv[1])))

@@ -1,0 +1,549 @@
+"""Read a run's spool files from the last position, whole lines only.
+
+Bad lines are counted as rejects with file, line and kind; all good lines are read.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from compileboard.collectors.contract.events import Event, dump_event, load_event
+from compileboard.collectors.contract.rejects import Rejects
+from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.spool_format import (
+    CONTEXT_KEYS,
+    JOURNAL_NAME,
+    LOCK_NAME,
+    LOSSES_SUFFIX,
+    MANIFEST_NAME,
+    RECORDS_SUFFIX,
+)
+from compileboard.collectors.contract.values import clean_text, fit_event
+from compileboard.collectors.decode.records import Captured
+
+BATCH_BYTES = 4 << 20
+LARGEST_LINE_BYTES = 64 << 20
+LARGEST_INTEGER = 2**63 - 1
+MOST_CONFIGS = 16  # events that a record's configurations may become, numbered after it
+
+KEPT = "bad_field"  # costs a record one value
+UNREADABLE = "spool: a line that is no record"
+TORN = "spool: a last line that is torn"
+EMPTY = "spool: nothing could be written"
+
+
+class BadLine(ValueError):
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+@dataclass
+class FilePosition:
+    offset: int = 0
+    line: int = 0
+    passing_over: bool = False  # in the middle of a line that is too long
+
+
+@dataclass(frozen=True)
+class SpoolMark:
+    positions: dict[str, FilePosition]
+    rejects: dict[str, Rejects]
+
+
+@dataclass
+class SpoolReader:
+    folder: Path
+    keep_examples: bool = True  # a line may hold source code
+    rejects: dict[str, Rejects] = field(default_factory=dict)  # by file name
+    positions: dict[str, FilePosition] = field(default_factory=dict)  # by file name
+
+    def read(self) -> Iterator[Captured]:
+        for path in list_files(self.folder, RECORDS_SUFFIX):
+            process_id = process_of(path.name)
+            for number, line in self.read_lines(path):
+                if (
+                    line
+                    and (captured := self._parse(path.name, process_id, number, line)) is not None
+                ):
+                    yield captured
+
+    def mark(self) -> SpoolMark:
+        positions = {name: replace(position) for name, position in self.positions.items()}
+        return SpoolMark(
+            positions, {name: rejects.copy() for name, rejects in self.rejects.items()}
+        )
+
+    def rewind(self, mark: SpoolMark) -> None:
+        self.positions = {name: replace(position) for name, position in mark.positions.items()}
+        self.rejects = {name: rejects.copy() for name, rejects in mark.rejects.items()}
+
+    def reject(
+        self, file_name: str, kind: str, line: int | None = None, example: bytes | str | None = None
+    ) -> None:
+        rejects = self.rejects.setdefault(clean_text(file_name), Rejects())
+        rejects.add(kind, line, example if self.keep_examples else None)
+
+    def read_lines(self, path: Path) -> Iterator[tuple[int, bytes]]:
+        position = self.positions.setdefault(path.name, FilePosition())
+        try:
+            if not is_file(path) or path.stat().st_size <= position.offset:
+                return
+            file = path.open("rb")
+        except FileNotFoundError:  # deleted since it was listed
+            return
+        with file:
+            file.seek(position.offset)
+            while block := file.read(BATCH_BYTES):
+                while (
+                    b"\n" not in block
+                    and len(block) <= LARGEST_LINE_BYTES
+                    and (more := file.read(BATCH_BYTES))
+                ):
+                    block += more
+                end = block.rfind(b"\n") + 1
+                if not end and len(block) <= LARGEST_LINE_BYTES:
+                    break  # its rest is still to come
+                if not end:
+                    position.passing_over = True
+                    position.offset += len(block)
+                    continue
+                for line in block[: end - 1].split(b"\n"):
+                    position.line += 1
+                    position.offset += len(line) + 1
+                    if position.passing_over:
+                        position.passing_over = False
+                        self.reject(path.name, "too_large", position.line)
+                    else:
+                        yield position.line, line
+                file.seek(position.offset)
+
+    def _parse(self, file_name: str, process_id: str, number: int, line: bytes) -> Captured | None:
+        try:
+            return _captured(process_id, json.loads(line))
+        except BadLine as bad:
+            self.reject(file_name, bad.kind, number, line)
+        except UnicodeDecodeError:
+            self.reject(file_name, "bad_utf8", number, line)
+        except (ValueError, RecursionError, MemoryError):
+            self.reject(file_name, "bad_json", number, line)
+        return None
+
+    def losses(self) -> dict[str, dict[str, int]]:
+        losses: dict[str, Counter[str]] = {}
+        for path in list_files(self.folder, LOSSES_SUFFIX):
+            losses.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
+        for file_name, rejects in self.rejects.items():
+            if file_name.endswith(RECORDS_SUFFIX):
+                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += (
+                    rejects.total - rejects.count(KEPT)
+                )
+        for path in list_files(self.folder, RECORDS_SUFFIX):
+            size, counts = path.stat().st_size, losses.setdefault(process_of(path.name), Counter())
+            position = self.positions.get(path.name, FilePosition())
+            if size == 0 and not _has_room(self.folder, path):
+                counts[EMPTY] += 1
+            elif size > position.offset or position.passing_over:
+                counts[TORN] += 1
+        return {process_id: dict(counts) for process_id, counts in losses.items() if counts}
+
+
+def list_files(folder: Path, suffix: str) -> list[Path]:
+    return [path for path in sorted(folder.glob(f"*{suffix}")) if is_file(path)]
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path is a regular file; opening a pipe blocks, and devices have no end."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def process_of(file_name: str) -> str:
+    return clean_text(file_name.partition(".")[0])
+
+
+def _has_room(folder: Path, path: Path) -> bool:
+    reserved = folder / (path.name.partition(".")[0] + LOSSES_SUFFIX)
+    return reserved.exists() and reserved.stat().st_size > 0
+
+
+def _reported_losses(path: Path) -> dict[str, int]:
+    try:
+        text = path.read_bytes().partition(b"\n")[0].strip(b"\0")
+        reported = json.loads(text) if text else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return (
+        {clean_text(reason): count for reason, count in reported.items() if is_count(count)}
+        if _is_dict(reported)
+        else {}
+    )
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= LARGEST_INTEGER
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _captured(process_id: str, record: Any) -> Captured:
+    if not _is_dict(record):
+        raise BadLine("stray_line")
+    sequence, time_us, name, extra = (
+        record.get("s"),
+        record.get("t"),
+        record.get("n"),
+        record.get("x"),
+    )
+    context = record.get("c")
+    if not is_count(sequence) or sequence > LARGEST_INTEGER - MOST_CONFIGS or not is_count(time_us):
+        raise BadLine("bad_envelope")
+    if not isinstance(name, str) or not name or not (extra is None or _is_dict(extra)):
+        raise BadLine("bad_envelope")
+    if context is None:
+        context = [None] * len(CONTEXT_KEYS)
+    elif (
+        type(context) is not list
+        or len(context) != len(CONTEXT_KEYS)
+        or not all(map(_is_context, context))
+    ):
+        raise BadLine("bad_envelope")
+    return Captured(
+        process_id=process_id,
+        sequence=sequence,
+        time_us=time_us,
+        name=name,
+        metadata=record.get("m"),
+        payload=record.get("p"),
+        extra=extra or {},
+        **dict(zip(CONTEXT_KEYS, context, strict=True)),
+    )
+
+
+def _is_context(value: Any) -> bool:
+    return value is None or (type(value) is int and abs(value) <= LARGEST_INTEGER)
+
+
+class SpoolLock:
+    def __init__(self, folder: Path) -> None:
+        self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> bool:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def writers_alive(folder: Path) -> int:
+    """Count the processes that hold the lock of their spool file, which is released when they
+    die.
+    """
+    alive = 0
+    for path in list_files(folder, RECORDS_SUFFIX):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            alive += 1
+        finally:
+            os.close(descriptor)
+    return alive
+
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(RunConfig):
+    run_id: str
+    started_us: int
+    source: str = "live"  # live | bench | trial
+    argv: list[str] = field(default_factory=list)
+    cwd: str | None = None
+    recorder_process_id: str = ""
+    trace_folder: str | None = (
+        None  # where torch writes its own logs: with --level full, or by the user's TORCH_TRACE
+    )
+    git: dict[str, Any] = field(default_factory=dict)
+    host: dict[str, Any] = field(default_factory=dict)
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    ended_us: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    late: bool = (
+        False  # made by a process that outlived its spool: its run is described and ended elsewhere
+    )
+    troubles: list[list[str]] = field(
+        default_factory=list
+    )  # [kind of collectors.rejects, what went wrong]
+
+    def end(
+        self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None
+    ) -> Manifest:
+        return replace(self, state=state, ended_us=ended_us, exit_code=exit_code, signal=signal)
+
+    def write(self, folder: Path) -> None:
+        temporary = folder / f".{MANIFEST_NAME}.{os.getpid()}"
+        temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        os.replace(temporary, folder / MANIFEST_NAME)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read a spool's manifest; invalid facts are left out and listed in its errors.
+
+    Raises ValueError if it is missing, damaged, or names no run or target.
+    """
+    if not is_file(folder / MANIFEST_NAME):
+        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: it is no plain file")
+    try:
+        body = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: {error}") from None
+    if not isinstance(body, dict):
+        raise ValueError(
+            f"{folder / MANIFEST_NAME} does not describe a run: expected an object, got "
+            f"{str(body)[:80]}"
+        )
+    values = {name: value for name, value in body.items() if name in CHECKS and CHECKS[name](value)}
+    for name in ("run_id", "database"):
+        if not values.get(name) and not (name == "database" and values.get("server")):
+            got = repr(body.get(name))[:80]
+            raise ValueError(
+                f"{folder / MANIFEST_NAME} does not describe a run: its {name} is {got}"
+            )
+    odd = [
+        ["bad_fact", f"{name}: {value!r}"[:200]]
+        for name, value in body.items()
+        if name not in values
+    ]
+    values["troubles"] = [*values.get("troubles", []), *odd]
+    known = dict.fromkeys(("name", "recorder_process_id"), values["run_id"])
+    lists = {
+        name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")
+    }
+    return Manifest(**{**known, "started_us": _change_us(folder), **values, **lists})
+
+
+def _change_us(folder: Path) -> int:
+    return (folder / MANIFEST_NAME).stat().st_mtime_ns // 1000
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST_INTEGER
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool, float)) or _is_integer(value)
+
+
+def _maps(is_value: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(is_value, value.values()))
+
+
+def _lists(is_entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_entry, value))
+
+
+_BY_TYPE: dict[str, Callable[[Any], bool]] = {
+    "str": _is_text,
+    "str | None": lambda value: value is None or _is_text(value),
+    "int": _is_integer,
+    "int | None": lambda value: value is None or _is_integer(value),
+    "bool": lambda value: isinstance(value, bool),
+    "bool | None": lambda value: value is None or isinstance(value, bool),
+    "dict[str, str]": _maps(_is_text),
+    "dict[str, Any]": _maps(_is_scalar),
+    "list[str]": _lists(_is_text),
+    "tuple[str, ...]": _lists(_is_text),
+    "list[dict[str, Any]]": _lists(_maps(_is_scalar)),
+    "list[list[str]]": _lists(lambda entry: _lists(_is_text)(entry) and len(entry) == 2),
+}
+TYPES = {field.name: str(field.type) for field in fields(Manifest)}
+CHECKS = {name: _BY_TYPE[type_name] for name, type_name in TYPES.items()}
+CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is not None
+CHECKS["git"] = lambda value: (
+    _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)
+)
+
+
+ULID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def home(environment: Mapping[str, str]) -> Path:
+    """Return $COMPILEBOARD_HOME, by default a folder in the user's state directory."""
+    chosen = environment.get("COMPILEBOARD_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    state = environment.get("XDG_STATE_HOME") or os.path.join(
+        environment.get("HOME") or "~", ".local", "state"
+    )
+    return Path(state).expanduser().absolute() / "compileboard"
+
+
+def spool_root(environment: Mapping[str, str]) -> Path:
+    return home(environment) / "spool"
+
+
+def new_run_id(now_ms: int | None = None, lowest: int | None = None) -> str:
+    """Return a ULID: 26 characters that sort by time; `lowest` are its last 80 bits, random by
+    default.
+    """
+    value = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) << 80
+    value |= secrets.randbits(80) if lowest is None else lowest
+    characters = []
+    for _ in range(26):
+        value, digit = divmod(value, 32)
+        characters.append(ULID_ALPHABET[digit])
+    return "".join(reversed(characters))
+
+
+REASON = "reason.txt"
+SET_ASIDE = "set-aside"
+
+
+@dataclass(frozen=True)
+class UnrecordedSpool:
+    folder: Path
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return clean_text(self.folder.name)
+
+    @property
+    def state(self) -> str:
+        return "set aside" if self.folder.parent.name == SET_ASIDE else "waiting"
+
+
+def aside_root(environment: Mapping[str, str]) -> Path:
+    return home(environment) / SET_ASIDE
+
+
+def set_aside(folder: Path, reason: str) -> Path:
+    """Move a spool to the set-aside folder; return its new path. Raises OSError."""
+    root = folder.parent.parent / SET_ASIDE
+    root.mkdir(mode=0o700, exist_ok=True)
+    moved = _free(root / folder.name)
+    folder.rename(moved)
+    note_reason(moved, reason)
+    return moved
+
+
+def note_reason(folder: Path, reason: str) -> bool:
+    if _read_reason(folder) == clean_text(reason):
+        return False
+    (folder / REASON).write_text(clean_text(reason) + "\n", encoding="utf-8")
+    return True
+
+
+def _free(path: Path) -> Path:
+    number, free = 1, path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free
+
+
+def list_unrecorded(environment: Mapping[str, str]) -> list[UnrecordedSpool]:
+    paths = [path for path in aside_root(environment).glob("*") if path.is_dir()]
+    paths += [path.parent for path in spool_root(environment).glob(f"*/{REASON}")]
+    return [
+        UnrecordedSpool(path, _read_reason(path) or "not recorded why") for path in sorted(paths)
+    ]
+
+
+def _read_reason(folder: Path) -> str | None:
+    try:
+        return (folder / REASON).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def put_back(
+    environment: Mapping[str, str], names: list[str], database: str | None
+) -> list[UnrecordedSpool]:
+    """Restore all or the named spools, optionally for another database, and return them.
+
+    Raises ValueError for an unknown name or a spool without a readable manifest.
+    """
+    waiting = list_unrecorded(environment)
+    chosen = [
+        spool
+        for spool in waiting
+        if not names or any(spool.name.startswith(name) for name in names)
+    ]
+    if unknown := [
+        name for name in names if not any(spool.name.startswith(name) for spool in waiting)
+    ]:
+        known = ", ".join(spool.name for spool in waiting) or "nothing"
+        raise ValueError(f"no run {unknown[0]!r} waits or was set aside; there is: {known}")
+    root = spool_root(environment)
+    root.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for spool in chosen:
+        if database is not None:
+            replace(
+                read_manifest(spool.folder), database=os.path.abspath(database), server=""
+            ).write(spool.folder)
+        (spool.folder / REASON).unlink(missing_ok=True)
+        if spool.state == "set aside":
+            spool.folder.rename(_free(root / spool.folder.name))
+    return chosen
+
+
+def append_event(folder: Path, event: Event) -> None:
+    """Append an event to the spool, atomically and immediately. Raises OSError."""
+    line = dump_event(event).encode() + b"\n"
+    descriptor = os.open(
+        folder / JOURNAL_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, line) != len(line):  # half a line would spoil the next one
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / JOURNAL_NAME))
+    finally:
+        os.close(descriptor)
+
+
+def read_journal(reader: SpoolReader) -> Iterator[Event]:
+    for number, line in reader.read_lines(reader.folder / JOURNAL_NAME):
+        try:
+            event, notes = fit_event(load_event(line.decode()))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            event, notes = None, []
+        if event is None:
+            reader.reject(JOURNAL_NAME, "bad_event", number, line)
+            continue
+        for note in notes:
+            reader.reject(JOURNAL_NAME, "bad_field", number, note)
+        yield event

@@ -1,0 +1,509 @@
+"""Back up a live database, and restore it.
+
+<backup>/
+    manifest.json   versions, time, rows by table, and each file's size and SHA-256
+    database.db     a snapshot in one file without WAL
+    trash/          deleted runs
+    runs/           files of sealed runs, hard links if on the same disk
+
+Pages are copied in one read transaction beside writers; the WAL grows meanwhile. A backup appears
+atomically.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from compileboard.collectors.store.connection import (
+    BOARD,
+    DATABASE_VERSION,
+    StoreError,
+    StoreTooNew,
+    check_pages,
+    explain,
+    open_reader,
+)
+from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease
+from compileboard.collectors.store.sealed_files import (
+    RunFile,
+    RunFileDamaged,
+    RunFileUnavailable,
+    describe_problem,
+    list_sealed_runs,
+    put_back_run_file,
+    run_folder,
+)
+from compileboard.collectors.store.trash import find_sealed_run, trash_path
+
+FORMAT = 1
+MANIFEST, DATABASE, TRASH, RUN_FILES = "manifest.json", "database.db", "trash", "runs"
+COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
+PAGES_AT_ONCE = 1024
+TRASH_TRIES = (
+    5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
+)
+Progress = Callable[
+    [str, int, int], None
+]  # of a step, in words: what is done, and all there is to do
+
+
+class BackupError(StoreError):
+    pass
+
+
+@dataclass(frozen=True)
+class BackupFile:
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BackupManifest:
+    format: int
+    program_version: str
+    database_version: int
+    created_us: int
+    row_counts: dict[str, int]
+    files: dict[str, BackupFile]
+    missing_trash: int  # deleted runs whose file was gone already
+    missing_run_files: int = 0  # sealed runs whose file was gone already, or damaged
+
+
+@dataclass(frozen=True)
+class RestoredBackup:
+    manifest: BackupManifest
+    replaced_path: str | None
+    replaced_run_count: int | None
+
+
+@dataclass(frozen=True)
+class RestoredFiles:
+    run_ids: list[str]
+    problems: list[str]
+
+
+def write_backup(
+    database: str,
+    target: str,
+    *,
+    program_version: str,
+    progress: Progress = lambda step, done, total: None,
+    problems: list[str] | None = None,
+) -> BackupManifest:
+    """Back a database up into a new folder.
+
+    The files of deleted and sealed runs that cannot be used are left out: which is added to
+    `problems`.
+    Raises: StoreError in words, as for a damaged database, with nothing left under the folder's
+    name.
+    """
+    folder = Path(os.path.abspath(target))
+    if os.path.lexists(folder):
+        raise BackupError(
+            f"{target} is there already; give a backup a name of its own, as backups/2026-11-23."
+        )
+    if not folder.parent.is_dir():
+        raise BackupError(f"there is no folder {folder.parent}; make it first.")
+    with _partial_folder(folder) as partial:
+        created_us = time.time_ns() // 1000
+        missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
+        progress("check", 0, 1)
+        with closing(_open_copy(partial / DATABASE)) as copy:
+            check_pages(
+                copy, database
+            )  # the copy: its pages were written just now, so they are in memory
+            version = int(copy.execute("pragma user_version").fetchone()[0])
+            counts = {
+                name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None
+            }
+        paths = _list_files(partial)
+        total_bytes, done_bytes = sum(path.stat().st_size for path in paths), 0
+        files: dict[str, BackupFile] = {}
+        for path in paths:
+            described = _describe_file(
+                path, functools.partial(_show_checksums, progress, done_bytes, total_bytes)
+            )
+            files[str(path.relative_to(partial))] = described
+            done_bytes += described.size_bytes
+        missing_run_files += _remove_damaged(files, run_files, database, partial)
+        if problems is not None:
+            problems += [*missing, *missing_run_files]
+        manifest = BackupManifest(
+            *(FORMAT, program_version, version, created_us, counts, files, len(missing)),
+            missing_run_files=len(missing_run_files),
+        )
+        (partial / MANIFEST).write_text(
+            json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8"
+        )
+        folders = [path for path in partial.rglob("*") if path.is_dir()]
+        progress("to the disk", 0, 1)
+        for path in (*_list_files(partial), *folders, partial):
+            _sync(path)
+        try:
+            os.rename(partial, folder)
+        except OSError as error:
+            raise BackupError(f"{target} cannot be made ({error.strerror}).") from error
+        _sync(folder.parent)
+    return manifest
+
+
+@contextmanager
+def _partial_folder(folder: Path) -> Iterator[Path]:
+    partial = folder.with_name(f"{folder.name}.partial")
+    try:
+        partial.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackupError(
+            f"{partial} cannot be made ({error.strerror}); give another folder."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(
+                f"another backup is being written to {folder}; wait for it, or give another name."
+            ) from None
+        try:
+            for left in partial.iterdir():
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            (partial / TRASH).mkdir(mode=0o700)
+            yield partial
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise BackupError(
+                f"{partial} cannot be written ({error.strerror}); nothing was backed up."
+            ) from error
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _copy_snapshot(
+    database: str, partial: Path, progress: Progress
+) -> tuple[list[str], list[str], dict[str, RunFile]]:
+    for attempt in range(TRASH_TRIES):
+        with closing(open_reader(database, allow_older=True)) as reader:
+            reader.execute("begin")
+            missing = _copy_trash(reader, database, partial / TRASH)
+            run_files = _list_run_files(reader, partial / TRASH)
+            missing_run_files = _copy_run_files(run_files, database, partial)
+            if (missing or missing_run_files) and attempt + 1 < TRASH_TRIES:
+                time.sleep(0.1)
+                continue
+            _copy_pages(reader, database, partial / DATABASE, progress)
+            return missing, missing_run_files, run_files
+    raise AssertionError("unreachable")
+
+
+def _copy_trash(reader: sqlite3.Connection, database: str, target: Path) -> list[str]:
+    rows = reader.execute(
+        "select run_id from removed_runs where expires_us is not null order by run_id"
+    )
+    paths = [trash_path(database, row["run_id"]) for row in rows]
+    missing = []
+    for path in paths:
+        try:
+            shutil.copyfile(path, target / path.name)
+        except FileNotFoundError:
+            missing.append(f"{path} is missing: its deleted run cannot be restored.")
+    return missing
+
+
+def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFile]:
+    sealed = list_sealed_runs(reader)
+    for path in trash.glob("*.db"):
+        # One that is damaged, which `verify` names, or goes just now has no file that we could
+        # name.
+        with suppress(sqlite3.DatabaseError), closing(_open_copy(path)) as deleted:
+            run = find_sealed_run(deleted)
+            sealed += [run] if run is not None else []
+    return {run.run_id: run.file for run in sealed}
+
+
+def _copy_run_files(files: Mapping[str, RunFile], database: str, partial: Path) -> list[str]:
+    problems = []
+    for run_id, file in sorted(files.items()):
+        target = partial / RUN_FILES / file.name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            if not target.exists():
+                _link(run_folder(database) / file.name, target)
+        except OSError:
+            target.unlink(missing_ok=True)
+            problem = describe_problem(database, file)
+            if problem is None:  # it is the backup's disk that fails
+                raise
+            problems.append(f"run {run_id}: {problem}")
+    return problems
+
+
+def _remove_damaged(
+    files: dict[str, BackupFile], run_files: Mapping[str, RunFile], database: str, partial: Path
+) -> list[str]:
+    problems = []
+    for run_id, file in sorted(run_files.items()):
+        name = f"{RUN_FILES}/{file.name}"
+        if name in files and files[name].sha256 != file.digest.hex():
+            del files[name]
+            (partial / name).unlink()
+            problem = (
+                describe_problem(database, file)
+                or f"{run_folder(database) / file.name} changed meanwhile"
+            )
+            problems.append(f"run {run_id}: {problem}")
+    return problems
+
+
+def _link(source: Path, target: Path) -> None:
+    """Hard-link a file that never changes, or copy it."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
+
+
+def _copy_pages(
+    reader: sqlite3.Connection, database: str, target: Path, progress: Progress
+) -> None:
+    try:
+        with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            copy.execute("pragma synchronous = off")  # the whole file is synced at the end
+            reader.backup(
+                copy,
+                pages=PAGES_AT_ONCE,
+                progress=lambda _, left, total: progress("pages", total - left, total),
+            )
+            copy.execute("pragma journal_mode = delete")
+    except sqlite3.Error as error:
+        raise explain(error, str(target) if "full" in str(error) else database) from error
+
+
+def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
+    try:
+        return int(copy.execute(f"select count(*) from {table}").fetchone()[0])  # noqa: S608 - our own names
+    except sqlite3.OperationalError:
+        return None  # of a later version than the backup
+
+
+def _open_copy(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def _show_checksums(
+    progress: Progress, before_bytes: int, total_bytes: int, done_bytes: int
+) -> None:
+    progress("checksums", before_bytes + done_bytes, total_bytes)
+
+
+def _describe_file(path: Path, progress: Callable[[int], None] = lambda done: None) -> BackupFile:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            progress(file.tell())
+    return BackupFile(path.stat().st_size, digest.hexdigest())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_backup(path: str) -> bool:
+    return (Path(path) / MANIFEST).is_file()
+
+
+def read_manifest(folder: str) -> BackupManifest:
+    """Read a backup's manifest. Raises BackupError if missing, damaged or of a later version."""
+    path = Path(folder) / MANIFEST
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise StoreTooNew(
+                f"{folder} is a backup of format {values['format']}; this CompileBoard knows "
+                f"{FORMAT}. Upgrade it."
+            )
+        values["files"] = {name: BackupFile(**file) for name, file in values["files"].items()}
+        return BackupManifest(**values)
+    except FileNotFoundError:
+        raise BackupError(
+            f"{folder} is no backup: it has no {MANIFEST}. Give the folder that `backup` made."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} cannot be read or is damaged; take another backup.") from error
+
+
+def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
+    root = Path(folder)
+    present = {str(path.relative_to(root)): path for path in _list_files(root)}
+    problems = [f"{name} is missing" for name in sorted(manifest.files.keys() - present.keys())]
+    problems += [
+        f"{name} is not of this backup" for name in sorted(present.keys() - manifest.files.keys())
+    ]
+    for name in sorted(manifest.files.keys() & present.keys()):
+        if (file := _describe_file(present[name])) != manifest.files[name]:
+            expected = manifest.files[name]
+            what = "size" if file.size_bytes != expected.size_bytes else "SHA-256"
+            problems.append(f"{name} is damaged: its {what} is not the manifest's")
+    return problems
+
+
+def restore_run_files(folder: str, database: str) -> RestoredFiles:
+    """Restore missing or damaged files of sealed runs; the database may be in use. Raises
+    StoreError.
+    """
+    read_manifest(folder)
+    restored = RestoredFiles([], [])
+    files = _list_files_of(database)
+    lost = {
+        run_id: problem
+        for run_id, file in sorted(files.items())
+        if (problem := describe_problem(database, file))
+    }
+    current = _list_files_of(database) if lost else {}
+    for run_id, problem in lost.items():
+        file = files[run_id]
+        if (
+            current.get(run_id) != file
+        ):  # put back, sealed anew or deleted for good since: this file is nobody's
+            continue
+        try:
+            put_back_run_file(database, file, Path(folder, RUN_FILES))
+            restored.run_ids.append(run_id)
+        except RunFileUnavailable as error:
+            kind = "damaged" if isinstance(error, RunFileDamaged) else "not"
+            restored.problems.append(
+                f"run {run_id}: {problem} The file is {kind} in {folder}; try another backup."
+            )
+        except StoreError as error:
+            restored.problems.append(f"run {run_id}: {error}")
+    return restored
+
+
+def _list_files_of(database: str) -> dict[str, RunFile]:
+    with closing(open_reader(database)) as reader:
+        return _list_run_files(reader, trash_path(database, "").parent)
+
+
+def restore_backup(folder: str, database: str) -> RestoredBackup:
+    manifest = read_manifest(folder)
+    if manifest.database_version > DATABASE_VERSION:
+        raise StoreTooNew(
+            f"{folder} has database version {manifest.database_version}; this CompileBoard "
+            "knows versions up to "
+            f"{DATABASE_VERSION}. Upgrade CompileBoard."
+        )
+    problems = list_changed_files(folder, manifest)
+    if problems:
+        raise BackupError(
+            f"{folder} is damaged, so nothing was replaced: {problems[0]}. Take another backup."
+        )
+    target = Path(os.path.realpath(database))
+    try:
+        lease = take_lease(target, SERVE)
+        if lease is None:
+            raise BackupError(
+                f"{database} is served; stop its servers first. Nothing was replaced."
+            )
+        with lease:
+            return _replace(Path(folder), target, manifest)
+    except OSError as error:
+        raise BackupError(
+            f"{database} cannot be replaced ({error.strerror}: {error.filename})."
+        ) from error
+
+
+def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBackup:
+    new, new_trash = target.with_name(f"{target.name}.restoring"), Path(f"{target}-trash.restoring")
+    new_runs, runs = Path(f"{target}-runs.restoring"), run_folder(str(target))
+    has_runs = (folder / RUN_FILES).is_dir() or target.name == BOARD
+    trash = trash_path(str(target), "").parent
+    shutil.rmtree(new_runs, ignore_errors=True)
+    new.unlink(missing_ok=True)
+    shutil.rmtree(new_trash, ignore_errors=True)
+    try:
+        shutil.copyfile(folder / DATABASE, new)
+        shutil.copytree(folder / TRASH, new_trash)
+        new_trash.chmod(0o700)
+        if has_runs:
+            new_runs.mkdir(mode=0o700)
+            shutil.copytree(folder / RUN_FILES, new_runs, dirs_exist_ok=True)
+        model = target if target.exists() else target.parent
+        if model == target:
+            shutil.copymode(target, new)
+        run_files = [*new_runs.rglob("*"), new_runs] if has_runs else []
+        for path in (new, *_list_files(new_trash), new_trash, *run_files):
+            copy_owner(path, model)
+            _sync(path)
+        run_count = _close_down(target) if target.exists() else None
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = target.with_name(f"{target.name}.replaced-{stamp}")
+        Path(f"{target}-shm").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-journal"):  # a damaged one's would be read into the new one
+            if os.path.exists(f"{target}{suffix}"):
+                os.rename(f"{target}{suffix}", f"{aside}{suffix}")
+        if trash.exists():
+            os.rename(trash, f"{aside}-trash")
+        os.rename(new_trash, trash)
+        if has_runs:
+            if runs.exists():
+                os.rename(runs, f"{aside}-runs")
+            os.rename(new_runs, runs)
+        os.rename(new, target)
+        _sync(target.parent)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        shutil.rmtree(new_trash, ignore_errors=True)
+        shutil.rmtree(new_runs, ignore_errors=True)
+        raise
+    return RestoredBackup(manifest, None if run_count is None else str(aside), run_count)
+
+
+def _close_down(target: Path) -> int:
+    """Checkpoint an unused database; return its number of runs. Raises BackupError if it is
+    open.
+    """
+    with closing(sqlite3.connect(target, timeout=1, isolation_level=None)) as old:
+        try:
+            old.execute("pragma locking_mode = exclusive")
+            old.execute("begin exclusive")
+            with suppress(sqlite3.OperationalError):
+                return int(old.execute("select count(*) from runs").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                return 0
+            raise BackupError(
+                f"{target} is open in another program, such as a recorder; end it first. "
+                "Nothing was replaced."
+            ) from error
+        except sqlite3.DatabaseError:
+            return 0  # damaged: that may be why a backup is put back
+        finally:
+            if old.in_transaction:
+                old.execute("rollback")
+            with suppress(sqlite3.Error):
+                old.execute("pragma journal_mode = delete")
+    return 0

@@ -1,0 +1,631 @@
+"""Bundles: runs as one portable database with their texts, results and source.
+
+A bundle is an ordinary database without side files: it can be served or merged. Its sender is not
+trusted: only exactly our schema and texts of bounded size are accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compileboard.collectors.contract.fingerprints import config_hash, content_id
+from compileboard.collectors.contract.values import LARGEST_WHOLE
+from compileboard.collectors.store.bundle_values import find_odd_columns, leave_out
+from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
+from compileboard.collectors.store.connection import (
+    APPLICATION_ID,
+    DATABASE_VERSION,
+    NotAStore,
+    StoreError,
+    StoreNotReadable,
+    StoreTooNew,
+    checkpoint,
+    describe_foreign,
+    explain,
+    open_writer,
+    write_transaction,
+)
+from compileboard.collectors.store.ingest.rows import SERIES
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.reopening import delete_at_once, reopen_run, unpack_current
+from compileboard.collectors.store.runs import (
+    THIS_MACHINE,
+    RunSender,
+    claim_run,
+    is_of_other_run,
+    may_add,
+    publish_run,
+)
+from compileboard.collectors.store.sealed_files import (
+    DETAIL,
+    ROLLUPS,
+    get_sealed_run,
+    has_sealed_runs,
+    open_workplace,
+)
+from compileboard.collectors.store.search import index_run
+from compileboard.collectors.store.trash import (
+    copy_run,
+    database_path,
+    list_own_rows,
+    put_back_rows,
+    read_tables,
+)
+from compileboard.collectors.wire.lines import digest_of
+
+_RUN = "run_id = :run_id"
+# Not what its import adds: its end
+_OF_PROCESS = "process_id in (select id from processes where run_id = :run_id)"
+# What a run's recording consists of, in the order of its keys. The last column grows: a log that is
+# read further, a text that was left out at first, a model that is measured again.
+RECORDED = tuple(
+    f"select {keys}, {state} from {table} where {where} order by {keys}"  # noqa: S608 - our own names
+    for table, keys, state, where in (
+        ("processes", "id", "0", _RUN),
+        ("events", "process_id, sequence", "0", _OF_PROCESS),
+        ("artifacts", "process_id, sequence", "state = 'kept'", _OF_PROCESS),
+        ("logs", "process_id", "end_offset_bytes", _RUN),
+        ("logs", "process_id", "not redacted", _RUN),
+        ("trace_files", "name", "size_bytes", _RUN),
+        ("trace_pieces", "name, position", "0", _RUN),
+        ("result_files", "content_hash", "0", _RUN),
+        ("results", "series_id, experiment", "time_us", _RUN),
+        ("repros", "id", "0", _RUN),
+    )
+)
+_REPLACED = (
+    "processes",
+    "run_rejects",
+    "result_files",
+    "run_source_excerpts",
+    "run_totals",
+    "repros",
+)
+_WITH_THEM = ("process_configs", "logs", "log_rejects", "repro_storages", "repro_results")
+_ENDS = (
+    "state",
+    "ended_us",
+    "heartbeat_us",
+    "exit_code",
+    "signal",
+)  # of the run, as the longer recording has them
+
+
+class RunGrowth(NamedTuple):
+    state: str  # known | grown | apart
+    event_count: int
+
+
+@dataclass(frozen=True)
+class RunContents:
+    process_count: int
+    event_count: int
+    kept_text_count: int
+    log_bytes: int
+    result_file_count: int
+    result_count: int
+    newest_result_us: int
+    repro_count: int
+    trial_count: int
+
+
+_CONTENTS = f"""
+select
+  (select count(*) from processes where {_RUN}) as process_count,
+  (select count(*) from events where {_OF_PROCESS}) as event_count,
+  (select count(*) from artifacts where {_RUN} and state = 'kept') as kept_text_count,
+  (select coalesce(sum(end_offset_bytes), 0) from logs where {_RUN}) as log_bytes,
+  (select count(*) from result_files where {_RUN}) as result_file_count,
+  (select count(*) from results where {_RUN}) as result_count,
+  (select coalesce(max(time_us), 0) from results where {_RUN}) as newest_result_us,
+  (select count(*) from repros where {_RUN}) as repro_count,
+  (select count(*) from trials where {_RUN}) as trial_count
+from runs
+where id = :run_id
+"""  # noqa: S608 - our own names
+
+
+def count_contents(reader: sqlite3.Connection, run_id: str) -> RunContents | None:
+    row = reader.execute(_CONTENTS, {"run_id": run_id}).fetchone()
+    return RunContents(**dict(row)) if row else None
+
+
+def find_growth(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str
+) -> RunGrowth:
+    """Return `known` if a bundle has no more of a run than the database, `grown` if it has all and
+    more.
+
+    `apart` if each lacks something, or the run is pruned or being recorded. Raises StoreError if a
+    sealed run's file is damaged or missing.
+    """
+    key = {"run_id": run_id}
+    with _open_detail(connection, run_id) as detail:
+        has_more_here = has_more_there = False
+        for statement in RECORDED:
+            here, there = _compare(detail.execute(statement, key), bundle.execute(statement, key))
+            has_more_here, has_more_there = has_more_here or here, has_more_there or there
+        (event_count,) = detail.execute(f"select count(*) from events where {_RUN}", key).fetchone()  # noqa: S608 - our own names
+    trials = {row[0] for row in bundle.execute(f"select id from trials where {_RUN}", key)}  # noqa: S608 - our own names
+    has_more_there |= not trials <= {row[0] for row in connection.execute("select id from trials")}
+    if not has_more_there:
+        return RunGrowth("known", event_count)
+    is_fixed = connection.execute(
+        """
+        select 1
+        from runs
+        where id = :run_id
+          and (state = 'running' or exists (select 1 from pruned_runs where run_id = :run_id))
+        """,
+        key,
+    ).fetchone()
+    return RunGrowth("apart" if has_more_here or is_fixed else "grown", event_count)
+
+
+@contextmanager
+def _open_detail(connection: sqlite3.Connection, run_id: str) -> Iterator[sqlite3.Connection]:
+    sealed = get_sealed_run(connection, run_id)
+    if sealed is None:
+        yield connection
+        return
+    database = database_path(connection)
+    with open_workplace(database) as folder:
+        unpack_current(database, sealed.file, folder / "run.db")
+        with closing(
+            sqlite3.connect(f"{(folder / 'run.db').as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as file:
+            yield file
+
+
+def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> tuple[bool, bool]:
+    ours, theirs = map(tuple, here), map(tuple, there)
+    our_row, their_row = next(ours, None), next(theirs, None)
+    has_more_here = has_more_there = False
+    while our_row is not None or their_row is not None:
+        our_key, their_key = our_row and our_row[:-1], their_row and their_row[:-1]
+        if our_row is not None and their_row is not None and our_key == their_key:
+            has_more_here |= our_row[-1] > their_row[-1]
+            has_more_there |= our_row[-1] < their_row[-1]
+        is_ours = our_key is not None and (their_key is None or our_key <= their_key)
+        is_theirs = their_key is not None and (our_key is None or their_key <= our_key)
+        has_more_here |= not is_theirs
+        has_more_there |= not is_ours
+        our_row = next(ours, None) if is_ours else our_row
+        their_row = next(theirs, None) if is_theirs else their_row
+    return has_more_here, has_more_there
+
+
+def grow_run(
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    run_id: str,
+    present: Collection[str],
+) -> None:
+    """Replace a run's rows by the bundle's, in the caller's transaction.
+
+    Links to runs that are not `present` are dropped. User notes, the name and answers about repros
+    are kept. The run must be indexed again for search.
+    """
+    key = {"run_id": run_id}
+    connection.execute(
+        "delete from sealed_runs where run_id = :run_id", key
+    )  # the bundle has all that its file has
+    connection.execute("pragma defer_foreign_keys = on")
+    answers = connection.execute(
+        (
+            "select * from repro_results where repro_id in (select id from repros where run_id = "
+            ":run_id)"
+        ),
+        key,
+    ).fetchall()
+    delete_at_once(connection, run_id)
+    for table in _REPLACED:
+        connection.execute(f"delete from {table} where {_RUN}", key)  # noqa: S608 - our own names
+    put_back_rows(
+        bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM}, is_own=False
+    )
+    for answer in answers:
+        _put_back_answer(connection, dict(answer))
+    _update_run(connection, bundle, key, present)
+    connection.execute("delete from search_runs where run_id = :run_id", key)
+
+
+def _put_back_answer(connection: sqlite3.Connection, answer: dict[str, Any]) -> None:
+    columns = [name for name in answer if name != "id"]
+    connection.execute(
+        f"""
+        insert into repro_results ({", ".join(columns)})
+        select {", ".join(f":{name}" for name in columns)}
+        where not exists (
+          select 1
+          from repro_results
+          where repro_id = :repro_id and command = :command and started_us = :started_us
+        )
+        """,  # noqa: S608 - our own names
+        answer,
+    )
+
+
+def _update_run(
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    key: dict[str, str],
+    present: Collection[str],
+) -> None:
+    run = dict(bundle.execute("select * from runs where id = :run_id", key).fetchone())
+    columns = [name for name in run if name not in ("id", "pub")]
+    changes = [
+        f"{name} = :{name}" if name in _ENDS else f"{name} = coalesce({name}, :{name})"
+        for name in columns
+    ]
+    connection.execute(f"update runs set {', '.join(changes)} where id = :id", run)  # noqa: S608 - our own names
+    for statement, table in (
+        ("select * from run_tags where run_id = :run_id", "run_tags"),
+        ("select * from trials where run_id = :run_id", "trials"),
+    ):
+        for row in bundle.execute(statement, key):
+            values = dict(row)
+            for name in {"base_run_id", "new_run_id"} & values.keys():
+                values[name] = values[name] if values[name] in present else None
+            marks = ", ".join(f":{name}" for name in values)
+            connection.execute(
+                f"insert or ignore into {table} ({', '.join(values)}) values ({marks})",  # noqa: S608 - our own names
+                values,
+            )
+
+
+MAGIC = b"SQLite format 3\0"
+MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
+# The columns that make the id of a thing that runs share.
+_IDENTITIES = {
+    "function": "file, name from functions",
+    "break": "fingerprint from distinct_breaks",
+    "series": f"{', '.join(SERIES)} from series",
+    "cause": "fingerprint from recompile_causes",
+    "source": "file, first_line, text from source_excerpts",
+}
+_OF_CONTENT = (
+    "functions",
+    "distinct_breaks",
+    "series",
+    "recompile_causes",
+    "source_excerpts",
+    "repros",
+)
+# Where a table has compressed texts.
+PACKED = (("payloads", "body"), ("events", "body"), ("configs", "body"), ("repros", "manifest"))
+
+
+@dataclass(frozen=True)
+class MergedRun:
+    run_id: str
+    name: str
+    state: str  # new | grown | known | apart | foreign | deleted
+    record_count: int
+
+
+def write_bundle(
+    reader: sqlite3.Connection, run_ids: Sequence[str], path: str, *, page_bytes: int | None = None
+) -> None:
+    """Write runs, including sealed ones, into a new file, atomically.
+
+    Raises StoreError, or OSError if it cannot be written.
+    """
+    target = os.path.realpath(path)
+    if os.path.isdir(target):
+        raise IsADirectoryError(0, "it is a folder; give a file's name")
+    with tempfile.TemporaryDirectory(prefix=".bundle.", dir=os.path.dirname(target)) as folder:
+        new = os.path.join(folder, "bundle.db")
+        Path(new).write_bytes(_make_empty())
+        with closing(open_writer(new)) as writer:
+            with write_transaction(writer):
+                for run_id in sorted(set(run_ids)):
+                    copy_run(reader, writer, run_id, run_ids)
+                    reopen_run(writer, run_id, database_path(reader))
+                    publish_run(writer, run_id)
+                _copy_commits(reader, writer)
+            for run_id in sorted(set(run_ids)):
+                index_run(writer, run_id)
+            checkpoint(writer)
+            writer.execute("pragma journal_mode = delete")
+            if page_bytes is not None:
+                writer.execute(f"pragma page_size = {page_bytes:d}")
+            writer.execute("vacuum")
+        os.replace(new, target)
+
+
+@cache
+def _make_empty() -> bytes:
+    with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
+        path = Path(folder, "empty.db")
+        with closing(open_writer(path)) as writer:
+            migrate_connection(writer)
+            writer.execute("update _sqlite_migrations set applied_at = ''")
+            checkpoint(writer)
+            writer.execute("pragma journal_mode = delete")
+        return path.read_bytes()
+
+
+def _copy_commits(reader: sqlite3.Connection, writer: sqlite3.Connection) -> None:
+    for (commit,) in writer.execute(
+        "select distinct git_commit from runs where git_commit is not null"
+    ).fetchall():
+        rows = reader.execute(
+            "select hash, parent_hash, time_us, author, subject from commits where hash = ?",
+            (commit,),
+        )
+        writer.executemany("insert or ignore into commits values (?, ?, ?, ?, ?)", map(tuple, rows))
+
+
+def is_bundle(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def merge_bundle(
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    label: str | None = None,
+    again: bool = False,
+    most_bytes: int | None = None,
+    sender: RunSender = THIS_MACHINE,
+) -> Iterator[MergedRun]:
+    """Add a bundle's runs under their ids, each in one transaction.
+
+    An existing run is replaced only if the bundle has more of it. A run deleted here is skipped
+    unless `again`. `most_bytes` bounds all texts, unpacked; `label` is the file's display name. A
+    run of another sender, or sharing a process with another run, is reported as `foreign`. Raises
+    NotAStore, StoreTooNew or StoreError.
+    """
+    count_events = "select count(*) from events where run_id = ?"
+    name = label or os.path.basename(path)
+    with _open_checked(path, name, most_bytes) as bundle:
+        runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
+        if not runs:
+            raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
+        for run_id, run_name in runs:
+            with write_transaction(connection):
+                state, known_count = _find_state(
+                    connection, bundle, run_id, again=again, sender=sender
+                )
+                count = 0
+                if state in ("new", "grown"):
+                    claim_run(connection, run_id, sender)
+                    present = [row[0] for row in connection.execute("select id from runs")]
+                    present = [
+                        run_id,
+                        *(
+                            other_id
+                            for other_id in present
+                            if may_add(connection, other_id, sender)
+                        ),
+                    ]
+                    if state == "new":
+                        copy_run(bundle, connection, run_id, present)
+                    else:
+                        grow_run(connection, bundle, run_id, present)
+                    publish_run(connection, run_id)
+                    _copy_commits(bundle, connection)
+                    connection.execute("delete from removed_runs where run_id = ?", (run_id,))
+                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - known_count
+            yield MergedRun(run_id, run_name, state, count)
+    checkpoint(connection)
+
+
+def _find_state(
+    connection: sqlite3.Connection,
+    bundle: sqlite3.Connection,
+    run_id: str,
+    *,
+    again: bool,
+    sender: RunSender,
+) -> RunGrowth:
+    if not may_add(connection, run_id, sender) or _has_process_of_other_run(
+        connection, bundle, run_id
+    ):
+        return RunGrowth("foreign", 0)
+    if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
+        return find_growth(connection, bundle, run_id)
+    is_deleted = connection.execute(
+        "select 1 from removed_runs where run_id = ?", (run_id,)
+    ).fetchone()
+    return RunGrowth("deleted" if is_deleted and not again else "new", 0)
+
+
+def _has_process_of_other_run(
+    connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str
+) -> bool:
+    tables = read_tables(bundle)
+    columns = {"processes": "id"} | {
+        name: "process_id" for name, table in tables.items() if "process_id" in table.columns
+    }
+    process_ids: set[str] = set()
+    for name, where in list_own_rows(tables).items():
+        if name in columns:
+            statement = f"select distinct {columns[name]} from {name} where {where}"  # noqa: S608 - our own names
+            process_ids.update(row[0] for row in bundle.execute(statement, {"run_id": run_id}))
+    return any(is_of_other_run(connection, run_id, process_id) for process_id in process_ids)
+
+
+@contextmanager
+def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
+    """Open a bundle for reading, once nothing in it can do harm.
+
+    One of an older version is migrated in a copy, and odd numbers are left out in one. What fails
+    later is the other database's, but for a text that is too large to be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
+        try:
+            with closing(_open_foreign(path)) as bundle:
+                version = _check_kind(bundle, name)
+            copy = os.path.join(folder, "bundle.db")
+            if version < DATABASE_VERSION:
+                shutil.copyfile(path, copy)
+                with _open_copy(copy) as writer:
+                    migrate_connection(writer)
+                path = copy
+            with closing(_open_foreign(path)) as bundle:
+                _check_content(bundle, name, most_bytes)
+                odd = find_odd_columns(bundle)
+            if odd:
+                if path != copy:
+                    shutil.copyfile(path, copy)
+                with _open_copy(copy) as writer, write_transaction(writer):
+                    leave_out(writer, odd)
+                path = copy
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise _explain(error, name) from error
+        with closing(_open_foreign(path)) as bundle:
+            try:
+                yield bundle
+            except sqlite3.DataError as error:
+                raise _explain(error, name) from error
+
+
+@contextmanager
+def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a copy for writing; it is left without a write-ahead log, as what is read next has
+    none.
+    """
+    with closing(open_writer(path)) as writer:
+        yield writer
+        writer.execute("pragma journal_mode = delete")
+
+
+def _explain(error: sqlite3.Error | UnicodeDecodeError, name: str) -> StoreError:
+    if isinstance(error, sqlite3.DataError):
+        return NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
+    refusal = explain(error, name)
+    return NotAStore(_damaged(name)) if isinstance(refusal, StoreNotReadable) else refusal
+
+
+def _damaged(name: str) -> str:
+    return f"{name} is damaged or cut off; send it again, or export it anew."
+
+
+def _open_foreign(path: str) -> sqlite3.Connection:
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    bundle = sqlite3.connect(uri, uri=True, isolation_level=None)
+    bundle.row_factory = sqlite3.Row
+    for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
+        bundle.execute(f"pragma {pragma}")
+    if hasattr(bundle, "setlimit"):  # from Python 3.11 on
+        bundle.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT_BYTES)
+    return bundle
+
+
+def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
+    application_id = bundle.execute("pragma application_id").fetchone()[0]
+    if application_id != APPLICATION_ID:
+        raise NotAStore(describe_foreign(name, application_id))
+    version = int(bundle.execute("pragma user_version").fetchone()[0])
+    if version > DATABASE_VERSION:
+        raise StoreTooNew(
+            f"{name} has database version {version}; this CompileBoard knows versions up to "
+            f"{DATABASE_VERSION}. "
+            "Upgrade CompileBoard."
+        )
+    odd = bundle.execute(
+        "select type, name from sqlite_schema where type in ('trigger', 'view') limit 1"
+    ).fetchone()
+    if odd is not None:
+        raise NotAStore(
+            f"{name} has a {odd['type']}, which no bundle of CompileBoard has; it is refused."
+        )
+    return version
+
+
+def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None) -> None:
+    _check_kind(bundle, name)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        fresh.row_factory = sqlite3.Row
+        migrate_connection(fresh)
+        ours = _read_schema(fresh)
+    other = sorted(set(_read_schema(bundle)).symmetric_difference(ours))
+    if other:
+        raise NotAStore(
+            f"{name} differs from a CompileBoard database in {other[0][1][:80]!r}; it is refused."
+        )
+    if has_sealed_runs(bundle):
+        raise NotAStore(
+            f"{name} has runs whose detail is in other files; it is refused. Export a bundle "
+            "of them."
+        )
+    state = bundle.execute("pragma quick_check(1)").fetchone()[0]
+    if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
+        raise NotAStore(_damaged(name))
+    _check_ids(bundle, name)
+    total_bytes = 0
+    for table, column in PACKED:
+        for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names
+            size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
+            total_bytes += size_bytes
+            if size_bytes >= MOST_TEXT_BYTES:
+                raise NotAStore(
+                    f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused."
+                )
+            if most_bytes is not None and total_bytes > most_bytes:
+                raise NotAStore(
+                    f"{name} has more than {most_bytes:,} bytes of texts, the limit "
+                    "(--limit-bytes)."
+                )
+    for table, key, hash_body in (
+        ("payloads", "lower(hex(digest))", digest_of),
+        ("configs", "hash", _hash_config),
+    ):
+        for digest, body in bundle.execute(f"select {key}, body from {table}"):  # noqa: S608 - our own names
+            try:
+                is_its_text = hash_body(unpack_bytes(body)) == digest
+            except ValueError:  # damaged
+                is_its_text = False
+            if not is_its_text:
+                raise NotAStore(f"{name} has a text that is not that of its digest; it is refused.")
+
+
+def _hash_config(body: bytes) -> str:
+    return config_hash(body.decode("utf-8", "surrogatepass"))
+
+
+def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
+    """Compare the ids of what runs share with its content: other runs would get what has an id of
+    theirs.
+
+    Other ids are numbers that SQLite gave: the rows after one of 2^63 would have none.
+    Raises: NotAStore.
+    """
+    for table in read_tables(bundle).values():
+        if table.number == "id" and table.name not in _OF_CONTENT:
+            least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
+            if least is not None and not 0 <= least <= most <= LARGEST_WHOLE:
+                raise NotAStore(
+                    f"{name} has a row of {table.name} with an impossible id; it is refused."
+                )
+    for kind, columns in _IDENTITIES.items():
+        for row_id, *content in bundle.execute(f"select id, {columns}"):
+            if row_id != (
+                _id_of_cause(*content) if kind == "cause" else content_id(kind, *content)
+            ):
+                raise NotAStore(f"{name} has a {kind} under the id of another one; it is refused.")
+
+
+def _id_of_cause(fingerprint: str) -> int | None:
+    return int(fingerprint[:16], 16) >> 1 if re.fullmatch("[0-9a-f]{32}", fingerprint) else None
+
+
+def _read_schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    rows = connection.execute("select type, name, coalesce(sql, '') from sqlite_schema")
+    return [(kind, name, " ".join(sql.split())) for kind, name, sql in rows]

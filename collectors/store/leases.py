@@ -1,0 +1,102 @@
+"""Locks for what may run only once among all servers of a database; released when a process dies.
+
+<database>-locks/    0700
+    serve            shared by all servers: prevents replacing the database
+    follow           updates incidents and sends alerts
+    prune            prunes runs
+    reopen           restores the rows of a large sealed run
+    publish          publishes runs to ClickHouse, or seals ended ones
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+
+def copy_owner(path: Path, model: Path) -> None:
+    if os.geteuid() != 0:
+        return
+    with suppress(OSError):  # as in a container that has no such user
+        status = model.stat()
+        os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
+
+
+SERVE, FOLLOW, PRUNE, PUBLISH, REOPEN = "serve", "follow", "prune", "publish", "reopen"
+
+
+class Lease:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def renew(self) -> None:
+        """Save that the holder is active; see `read_renewed`."""
+        os.utime(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def take_lease(
+    database: str | os.PathLike[str], name: str, *, shared: bool = False
+) -> Lease | None:
+    """Take a lease, or return None if another process has it. Raises OSError."""
+    path = Path(os.path.realpath(database))
+    folder = Path(f"{path}-locks")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(
+        folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        for made in (folder, folder / name):
+            copy_owner(made, path if path.exists() else path.parent)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return Lease(descriptor)
+
+
+def is_taken(database: str | os.PathLike[str], name: str) -> bool:
+    return is_locked(Path(f"{os.path.realpath(database)}-locks", name), fcntl.LOCK_EX)
+
+
+def is_locked(path: Path, operation: int = fcntl.LOCK_SH) -> bool:
+    """Return whether a process holds a lock that excludes `operation`; False without a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_renewed(database: str | os.PathLike[str], name: str) -> float | None:
+    try:
+        return Path(f"{os.path.realpath(database)}-locks", name).stat().st_mtime
+    except OSError:
+        return None

@@ -1,0 +1,426 @@
+"""Prune old runs: delete their detail and keep what compares runs.
+
+The run's row, tags, notes, totals, roll-ups, results, summaries, processes, configuration, repros
+and trials stay; the rest is deleted, with unshared texts, in short transactions so that others can
+write. The run is marked first: nothing more is recorded, and a killed prune is finished by the next
+one. A sealed run's file is rewritten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
+from compileboard.collectors.store.reopening import unpack_current
+from compileboard.collectors.store.runs import NEXT, publish_run
+from compileboard.collectors.store.sealed_files import (
+    RunFileUnavailable,
+    get_sealed_run,
+    name_run_file,
+    open_workplace,
+    pack_run_file,
+    remove_run_files,
+)
+from compileboard.collectors.store.search import index_run, remove_run_words
+from compileboard.collectors.store.trash import TEXTS, database_path, list_trashed_texts
+
+ROWS_AT_ONCE = 5000
+PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
+TEXTS_AT_ONCE = 500
+CHECKPOINT_EVERY = 50  # transactions
+
+# What goes, in this order: what points to another table's rows before these. Which rows are a run's
+# own.
+_OWN = "run_id = :run_id"
+DETAIL = (
+    *(
+        (table, _OWN)
+        for table in ("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips")
+    ),
+    *((table, _OWN) for table in ("guard_sets", "aot_graphs", "artifacts", "symbols")),
+    ("spans", "lane_id in (select id from lanes where run_id = :run_id)"),
+    *((table, _OWN) for table in ("compilations", "events")),
+)
+# By their foreign keys, these go with others of DETAIL or with `trace_files`.
+CASCADING = (
+    "guard_failures",
+    "span_totals",
+    "trace_pieces",
+    "lanes",
+    "compiles",
+    "stack_nodes",
+    "repro_storages",
+)
+STAYING = (
+    *(
+        "run_tags",
+        "run_annotations",
+        "run_totals",
+        "run_functions",
+        "run_breaks",
+        "run_causes",
+        "run_summaries",
+    ),
+    *(
+        "results",
+        "result_values",
+        "result_repeats",
+        "result_files",
+        "processes",
+        "process_configs",
+        "logs",
+    ),
+    *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts"),
+    *("pruned_runs", "sealed_runs"),
+)
+
+_CANDIDATES = """
+select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, p.pruned_us, s.size_bytes
+from runs as r
+left join run_annotations as a on a.run_id = r.id
+left join sealed_runs as s on s.run_id = r.id
+left join pruned_runs as p on p.run_id = r.id
+where r.started_us < :before_us
+  and (:suite is null or r.suite = :suite)
+  and (p.run_id is null or p.deleted_bytes is null)
+  and not (r.state = 'running' and r.heartbeat_us >= :alive_us)
+  and coalesce(a.pinned, 0) = 0
+  and r.id not in (select run_id from baselines where run_id is not null)
+  and r.id not in (
+    select value
+    from incidents as i
+    left join series_changes as c on c.incident_id = i.id
+    join json_each(json_array(
+      i.last_good_run_id, i.first_bad_run_id, c.before_run_id, c.first_run_id, c.low_run_id,
+      c.high_run_id
+    ))
+    where i.state in ('open', 'unconfirmed') and i.status <> 'ignored' and value is not null
+  )
+order by r.started_us, r.id
+"""
+_SIZE = """
+select
+  (select coalesce(sum(length(body)), 0) from events where run_id = :run_id)
+  + (select coalesce(sum(length(body)), 0) from trace_pieces where run_id = :run_id)
+  + (select coalesce(sum(length(body)), 0) from payloads where id in (
+      select payload_id from artifacts where run_id = :run_id
+      union
+      select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
+      where l.run_id = :run_id and s.payload_id is not null
+    ))
+"""
+
+
+@dataclass(frozen=True)
+class PruneRule:
+    before_us: int
+    suite: str | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class PrunedRun:
+    id: str
+    name: str
+    suite: str | None
+    started_us: int
+    detail_bytes: int
+
+
+def list_prunable(
+    connection: sqlite3.Connection, rule: PruneRule, alive_us: int
+) -> Iterator[PrunedRun]:
+    """Yield the runs to prune, oldest first, with the expected gain.
+
+    Pinned runs, those of baselines and open incidents, and those active since `alive_us` are kept.
+    """
+    values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
+    used_bytes = measure_used(connection)
+    for row in connection.execute(_CANDIDATES, values).fetchall():
+        if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
+            return
+        detail_bytes = row["size_bytes"] or _measure_detail(connection, row["id"])
+        used_bytes -= detail_bytes
+        yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
+
+
+def prune_runs(
+    connection: sqlite3.Connection,
+    rule: PruneRule,
+    alive_us: int,
+    *,
+    now_us: int | None = None,
+    problems: list[str] | None = None,
+) -> Iterator[PrunedRun]:
+    """Prune runs, yielding each when done, then delete unused texts.
+
+    A size limit is compared with the actual size after each run. Runs with unusable files are
+    skipped and listed in `problems`.
+    """
+    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
+    trashed = list_trashed_texts(database_path(connection))
+    for row in connection.execute(_CANDIDATES, values).fetchall():
+        if (
+            rule.most_bytes is not None
+            and row["pruned_us"] is None
+            and measure_used(connection) <= rule.most_bytes
+        ):
+            break
+        try:
+            detail_bytes = _prune_anywhere(connection, row["id"], trashed, now_us)
+        except RunFileUnavailable as error:  # the others are pruned all the same
+            if problems is not None:
+                problems.append(f"run {row['id']} is not pruned: {error}")
+            continue
+        if detail_bytes is None:
+            continue  # something new of it came
+        yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
+    delete_unused_texts(connection, DeletionSteps(connection), trashed)
+    checkpoint(connection)
+
+
+def measure_used(connection: sqlite3.Connection) -> int:
+    """Return the bytes in used pages and in the files of sealed runs."""
+    (file_bytes,) = connection.execute(
+        "select coalesce(sum(size_bytes), 0) from sealed_runs"
+    ).fetchone()
+    page_count = _read_pragma(connection, "page_count") - _count_free(connection)
+    return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
+
+
+def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
+    return int(connection.execute(_SIZE, {"run_id": run_id}).fetchone()[0])
+
+
+def measure_free(connection: sqlite3.Connection) -> int:
+    """Return the bytes in free pages, which `vacuum` returns to the disk."""
+    return _count_free(connection) * _read_pragma(connection, "page_size")
+
+
+def _count_free(connection: sqlite3.Connection) -> int:
+    return _read_pragma(connection, "freelist_count")
+
+
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"pragma {name}").fetchone()[0])
+
+
+def vacuum(connection: sqlite3.Connection) -> None:
+    """Rebuild the database without free pages, blocking other writers."""
+    connection.execute("vacuum")
+    checkpoint(connection)
+
+
+class DeletionSteps:
+    def __init__(
+        self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._connection = connection
+        self._check = (
+            check  # in each transaction: it raises where the rest is not to be done any more
+        )
+        self._count = 0
+
+    def run(self, work: Callable[[], int]) -> int:
+        began_s = time.monotonic()
+        with write_transaction(self._connection):
+            self._check()
+            count = work()
+        self._count += 1
+        if self._count % CHECKPOINT_EVERY == 0:
+            checkpoint(self._connection)
+        time.sleep(min(0.1, 0.001 + (time.monotonic() - began_s) / 4))
+        return count
+
+    def delete(self, tables: Iterable[tuple[str, str]], values: dict[str, object]) -> None:
+        pending = deque(tables)
+
+        def work() -> int:
+            left = ROWS_AT_ONCE
+            while pending and left:
+                table, where = pending[0]
+                statement = (
+                    f"delete from {table} where rowid in (select rowid from {table} where "  # noqa: S608 - our own names
+                    f"{where} limit {left})"
+                )
+                count = self._connection.execute(statement, values).rowcount
+                if count < left:
+                    pending.popleft()
+                left -= count
+            return ROWS_AT_ONCE - left
+
+        while pending:
+            self.run(work)
+
+
+class _Sealed(Exception):
+    pass
+
+
+def _prune_anywhere(
+    connection: sqlite3.Connection, run_id: str, trashed: Sequence[int], now_us: int
+) -> int | None:
+    def check() -> None:
+        if get_sealed_run(connection, run_id) is not None:
+            raise _Sealed
+
+    detail_bytes = _measure_detail(connection, run_id)
+    try:
+        _prune_run(
+            connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes
+        )
+    except _Sealed:
+        return _prune_file(connection, run_id, now_us)
+    return detail_bytes
+
+
+def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int | None:
+    database, key = database_path(connection), {"run_id": run_id}
+    sealed = get_sealed_run(connection, run_id)
+    if sealed is None:
+        return None
+    with open_workplace(database) as folder:
+        path = folder / "run.db"
+        unpack_current(database, sealed.file, path)
+        with closing(open_writer(path, create=False)) as file:
+            _prune_run(file, DeletionSteps(file), run_id, (), now_us, 0)
+            index_run(file, run_id)
+            checkpoint(file)
+            file.execute("pragma journal_mode = delete")
+            file.execute("vacuum")
+        with write_transaction(connection):
+            (pub,) = connection.execute(NEXT).fetchone()  # a name that no file of the run had
+        new = pack_run_file(database, path, name_run_file(run_id, pub))
+    deleted_bytes = max(sealed.file.size_bytes - new.size_bytes, 0)
+    with write_transaction(connection):
+        is_current = get_sealed_run(connection, run_id) == sealed
+        if is_current:
+            connection.execute(_REPLACE_FILE, {**key, **new._asdict()})
+            connection.execute(
+                (
+                    "insert or replace into pruned_runs (run_id, pruned_us, deleted_bytes) values "
+                    "(?, ?, ?)"
+                ),
+                (run_id, now_us, deleted_bytes),
+            )
+            connection.execute(_DELETE_STORAGES, key)
+            publish_run(connection, run_id)
+    remove_run_files(database, run_id, named=new.name if is_current else sealed.file.name)
+    return deleted_bytes if is_current else None
+
+
+def _prune_run(
+    connection: sqlite3.Connection,
+    steps: DeletionSteps,
+    run_id: str,
+    trashed: Sequence[int],
+    now_us: int,
+    detail_bytes: int,
+) -> None:
+    key: dict[str, object] = {"run_id": run_id}
+    text_ids = list_texts(connection, run_id)
+
+    def mark() -> int:
+        connection.execute(
+            "insert or ignore into pruned_runs (run_id, pruned_us) values (:run_id, :now_us)",
+            {**key, "now_us": now_us},
+        )
+        connection.execute("update repros set compile_key = null where run_id = :run_id", key)
+        connection.execute(_DELETE_STORAGES, key)
+        return remove_run_words(connection, run_id)
+
+    steps.run(mark)
+    delete_detail(connection, steps, key)
+    delete_texts(connection, steps, text_ids, trashed)
+
+    def finish() -> int:
+        connection.execute(
+            "update pruned_runs set deleted_bytes = :detail_bytes where run_id = :run_id",
+            {**key, "detail_bytes": detail_bytes},
+        )
+        publish_run(connection, run_id)  # what was remembered of it is read anew
+        return 1
+
+    steps.run(finish)
+
+
+def delete_detail(
+    connection: sqlite3.Connection, steps: DeletionSteps, key: dict[str, object]
+) -> None:
+    if (
+        connection.execute(
+            "select 1 from trace_files where run_id = :run_id limit 1", key
+        ).fetchone()
+        is not None
+    ):
+        while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
+            pass
+        steps.run(
+            lambda: (
+                connection.execute("delete from trace_files where run_id = :run_id", key).rowcount
+            )
+        )
+    (depth,) = connection.execute(
+        "select max(depth) from stack_nodes where run_id = :run_id", key
+    ).fetchone()
+    levels = range(
+        -1 if depth is None else depth, -1, -1
+    )  # the innermost first: none has children then
+    stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
+    steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
+
+
+def list_texts(connection: sqlite3.Connection, run_id: str) -> list[int]:
+    return [row[0] for row in connection.execute(_TEXTS_OF_RUN, {"run_id": run_id})]
+
+
+def delete_texts(
+    connection: sqlite3.Connection, steps: DeletionSteps, ids: Sequence[int], trashed: Sequence[int]
+) -> None:
+    pending = sorted(set(ids) - set(trashed))
+    for start in range(0, len(pending), TEXTS_AT_ONCE):
+        values = [(text_id,) for text_id in pending[start : start + TEXTS_AT_ONCE]]
+        steps.run(lambda values=values: connection.executemany(_DELETE_TEXT, values).rowcount)  # type: ignore[misc]
+
+
+def delete_unused_texts(
+    connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]
+) -> None:
+    delete_texts(
+        connection, steps, [row["id"] for row in connection.execute(_UNUSED_TEXTS)], trashed
+    )
+
+
+_TEXTS_OF_RUN = """
+select payload_id from artifacts where run_id = :run_id and payload_id is not null
+union
+select s.payload_id from lanes as l join spans as s on s.lane_id = l.id
+where l.run_id = :run_id and s.payload_id is not null
+"""
+_DELETE_STORAGES = (
+    "delete from repro_storages where repro_id in (select id from repros where run_id = :run_id)"
+)
+_REPLACE_FILE = """
+update sealed_runs set
+  file_name = :name, digest = :digest, size_bytes = :size_bytes, unpacked_bytes = :unpacked_bytes
+where run_id = :run_id
+"""
+_POINTING = (*TEXTS, ("search_documents", "payload_id"))
+_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - a box sends texts before its events
+    f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
+    for table, column in _POINTING
+)
+_UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608 - our own names
+_DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608 - our own names
+_DELETE_PIECES = f"""
+delete from trace_pieces
+where (run_id, name, position) in (
+  select run_id, name, position from trace_pieces where run_id = :run_id limit {PIECES_AT_ONCE}
+)
+"""  # noqa: S608 - our own names

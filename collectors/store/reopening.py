@@ -1,0 +1,92 @@
+"""Restore a sealed run's rows when more of it is to be stored."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
+from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.sealed_files import (
+    DETAIL,
+    ROLLUPS,
+    RunFile,
+    get_sealed_run,
+    open_workplace,
+    unpack_run_file,
+)
+from compileboard.collectors.store.trash import database_path, delete_stacks, put_back_rows
+
+_HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
+
+
+def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = None) -> bool:
+    """Restore a sealed run's rows in the caller's transaction; False if it is not sealed.
+
+    Cached ids become invalid, and the run must be indexed again. The file stays for current readers
+    until the run is sealed again. `board` is the database, if this is a copy. Raises StoreError.
+    """
+    sealed = get_sealed_run(connection, run_id)
+    if sealed is None:
+        return False
+    database = board or database_path(connection)
+    with open_workplace(database) as folder:
+        path = folder / "run.db"
+        unpack_current(database, sealed.file, path)
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
+            file.row_factory = sqlite3.Row
+            if not sealed.is_emptied:
+                delete_at_once(connection, run_id)
+            shift = put_back_rows(file, connection, run_id, DETAIL)
+            put_back_rollups(file, connection, run_id, shift)
+    return True
+
+
+def put_back_rollups(
+    file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int
+) -> None:
+    key = {"run_id": run_id}
+    put_back_rows(file, connection, run_id, ROLLUPS)
+    keys = file.execute(
+        "select id, compile_key from repros where compile_key is not null"
+    ).fetchall()
+    connection.executemany(
+        "update repros set compile_key = :compile_key where id = :id",
+        [{"id": row["id"], "compile_key": row["compile_key"] + shift} for row in keys],
+    )
+    connection.execute("delete from search_runs where run_id = :run_id", key)
+    connection.execute("delete from sealed_runs where run_id = :run_id", key)
+
+
+def unpack_current(database: str, file: RunFile, target: Path) -> None:
+    unpack_run_file(database, file, target)
+    with target.open("rb") as unpacked:
+        if unpacked.read(_HEADER_BYTES)[-4:] == DATABASE_VERSION.to_bytes(4, "big"):
+            return
+    with closing(open_writer(target, create=False)) as writer:
+        migrate_connection(writer)
+        writer.execute("pragma journal_mode = delete")
+
+
+def delete_at_once(connection: sqlite3.Connection, run_id: str) -> None:
+    connection.execute("pragma defer_foreign_keys = on")
+    for table in ("trace_files", *_OWNED):
+        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608 - our own names
+    delete_stacks(connection, run_id)
+
+
+# The others go with these, by their foreign keys.
+_OWNED = (
+    *(
+        "graph_breaks",
+        "recompiles",
+        "failures",
+        "cache_lookups",
+        "cudagraph_skips",
+        "guard_sets",
+        "aot_graphs",
+    ),
+    *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "results"),
+    *("run_breaks", "run_causes", "run_functions", "run_summaries"),
+)

@@ -1,0 +1,360 @@
+"""Files of sealed runs.
+
+<database folder>/runs/       0700
+    <last two of the id>/
+        <id>.<pub>.db.gz          a packed bundle of one run at that publication number
+    .new/                         files being written
+
+Files never change; a replacement has another name. So a hard link is a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from compileboard.collectors.store.connection import (
+    StoreError,
+    StoreFull,
+    StoreMissing,
+    StoreNotReadable,
+)
+from compileboard.collectors.store.leases import copy_owner
+
+FOLDER, _NEW = "runs", ".new"
+_ABANDONED_S = 3600
+_PIECE_BYTES = 1 << 20
+_PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{2,64}")
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class RunFile(NamedTuple):
+    name: str
+    digest: bytes
+    size_bytes: int
+    unpacked_bytes: int
+
+
+class RunFileUnavailable(StoreNotReadable):
+    pass
+
+
+class RunFileMissing(RunFileUnavailable):
+    pass
+
+
+class RunFileDamaged(RunFileUnavailable):
+    pass
+
+
+class RunFileUnreadable(RunFileUnavailable):
+    pass
+
+
+def run_folder(database: str) -> Path:
+    return Path(os.path.abspath(database)).parent / FOLDER
+
+
+def name_run_file(run_id: str, pub: int) -> str:
+    """Return the file name of a run, safe for any id."""
+    stem = _stem(run_id)
+    return f"{stem[-2:]}/{stem}.{pub}.db.gz"
+
+
+def _stem(run_id: str) -> str:
+    if _PLAIN_ID.fullmatch(run_id):
+        return run_id
+    return hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+@contextmanager
+def open_workplace(database: str) -> Iterator[Path]:
+    root = run_folder(database)
+    try:
+        for folder in (root, root / _NEW):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
+                copy_owner(folder, Path(database))
+        work = tempfile.TemporaryDirectory(dir=root / _NEW)
+    except OSError as error:
+        raise explain_os(error, root) from error
+    with work as name:
+        yield Path(name)
+
+
+def remove_abandoned(database: str) -> None:
+    for folder in (run_folder(database) / _NEW).glob("*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(folder)
+
+
+def pack_run_file(database: str, source: Path, name: str) -> RunFile:
+    """Pack a database into the run files, atomically and synced to disk. Raises StoreError."""
+    target = run_folder(database) / name
+    new = source.with_suffix(".gz")
+    packer, digest, unpacked_bytes = zlib.compressobj(6, zlib.DEFLATED, _GZIP), hashlib.sha256(), 0
+    try:
+        with source.open("rb") as plain, new.open("xb") as packed:
+            while piece := plain.read(_PIECE_BYTES):
+                unpacked_bytes += len(piece)
+                digest.update(piece := packer.compress(piece))
+                packed.write(piece)
+            digest.update(piece := packer.flush())
+            packed.write(piece)
+            packed.flush()
+            os.fsync(packed.fileno())
+        new.chmod(0o600)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        for made in (target.parent, new):
+            copy_owner(made, Path(database))
+        size_bytes = new.stat().st_size
+        new.replace(target)
+        for folder in (target.parent, target.parent.parent):
+            _sync_folder(folder)
+    except OSError as error:
+        raise explain_os(error, target) from error
+    return RunFile(name, digest.digest(), size_bytes, unpacked_bytes)
+
+
+def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
+    """Unpack a run's file and check its digest. Raises RunFileUnavailable or StoreError."""
+    path = run_folder(database) / file.name
+    expander, digest = zlib.decompressobj(_GZIP), hashlib.sha256()
+    try:
+        with target.open("xb") as plain:
+            for piece in _read_pieces(path):
+                digest.update(piece)
+                while piece and not expander.eof:
+                    plain.write(expander.decompress(piece, _PIECE_BYTES))
+                    piece = expander.unconsumed_tail
+            plain.write(expander.flush())
+            size_bytes = plain.tell()
+    except zlib.error as error:
+        raise _damaged(path) from error
+    except OSError as error:
+        raise explain_os(error, target) from error
+    if digest.digest() != file.digest or size_bytes != file.unpacked_bytes:
+        raise _damaged(path)
+
+
+def check_run_file(database: str, file: RunFile, folder: Path | None = None) -> None:
+    path, digest = (folder or run_folder(database)) / file.name, hashlib.sha256()
+    for piece in _read_pieces(path):
+        digest.update(piece)
+    if digest.digest() != file.digest:
+        raise _damaged(path)
+
+
+def describe_problem(database: str, file: RunFile) -> str | None:
+    try:
+        check_run_file(database, file)
+    except RunFileUnavailable as error:
+        return str(error)
+    return None
+
+
+def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | None:
+    """Check only a run file's size and permissions."""
+    path = run_folder(database) / file.name
+    try:
+        size_bytes = path.stat().st_size
+    except FileNotFoundError:
+        return _missing(path)
+    except OSError as error:
+        return _unreadable(path, error)
+    if size_bytes != file.size_bytes:
+        return _damaged(path)
+    return (
+        None
+        if os.access(path, os.R_OK)
+        else _unreadable(path, PermissionError(13, os.strerror(13)))
+    )
+
+
+def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
+    try:
+        status = (run_folder(database) / file.name).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
+    check_run_file(database, file, source)
+    target = run_folder(database) / file.name
+    with open_workplace(database) as folder:
+        new = folder / "run.gz"
+        try:
+            shutil.copyfile(source / file.name, new)
+            new.chmod(0o600)
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            for made in (target.parent, new):
+                copy_owner(made, Path(database))
+            with new.open("rb") as written:
+                os.fsync(written.fileno())
+            new.replace(target)
+            _sync_folder(target.parent)
+        except OSError as error:
+            raise explain_os(error, target) from error
+
+
+def _read_pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as packed:
+            while piece := packed.read(_PIECE_BYTES):
+                yield piece
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def list_run_files(database: str, run_id: str) -> list[Path]:
+    stem = _stem(run_id)
+    return sorted((run_folder(database) / stem[-2:]).glob(f"{stem}.*.db.gz"))
+
+
+def remove_run_files(database: str, run_id: str, *, named: str | None = None) -> None:
+    for path in list_run_files(database, run_id):
+        if named is None or path != run_folder(database) / named:
+            with suppress(OSError):
+                path.unlink()
+
+
+def explain_os(error: OSError, path: Path) -> StoreError:
+    if error.errno == 28:
+        return StoreFull(
+            f"The disk that holds {path} is full. Free some space; what was recorded is kept."
+        )
+    kind = StoreMissing if isinstance(error, FileNotFoundError) else StoreNotReadable
+    return kind(
+        f"{path} cannot be read or written ({error.strerror}). Check the permissions of it and "
+        "its folder."
+    )
+
+
+_PUT_BACK = "All else works. `compileboard restore BACKUP --run-files` puts it back from a backup."
+
+
+def _missing(path: Path) -> RunFileMissing:
+    return RunFileMissing(f"{path} is missing: it has the detail of a sealed run. {_PUT_BACK}")
+
+
+def _damaged(path: Path) -> RunFileDamaged:
+    return RunFileDamaged(
+        f"{path} is damaged: its content is not what was written. It has the detail of a "
+        f"sealed run. {_PUT_BACK}"
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> RunFileUnreadable:
+    return RunFileUnreadable(
+        f"{path} cannot be read ({error.strerror}): it has the detail of a sealed run. Check "
+        "its permissions and its "
+        f"disk. {_PUT_BACK}"
+    )
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_COLUMNS = "run_id, file_name, digest, size_bytes, unpacked_bytes, emptied_us"
+# Of these, nothing of a sealed run stays in the board.
+DETAIL = (
+    *(
+        "graph_breaks",
+        "recompiles",
+        "guard_failures",
+        "failures",
+        "cache_lookups",
+        "cudagraph_skips",
+        "guard_sets",
+    ),
+    *(
+        "aot_graphs",
+        "artifacts",
+        "symbols",
+        "spans",
+        "span_totals",
+        "lanes",
+        "compilations",
+        "compiles",
+        "events",
+    ),
+    *("stack_nodes", "trace_files", "trace_pieces"),
+)
+ROLLUPS = (
+    *(
+        "run_breaks",
+        "run_causes",
+        "run_functions",
+        "run_summaries",
+        "result_values",
+        "result_repeats",
+        "results",
+    ),
+)
+# What a page of a run reads in its file: these, and what they point to. All else is as the board
+# has it.
+IN_FILE = (
+    *(
+        *DETAIL,
+        *ROLLUPS,
+        "repros",
+        "repro_results",
+        "repro_storages",
+        "search_documents",
+        "search_runs",
+    ),
+    *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
+)
+
+
+@dataclass(frozen=True)
+class SealedRun:
+    run_id: str
+    file: RunFile
+    is_emptied: bool
+
+
+def get_sealed_run(connection: sqlite3.Connection, run_id: str) -> SealedRun | None:
+    row = connection.execute(
+        f"select {_COLUMNS} from sealed_runs where run_id = ?",  # noqa: S608 - our own names
+        (run_id,),
+    ).fetchone()
+    return _make(row) if row else None
+
+
+def has_sealed_runs(connection: sqlite3.Connection) -> bool:
+    return connection.execute("select 1 from sealed_runs limit 1").fetchone() is not None
+
+
+def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return [
+        _make(row)
+        for row in cursor.execute(f"select {_COLUMNS} from sealed_runs order by run_id")  # noqa: S608 - our own names
+    ]
+
+
+def _make(row: sqlite3.Row) -> SealedRun:
+    file = RunFile(row["file_name"], bytes(row["digest"]), row["size_bytes"], row["unpacked_bytes"])
+    return SealedRun(row["run_id"], file, bool(row["emptied_us"]))

@@ -1,0 +1,517 @@
+"""The search index: add a run's words in batches, and remove them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from compileboard.collectors.decode.caches import parse_components
+from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connection import checkpoint, explain, write_transaction
+from compileboard.collectors.store.reading import read_json
+
+# Long and the same in every compile; the pages of caches and of the environment show them.
+CACHE_KEYS = frozenset(
+    ("fx_graph_cache_hit", "fx_graph_cache_miss", "aotautograd_cache_hit", "aotautograd_cache_miss")
+)
+LEFT_OUT = frozenset(("torch._functorch.config", "torch._inductor.config", "torch._dynamo.config"))
+LONGEST = 2_000_000  # characters of a text: other writers wait while it is indexed
+TITLE_LIMIT = 300
+_KEY = re.compile(r'"key": ?"([^"\\]*)"')
+_COMPONENT = re.compile(
+    r'(?<!\\)"\[[a-z0-9]{1,128}\] (\w+(?:\[[^\]"]*\])?):'
+)  # a quote inside a JSON text is escaped
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    kind: str
+    ref_id: int
+    compile_key: int | None
+    title: str
+    text: str
+    payload_id: int | None = None
+
+
+Reading = Callable[[sqlite3.Connection, str], Iterator[Document]]
+
+
+def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield a run's documents that are not indexed yet.
+
+    No statement stays open between documents, so that a writer may begin a transaction.
+    """
+    for read in READERS:
+        yield from read(connection, run_id)
+
+
+def _missing(connection: sqlite3.Connection, run_id: str, kind: str, sql: str) -> list[sqlite3.Row]:
+    key = {"run_id": run_id, "kind": kind}
+    query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
+    known = {row["ref_id"] for row in connection.execute(query, key)}
+    return [row for row in connection.execute(sql, key).fetchall() if row["ref_id"] not in known]
+
+
+def _read_functions(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select functions.id as ref_id, functions.file, functions.name
+        from run_functions
+        join functions on functions.id = run_functions.function_id
+        where run_functions.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "function", sql):
+        yield Document("function", row["ref_id"], None, _title(row["name"]), _lines(row["file"]))
+
+
+def _read_frames(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select min(id) as ref_id, file, line, name, min(code) as code
+        from stack_nodes
+        where run_id = :run_id
+        group by file, line, name
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "frame", sql):
+        title = _title(f"{row['file']}:{row['line']}" if row["line"] else row["file"])
+        yield Document("frame", row["ref_id"], None, title, _lines(row["name"], row["code"]))
+
+
+def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints,
+        source_line, file, name,
+          (select compile_key from graph_breaks where run_id = :run_id
+            and distinct_id = distinct_breaks.id
+           order by graph_breaks.id limit 1) as compile_key
+        from run_breaks
+        join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
+        left join functions on functions.id = distinct_breaks.function_id
+        where run_breaks.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "graph_break", sql):
+        hints = read_json(list[str], row["hints"]) or []
+        text = _lines(
+            row["gb_id"],
+            row["reason"],
+            row["explanation"],
+            *hints,
+            row["source_line"],
+            row["name"],
+            row["file"],
+        )
+        title = _title(row["gb_type"] or row["reason"])
+        yield Document("graph_break", row["ref_id"], row["compile_key"], title, text)
+
+
+def _read_recompiles(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select recompiles.id as ref_id, compile_key, compile_id, name
+        from recompiles
+        left join functions on functions.id = recompiles.function_id
+        where recompiles.run_id = :run_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "recompile", sql):
+        failures = connection.execute(
+            """
+            select guard_failures.reason, recompile_causes.source, source_line
+            from guard_failures
+            join recompile_causes on recompile_causes.id = guard_failures.cause_id
+            where recompile_id = :id
+            order by position
+            """,
+            {"id": row["ref_id"]},
+        ).fetchall()
+        texts = dict.fromkeys(value for failure in failures for value in failure if value)
+        title = _title(" ".join(filter(None, ("recompile", row["compile_id"], row["name"]))))
+        yield Document("recompile", row["ref_id"], row["compile_key"], title, _lines(*texts))
+
+
+def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select id as ref_id, compile_key, error_type, message
+        from failures
+        where run_id = :run_id
+        order by id
+    """
+    for row in _missing(connection, run_id, "failure", sql):
+        title = _title(row["error_type"] or "failure")
+        yield Document("failure", row["ref_id"], row["compile_key"], title, _lines(row["message"]))
+
+
+def _read_repros(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield each repro's graph without its settings, which are much the same in all."""
+    sql = """
+        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name,
+        functions.file,
+          repros.kind, payloads.body
+        from repros
+        left join functions on functions.id = repros.function_id
+        left join payloads on payloads.id = repros.program_id
+        where repros.run_id = :run_id and repros.state = 'captured'
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "repro", sql):
+        try:
+            program = unpack(row["body"]) if row["body"] else ""
+        except ValueError:  # damaged on disk; its page says so
+            program = ""
+        graph = program[max(0, program.find("class Repro")) :]
+        title = _title(
+            " in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"])))
+        )
+        text = _lines(row["message"], row["operation"], row["name"], row["file"], graph)
+        yield Document("repro", row["ref_id"], row["compile_key"], title, text)
+
+
+def _read_cache_reasons(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    """Yield each reason once; thousands of look-ups may share it."""
+    sql = """
+        select min(id) as ref_id, compile_key, cache, result, reason
+        from cache_lookups
+        where run_id = :run_id and reason is not null
+        group by cache, result, reason
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "cache_lookup", sql):
+        title = _title(f"{row['cache']} {row['result']}")
+        yield Document("cache_lookup", row["ref_id"], row["compile_key"], title, row["reason"])
+
+
+def _read_cudagraph_skips(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select min(id) as ref_id, compile_key, reason
+        from cudagraph_skips
+        where run_id = :run_id
+        group by reason
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "cudagraph_skip", sql):
+        yield Document(
+            "cudagraph_skip", row["ref_id"], row["compile_key"], "CUDA graph skipped", row["reason"]
+        )
+
+
+def _read_symbols(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source,
+        file, line, source_line
+        from symbols
+        where run_id = :run_id
+        order by id
+    """
+    for row in _missing(connection, run_id, "symbol", sql):
+        location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
+        text = _lines(
+            row["expression"],
+            row["value"],
+            row["value_range"],
+            row["source"],
+            location,
+            row["source_line"],
+        )
+        title = _title(" ".join(filter(None, (row["kind"], row["symbol"]))))
+        yield Document("symbol", row["ref_id"], row["compile_key"], title, text)
+
+
+def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
+    sql = """
+        select min(id) as ref_id, payload_id, compile_key, name, title
+        from artifacts
+        where run_id = :run_id and payload_id is not null
+        group by payload_id
+        order by ref_id
+    """
+    for row in _missing(connection, run_id, "artifact", sql):
+        name = row["name"].removeprefix("artifact:")
+        if name in LEFT_OUT:
+            continue
+        body = connection.execute(
+            "select body from payloads where id = :id", {"id": row["payload_id"]}
+        ).fetchone()
+        try:
+            text = unpack(body["body"])
+        except ValueError:  # damaged on disk; its page says so
+            continue
+        title = _title(" ".join(filter(None, (name, row["title"]))))
+        keyed = _cache_words(text) if name in CACHE_KEYS else None
+        if keyed is not None:
+            yield Document("artifact", row["ref_id"], row["compile_key"], title, keyed)
+        else:
+            yield Document(
+                "artifact",
+                row["ref_id"],
+                row["compile_key"],
+                title,
+                text[:LONGEST],
+                payload_id=row["payload_id"],
+            )
+
+
+def _cache_words(text: str) -> str | None:
+    """Return a look-up's key and component names, by regex: parsing JSON is ten times slower."""
+    names = dict.fromkeys(_COMPONENT.findall(text))
+    if not names:  # torch 2.5 wrote them as one text
+        names = dict.fromkeys(component.name for component in parse_components(text) or ())
+    if not names:
+        return None
+    key = _KEY.search(text)
+    return _lines(key[1] if key else None, *names)
+
+
+def _title(text: str) -> str:
+    return " ".join(text.split())[:TITLE_LIMIT]
+
+
+def _lines(*parts: str | None) -> str:
+    text = "\n".join(part for part in parts if part)[:LONGEST]
+    return text.encode(
+        "utf-8", "replace"
+    ).decode()  # a lone surrogate out of JSON cannot be stored as text
+
+
+# What is short and sought first comes first.
+READERS: tuple[Reading, ...] = (
+    _read_breaks,
+    _read_recompiles,
+    _read_failures,
+    _read_repros,
+    _read_functions,
+    _read_frames,
+    _read_cache_reasons,
+    _read_cudagraph_skips,
+    _read_symbols,
+    _read_artifacts,
+)
+KINDS = (
+    "graph_break",
+    "recompile",
+    "failure",
+    "repro",
+    "function",
+    "frame",
+    "symbol",
+    "cache_lookup",
+    "cudagraph_skip",
+    "artifact",
+)
+
+
+BATCH_CHARACTERS = 250_000  # 10 to 30 ms under the write lock
+BATCH_DOCUMENTS = 500
+CHECKPOINT_CHARACTERS = 32_000_000
+OPTIMIZE_PAGES = 100  # a step of folding the index's pieces together
+
+_IS_HERE = "select 1 from runs where id = :run_id and id not in (select run_id from sealed_runs)"
+Progress = Callable[[int], None]  # bytes of text so far
+
+
+@dataclass
+class Indexed:
+    document_count: int = 0
+    text_bytes: int = 0
+    complete: bool = False
+
+
+def list_pending(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute(
+        """
+        select runs.id
+        from runs
+        left join search_runs on search_runs.run_id = runs.id
+        where (
+            indexed_us is null
+            or indexed_us < heartbeat_us
+            or indexed_us < (select max(read_us) from logs where logs.run_id = runs.id)
+          )
+          and runs.id not in (select run_id from sealed_runs)
+        order by started_us desc, runs.id desc
+        """
+    )
+    return [row["id"] for row in rows]
+
+
+def index_run(
+    connection: sqlite3.Connection,
+    run_id: str,
+    *,
+    progress: Progress = lambda _bytes: None,
+    most_s: float | None = None,
+) -> Indexed:
+    """Index a run's new documents in short transactions.
+
+    May be repeated and run concurrently; with `most_s`, it stops and continues in the next call.
+    Raises StoreError; what was indexed stays.
+    """
+    try:
+        return _Indexing(connection, run_id, progress, most_s).run()
+    except sqlite3.Error as error:
+        raise explain(
+            error, connection.execute("pragma database_list").fetchone()["file"]
+        ) from error
+
+
+class _Indexing:
+    def __init__(
+        self, connection: sqlite3.Connection, run_id: str, progress: Progress, most_s: float | None
+    ) -> None:
+        self._connection = connection
+        self._key = {"run_id": run_id}
+        self._run_id = run_id
+        self._progress = progress
+        self._until_s = None if most_s is None else time.monotonic() + most_s
+        self._since_checkpoint = 0
+        self.indexed = Indexed()
+
+    def run(self) -> Indexed:
+        began_us = time.time_ns() // 1000
+        batch: list[Document] = []
+        size = 0
+        for document in read_documents(self._connection, self._run_id):
+            batch.append(document)
+            size += len(document.text)
+            if size >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
+                if not self._write(batch) or self._is_late():
+                    return self.indexed
+                batch, size = [], 0
+        if self._write(batch, indexed_us=began_us):
+            self.indexed.complete = True
+            self._settle()
+        return self.indexed
+
+    def _is_late(self) -> bool:
+        return self._until_s is not None and time.monotonic() >= self._until_s
+
+    def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
+        connection, before = self._connection, self.indexed.text_bytes
+        with write_transaction(connection):
+            if connection.execute(_IS_HERE, self._key).fetchone() is None:
+                return False
+            for document in batch:
+                self._add(document)
+            connection.execute(
+                """
+                insert into search_runs (run_id, indexed_us, text_bytes)
+                values (:run_id, :indexed_us, :text_bytes)
+                on conflict (run_id) do update set
+                  indexed_us = coalesce(:indexed_us, indexed_us), text_bytes = text_bytes + :text_bytes
+                """,
+                {
+                    **self._key,
+                    "indexed_us": indexed_us,
+                    "text_bytes": self.indexed.text_bytes - before,
+                },
+            )
+        self._since_checkpoint += self.indexed.text_bytes - before
+        if self._since_checkpoint >= CHECKPOINT_CHARACTERS:
+            checkpoint(connection)
+            self._since_checkpoint = 0
+        self._progress(self.indexed.text_bytes)
+        return True
+
+    def _add(self, document: Document) -> None:
+        row = self._connection.execute(
+            """
+            insert or ignore into search_documents
+              (run_id, kind, ref_id, compile_key, title, payload_id, body, character_count)
+            values (:run_id, :kind, :ref_id, :compile_key, :title, :payload_id, :body, :character_count)
+            returning id
+            """,
+            {
+                "run_id": self._run_id,
+                "kind": document.kind,
+                "ref_id": document.ref_id,
+                "compile_key": document.compile_key,
+                "title": document.title,
+                "payload_id": document.payload_id,
+                "body": pack(document.text) if document.payload_id is None else None,
+                "character_count": len(document.text),
+            },
+        ).fetchone()
+        if row is None:  # another one indexed it meanwhile
+            return
+        words = _words(row["id"], self._run_id, document.kind, document.title, document.text)
+        self._connection.execute(
+            "insert into search_words (rowid, body, tags) values (:id, :body, :tags)", words
+        )
+        self.indexed.document_count += 1
+        self.indexed.text_bytes += len(document.text.encode("utf-8", "replace"))
+
+    def _settle(self) -> None:
+        if self.indexed.text_bytes < BATCH_CHARACTERS:
+            return  # not worth it; FTS5 does some of it by itself
+        for _step in range(1 + self.indexed.text_bytes // BATCH_CHARACTERS):
+            before = self._connection.total_changes
+            with write_transaction(self._connection):
+                self._connection.execute(
+                    "insert into search_words (search_words, rank) values ('merge', :pages)",
+                    {"pages": OPTIMIZE_PAGES},
+                )
+            if (
+                self._connection.total_changes - before < 2
+            ):  # FTS5's own sign that there is nothing to merge
+                return
+
+
+def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
+    """Remove a run from the index, before its texts and in the caller's transaction; return its
+    number of documents.
+    """
+    rows = connection.execute(
+        """
+        select id, kind, title, payload_id, body, character_count
+        from search_documents
+        where run_id = :run_id
+        order by id
+        """,
+        {"run_id": run_id},
+    ).fetchall()
+    for row in rows:
+        try:
+            text = read_text(connection, row)
+        except ValueError:  # damaged on disk: its words point to no document any more
+            continue
+        connection.execute(
+            (
+                "insert into search_words (search_words, rowid, body, tags) values ('delete', :id, "
+                ":body, :tags)"
+            ),
+            _words(row["id"], run_id, row["kind"], row["title"], text),
+        )
+    connection.execute("delete from search_documents where run_id = :run_id", {"run_id": run_id})
+    connection.execute("delete from search_runs where run_id = :run_id", {"run_id": run_id})
+    if rows and connection.execute("select 1 from search_documents limit 1").fetchone() is None:
+        connection.execute("insert into search_words (search_words) values ('delete-all')")
+    return len(rows)
+
+
+def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
+    body = row["body"]
+    if row["payload_id"] is not None:
+        payload = connection.execute(
+            "select body from payloads where id = :id", {"id": row["payload_id"]}
+        ).fetchone()
+        if payload is None:
+            raise ValueError(f"the text {row['payload_id']} is gone")
+        body = payload["body"]
+    return unpack(body)[: row["character_count"]]
+
+
+def run_tag(run_id: str) -> str:
+    return f"run{run_id.encode().hex()}"
+
+
+def kind_tag(kind: str) -> str:
+    return f"kind{kind.encode().hex()}"
+
+
+def _words(row_id: int, run_id: str, kind: str, title: str, text: str) -> dict[str, int | str]:
+    body = f"{title}\n{text}".encode(
+        "utf-8", "replace"
+    ).decode()  # a lone surrogate cannot be stored as text
+    return {"id": row_id, "body": body, "tags": f"{run_tag(run_id)} {kind_tag(kind)}"}
