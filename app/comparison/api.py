@@ -204,33 +204,6 @@ class ComparisonJson:
 
 
 @dataclass(frozen=True)
-class SidesQuery:
-    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = (
-        None
-    )
-    new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
-    anyway: Annotated[
-        bool,
-        Parameter(choices=("1",), expected="1, the one value that it has"),
-        "`1`: compare numbers across machines too.",
-    ] = False
-    suite: SuiteName = None
-
-
-@operation("/compare")
-def get_comparison(sides: SidesQuery) -> ComparisonJson:
-    """Return what changed from base to new: every metric of every model with its verdict, graph
-    breaks, recompiles.
-    """
-    screen = build_default_comparison(
-        get_store(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
-    )
-    if screen is None:
-        refuse("There is nothing to compare with: name both sides, base and new.")
-    return ComparisonJson(**comparison_row(screen.comparison))
-
-
-@dataclass(frozen=True)
 class KeptDistinct:
     """A graph break or recompile cause in a baseline."""
 
@@ -360,3 +333,30 @@ def get_check(query: CheckQuery) -> CheckJson:
         return report_check(build_check(get_store, get_clock(), request).report)
     except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None
+
+
+@dataclass(frozen=True)
+class SidesQuery:
+    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = (
+        None
+    )
+    new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
+    anyway: Annotated[
+        bool,
+        Parameter(choices=("1",), expected="1, the one value that it has"),
+        "`1`: compare numbers across machines too.",
+    ] = False
+    suite: SuiteName = None
+
+
+@operation("/compare")
+def get_comparison(sides: SidesQuery) -> ComparisonJson:
+    """Return what changed from base to new: every metric of every model with its verdict, graph
+    breaks, recompiles.
+    """
+    screen = build_default_comparison(
+        get_store(), get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
+    )
+    if screen is None:
+        refuse("There is nothing to compare with: name both sides, base and new.")
+    return ComparisonJson(**comparison_row(screen.comparison))

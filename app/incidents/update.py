@@ -11,10 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compileboard.app.benchmarks.series_queries import (
-    SeriesRun,
-    get_newest_pub,
     list_names_of,
-    list_point_runs,
     list_series_of,
     list_suites_of,
 )
@@ -33,11 +30,8 @@ from compileboard.app.incidents.evidence import (
     EvidenceCollector,
     IncidentAssembler,
 )
+from compileboard.app.incidents.pending import VERSION, PendingRuns, find_pending_runs
 from compileboard.app.incidents.queries import (
-    Publications,
-    get_detection,
-    get_publications,
-    has_unpublished_removal,
     list_commented_ids,
     load_incidents,
 )
@@ -56,49 +50,6 @@ from compileboard.app.incidents.series import (
 from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save_detected
-
-VERSION = (
-    9  # of the detector: one more when it would find otherwise, then everything is looked at again
-)
-
-
-@dataclass(frozen=True)
-class PendingRuns:
-    runs: Sequence[SeriesRun]
-    run_ids: Sequence[str]
-    needs_full_scan: bool
-    cursor: str
-
-
-def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
-    known = get_detection(store.board)
-    newest = _read_publications(
-        store
-    )  # before the runs: what comes between the two is looked at twice, not never
-    progress = {"pub": newest.pub}
-    if store.engine.dialect != "sqlite":
-        progress["removed_pub"] = newest.removed_pub
-    seen = None if everything or known is None or known.version != VERSION else known.seen
-    if seen == {**progress, "waiting": []}:
-        return PendingRuns((), (), needs_full_scan=False, cursor="")
-    runs = list_point_runs(store.engine)
-    # Runs that were deleted may have made changes.
-    needs_full_scan = seen is None or newest.removed_pub > seen.get("removed_pub", seen["pub"])
-    ended = [run for run in runs if run.state != "running"]
-    if seen is not None and not needs_full_scan:
-        ended = [run for run in ended if run.pub > seen["pub"] or run.id in seen["waiting"]]
-    waiting = [run.id for run in runs if run.state == "running"]
-    cursor = json.dumps({**progress, "waiting": waiting}, separators=(",", ":"))
-    return PendingRuns(runs, [run.id for run in ended], needs_full_scan, cursor)
-
-
-def _read_publications(store: Store) -> Publications:
-    newest = get_publications(store.board)
-    if store.engine.dialect == "sqlite":
-        return newest
-    removed_pub = -1 if has_unpublished_removal(store.board) else newest.removed_pub
-    return Publications(get_newest_pub(store.engine), removed_pub)
-
 
 _TAIL_RUNS = (
     80  # of a branch, in which changes are looked for; a series that has one there is scanned whole

@@ -68,7 +68,8 @@ from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.queries import get_reason_trends
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.repros.pages import list_repro_failures, list_run_repros
-from compileboard.app.runs.api import OverviewScope, RunDetailJson, get_run, list_causes, list_runs
+from compileboard.app.runs.api import RunDetailJson, get_run, list_causes, list_runs
+from compileboard.app.runs.overview_pages import OverviewScope
 from compileboard.app.runs.overview_queries import list_trend
 from compileboard.app.shapes.pages import list_shapes
 from compileboard.app.stacks.pages import list_trie

@@ -22,7 +22,7 @@ from compileboard.app.core.log_lines import log
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.settings import Settings
 from compileboard.app.core.store import open_store
-from compileboard.app.incidents.update import find_pending_runs
+from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store.connection import StoreError, explain, open_reader, open_writer
 from compileboard.collectors.store.leases import FOLLOW, PRUNE, Lease, take_lease

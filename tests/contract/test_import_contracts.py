@@ -31,8 +31,8 @@ def test_observed_process_needs_the_standard_library_alone(module):
 
 def test_collector_command_line_needs_no_server_package():
     statement = (
-        "from compileboard.collectors.cli import main; from compileboard.collectors.pipeline "
-        "import live"
+        "from compileboard.collectors.cli import main; "
+        "from compileboard.collectors.record import live"
     )
     done = import_with_blocked(statement, *SERVER, "torch", "compileboard.app")
     assert done.returncode == 0, done.stderr

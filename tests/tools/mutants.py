@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TOPS = ("app", "collectors")
-SUBJECTS = ("app/queries", "app/analysis", "collectors/store", "collectors/decode")
+SUBJECTS = ("app", "collectors/store", "collectors/decode")
 
 _SETTINGS = """
 [tool.mutmut]

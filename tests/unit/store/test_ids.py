@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.app.core.store import SingleFile
-from compileboard.app.incidents.update import find_pending_runs
+from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.collectors.contract.events import GraphBroke
 from compileboard.collectors.contract.fingerprints import content_id, format_id, parse_id
 from compileboard.collectors.store.connection import open_writer

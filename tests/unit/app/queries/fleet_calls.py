@@ -9,7 +9,7 @@ from itertools import product
 from pkgutil import walk_packages
 from typing import Any
 
-from compileboard.app import queries
+from compileboard import app
 from compileboard.app.benchmarks import commits
 from compileboard.app.benchmarks import queries as models
 from compileboard.app.benchmarks import series_queries as series
@@ -36,7 +36,7 @@ from tests.unit.app.seed import START_US
 Arguments = dict[str, Any]
 MakeCalls = Callable[[BroadBoard], Iterator[Arguments]]
 # What runs a statement that it is given, or gives what an engine numbers by itself.
-NOT_COMPARED = {"get_row", "list_points", "get_newest_pub", "sum_reasons"}
+NOT_COMPARED = {"list_points", "get_newest_pub"}
 _ALIVE = {"alive_since_us": NOW_US - HOUR_US}
 _SCOPES: tuple[Arguments, ...] = (
     {},
@@ -389,8 +389,11 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
 
 
 def list_functions() -> Iterator[Callable[..., Any]]:
-    """Yield every public function of app.queries that takes an engine."""
-    for info in walk_packages(queries.__path__, f"{queries.__name__}."):
+    """Yield the public functions that take an engine, of modules of queries and of those in CALLS."""
+    compared = {function.__module__ for function in CALLS}
+    for info in walk_packages(app.__path__, f"{app.__name__}."):
+        if not info.name.endswith("queries") and info.name not in compared:
+            continue
         module = import_module(info.name)
         for name, function in vars(module).items():
             is_own = (

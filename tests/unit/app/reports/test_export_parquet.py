@@ -165,8 +165,8 @@ def test_without_pyarrow_one_sentence_says_what_to_install(
 
 def test_no_page_loads_pyarrow(tmp_path: Path) -> None:
     code = (
-        "import sys; from compileboard.app import create_app, settings; from "
-        "compileboard.app.cli import main as cli; "
+        "import sys; from compileboard.app import create_app; "
+        "from compileboard.app.core import settings; from compileboard.app.cli import main as cli; "
         f"cli.main(['migrate', '--db', {str(tmp_path / 'x.db')!r}]); "
         f"client = create_app(settings.Settings(db={str(tmp_path / 'x.db')!r})).test_client(); "
         "[client.get(it) for it in ('/', '/trends', '/compare', '/runs')]; "

@@ -24,7 +24,7 @@ from tests.unit.app.incidents.test_incidents_update import STEPPED, record
 
 SOON = """
 import sys
-from compileboard.app import follow
+from compileboard.app.server import follow
 from compileboard.app.cli.main import main
 follow.RESTART_EVERY_S = 0
 sys.exit(main(sys.argv[1:]))
@@ -95,7 +95,7 @@ def test_a_database_that_cannot_be_used_ends_it_with_2(
 
 def test_it_stays_small_until_something_ends(store: sqlite3.Connection, database: Path) -> None:
     update_incidents(database)
-    code = "import sys; from compileboard.app import follow\n"
+    code = "import sys; from compileboard.app.server import follow\n"
     code += f"print(follow._scan({str(database)!r}), 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -28,9 +28,9 @@ from tests.unit.app.recorded import RUN, record_run
 
 SLOW = """
 import sys, time
-from compileboard.app import cli, web
+from compileboard.app import cli
 from compileboard.app.cli.main import main
-from compileboard.app.web import health
+from compileboard.app.server import health
 def slow(connection, ask=health.get_health):
     print("asked", flush=True)
     time.sleep(2)

@@ -30,7 +30,7 @@ from tests.unit.app.recorded import RUN, record_run
 
 KILLED = """
 import os, signal, sys
-from compileboard.collectors.store.maintenance import backup
+from compileboard.collectors.store import backup
 backup.PAGES_AT_ONCE = 20
 backup.write_backup(*sys.argv[1:], program_version="", progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
 """

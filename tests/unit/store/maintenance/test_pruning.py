@@ -29,7 +29,7 @@ from tests.unit.app.explored import LOGS, explore
 KILLED = """
 import os, signal, sys
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.maintenance import pruning
+from compileboard.collectors.store import pruning
 pruning.time.sleep = lambda _s, left=iter(range(3)): next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
 list(pruning.prune_runs(open_writer(sys.argv[1]), pruning.PruneRule(2 ** 60), 2 ** 60))
 """

@@ -42,7 +42,7 @@ from tests.unit.store.sealed.test_sealing import read_stream, send_stream
 
 KILLED = """
 import os, signal, sys
-from compileboard.collectors.store.sealed import large_runs
+from compileboard.collectors.store import large_runs
 large_runs.LARGE_BYTES, large_runs.ROWS_AT_ONCE = 0, 20
 left = iter(range(int(sys.argv[3])))
 large_runs.time.sleep = lambda _s: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)

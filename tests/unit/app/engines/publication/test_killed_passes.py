@@ -169,8 +169,7 @@ def test_whatever_happens_the_engine_has_what_the_board_has(
 _PASS = """
 import os, signal, sys
 from pathlib import Path
-from compileboard.app.engines import tables
-from compileboard.app.engines.publication import publisher
+from compileboard.app.clickhouse import publisher, tables
 from compileboard.app.core.address import ClickHouseAddress
 from compileboard.app.clickhouse.client import Clients, connect
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
