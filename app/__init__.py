@@ -107,5 +107,4 @@ def create_app(settings: Settings | None = None) -> Flask:
         api.blueprint,
     ):
         app.register_blueprint(blueprint)
-    request_log.count_routes(app)
     return app

@@ -7,10 +7,10 @@ import os
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from http.client import responses
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,9 +19,9 @@ from compileboard.app.checks.decision import Report
 from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, describe
 from compileboard.app.checks.rules.model import RuleDistinct
 from compileboard.app.core.format import format_plural
-from compileboard.app.core.resources import __version__
 from compileboard.app.reports.check_report import NO_FIXES
 from compileboard.app.reports.text import prose
+from compileboard.collectors.wire.http import Connection, ServerAway
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 _SIDE = "b/"
@@ -191,9 +191,9 @@ def _escape_property(text: str) -> str:
     return _escape(text).replace(":", "%3A").replace(",", "%2C")
 
 
-COMMENT_TIMEOUT_S = 30
 PAGE_SIZE, MOST_PAGES = 100, 100
 MOST_BYTES = 60_000  # GitHub takes 65,536 characters
+MOST_ANSWER_BYTES = PAGE_SIZE * 400_000  # a comment's characters have up to six bytes in JSON
 _TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 NAME = re.compile(r"[\w.-]{1,60}")
@@ -228,19 +228,14 @@ def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> st
         )
     marker = f"<!-- compileboard: {name} -->"
     body = {"body": f"{marker}\n{_shorten(markdown)}\n{_link(environment)}"}
-    comments = f"{api}/repos/{repository}/issues"
-    mine = next(
-        (
-            comment
-            for comment in _list_comments(f"{comments}/{number}/comments", token)
-            if _is_ours(comment, marker)
-        ),
-        None,
-    )
-    if mine is None:
-        answer = _send("POST", f"{comments}/{number}/comments", token, body)
-    else:
-        answer = _send("PATCH", f"{comments}/comments/{int(mine['id'])}", token, body)
+    with closing(_GitHub(api, token, environment)) as github:
+        issues = f"repos/{repository}/issues"
+        comments = github.list_comments(f"{issues}/{number}/comments")
+        mine = next((comment for comment in comments if _is_ours(comment, marker)), None)
+        if mine is None:
+            answer = github.send("POST", f"{issues}/{number}/comments", body)
+        else:
+            answer = github.send("PATCH", f"{issues}/comments/{int(mine['id'])}", body)
     return str(answer.get("html_url", "") if isinstance(answer, dict) else "")
 
 
@@ -250,48 +245,49 @@ def _is_ours(comment: Any, marker: str) -> bool:
     return is_trusted and str(comment.get("body") or "").startswith(marker)
 
 
-def _list_comments(address: str, token: str) -> Iterator[Any]:
-    for page in range(1, MOST_PAGES + 1):
-        comments = _send("GET", f"{address}?per_page={PAGE_SIZE}&page={page}", token)
-        if not isinstance(comments, list):
-            raise CommentNotWritten("GitHub answered something else than a list of comments")
-        yield from comments
-        if len(comments) < PAGE_SIZE:
-            return
+class _GitHub:
+    """GitHub's API with a token."""
 
+    def __init__(self, address: str, token: str, environ: Mapping[str, str]) -> None:
+        self._connection, self._base = Connection(address, environ), urlsplit(address).path
+        self._headers = {
+            "Accept": "application/vnd.github+json",
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """No redirect is followed: the token is for one address."""
+    def close(self) -> None:
+        self._connection.close()
 
-    def redirect_request(self, *_words: Any) -> None:
-        return None
+    def list_comments(self, path: str) -> Iterator[Any]:
+        for page in range(1, MOST_PAGES + 1):
+            comments = self.send("GET", f"{path}?per_page={PAGE_SIZE}&page={page}")
+            if not isinstance(comments, list):
+                raise CommentNotWritten("GitHub answered something else than a list of comments")
+            yield from comments
+            if len(comments) < PAGE_SIZE:
+                return
 
-
-def _send(method: str, address: str, token: str, body: Mapping[str, str] | None = None) -> Any:
-    headers = {
-        "Accept": "application/vnd.github+json",
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "User-Agent": f"CompileBoard/{__version__}",
-        "X-GitHub-Api-Version": "2022-11-28",
-    }
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, headers, method=method)  # noqa: S310  http or https, checked above
-    try:
-        with urllib.request.build_opener(_NoRedirect).open(
-            request, timeout=COMMENT_TIMEOUT_S
-        ) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403, 404):
+    def send(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            answer = self._connection.request(
+                method, f"{self._base}/{path}", data, self._headers, MOST_ANSWER_BYTES
+            )
+        except ServerAway as error:
+            raise CommentNotWritten(str(error)) from None
+        if answer.status in (401, 403, 404):
             raise CommentNotWritten(
-                f"GitHub answered {error.code}: the token may not comment. A pull request from "
-                "a fork has a "
+                f"GitHub answered {answer.status}: the token may not comment. A pull request "
+                "from a fork has a "
                 "read-only token; otherwise the job needs `permissions: pull-requests: write`"
-            ) from None
-        raise CommentNotWritten(f"GitHub answered {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
-        raise CommentNotWritten(f"cannot reach {urlsplit(address).hostname}: {error}") from None
+            )
+        if not 200 <= answer.status < 300:
+            raise CommentNotWritten(
+                f"GitHub answered {answer.status} {responses.get(answer.status, '')}".rstrip()
+            )
+        return answer.document
 
 
 def _read_number(environment: Mapping[str, str]) -> int:

@@ -94,9 +94,6 @@ SETTINGS: dict[str, Any] = {
     "join_use_nulls": 1,
     "union_default_mode": "DISTINCT",
     "transform_null_in": 0,
-    # On a cluster: what a join reads beside its first table is of all shards
-    "distributed_product_mode": "global",
-    "select_sequential_consistency": 1,  # and what a majority of the servers has
     # A common table expression that is `materialized` is computed once
     "enable_materialized_cte": 1,
     # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer

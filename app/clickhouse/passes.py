@@ -442,7 +442,7 @@ class Publisher:
     def sweep(self, board: sqlite3.Connection, now_us: int) -> int:
         """Return the number of deleted roll-ups. Raises EngineAway, ForeignBoard."""
         with self._working(board, now_us):
-            return sweep(self._client, self._clients.address.cluster)
+            return sweep(self._client)
 
 
 def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnapshot:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from compileboard.app.benchmarks.trend_queries import DRIVER_VERSION, TRITON_VERSION
 from compileboard.app.clickhouse.client import SETTINGS
-from compileboard.app.clickhouse.tables import name_stored
 from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.store.rollups import RUN_COLUMNS
 
@@ -326,14 +325,7 @@ def list_columns(table: str) -> Sequence[str]:
 
 
 _TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLUPS}
-# An import may be of years. On a cluster a row is on a majority of its servers, or the insert
-# fails.
-_INSERT: dict[str, Any] = {
-    "max_partitions_per_insert_block": 0,
-    "distributed_foreground_insert": 1,
-    "insert_quorum": "auto",
-    "insert_quorum_parallel": 0,
-}
+_INSERT: dict[str, Any] = {"max_partitions_per_insert_block": 0}  # an import may cover years
 _AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 128 KiB
 # What tells a thing from another of the same id: the columns after it.
 _CONTENT = {"functions": 2, "distinct_breaks": 1, "recompile_causes": 1, "series": 10}
@@ -528,7 +520,7 @@ _WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
 _DELETE = {"lightweight_deletes_sync": 2}
 
 
-def sweep(client: Client, cluster: str | None = None) -> int:
+def sweep(client: Client) -> int:
     """Delete unreferenced roll-ups; return their number. Nothing may be published meanwhile."""
     row_count = 0
     for table in (f"{table}_rows" for table in (*ROLLUPS, *_SUMS)):
@@ -540,7 +532,7 @@ def sweep(client: Client, cluster: str | None = None) -> int:
         """  # noqa: S608  own names only
         for month, pubs, count in client.query(sql, settings=SETTINGS).result_rows:
             for start in range(0, len(pubs), _SWEPT_AT_ONCE):
-                partition = f"{name_stored(table, cluster)} in partition {int(month)}"
+                partition = f"{table} in partition {int(month)}"
                 values = {"pubs": pubs[start : start + _SWEPT_AT_ONCE]}
                 client.command(
                     f"delete from {partition} where pub in {{pubs:Array(Int64)}}",  # noqa: S608 - our own names

@@ -16,7 +16,7 @@ from compileboard.collectors.store.connection import (
 )
 
 _PASSWORD = "COMPILEBOARD_CLICKHOUSE_PASSWORD"  # noqa: S105  the name of a variable
-_OPTIONS = ("folder", "secure", "cluster")
+_OPTIONS = ("folder", "secure")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class ClickHouseAddress:
     database: str
     path: str
     is_secure: bool = False
-    cluster: str | None = None
 
     @property
     def label(self) -> str:
@@ -83,12 +82,10 @@ def parse_address(text: str) -> StoreAddress:
         raise AddressError(f"--db: secure={options['secure'][:40]!r}; expected yes or no")
     folder = read_folder(text)
     if not parts.hostname:
-        for name in ("secure", "cluster"):
-            if name in options:
-                raise AddressError(
-                    f"--db: {name} is of a ClickHouse server, and the address has no host; "
-                    f"expected {EXPECTED}"
-                )
+        if "secure" in options:
+            raise AddressError(
+                f"--db: secure is for a server, and the address has no host; expected {EXPECTED}"
+            )
         return StoreAddress(os.path.join(folder, BOARD), folder, place_in_process(folder))
     database = unquote(parts.path).strip("/")
     if not database or "/" in database:
@@ -96,7 +93,6 @@ def parse_address(text: str) -> StoreAddress:
     engine = ClickHouseAddress(
         *(parts.hostname, port, unquote(parts.username or "default"), database, folder),
         is_secure=options.get("secure") == "yes",
-        cluster=options.get("cluster") or None,
     )
     return StoreAddress(os.path.join(folder, BOARD), folder, engine)
 

@@ -59,21 +59,10 @@ class Settings:
     log_format: Annotated[str, "A line a request on stderr: none, text or json."] = "none"
     stop_s: Annotated[int, "Seconds that requests under way may take when the server stops."] = 30
     uploads: Annotated[str, "Whether trace logs may be sent to the dashboard: yes or no."] = "yes"
-    upload_mib: Annotated[int, "Most MiB of one upload, as sent."] = 512
-    upload_unpacked_mib: Annotated[int, "Most unpacked MiB of one upload."] = 4096
-    upload_ratio: Annotated[
-        int, "Largest unpacked ÷ packed size of a file; real logs reach 180."
-    ] = 1000
-    upload_entries: Annotated[int, "Most entries in an upload's archives."] = 20_000
-    upload_records: Annotated[int, "Most records of one upload."] = 1_000_000
-    upload_rows: Annotated[int, "Most rows that one upload's import writes."] = 2_000_000
-    upload_slice_s: Annotated[int, "Seconds after which an import lets waiting ones go first."] = 20
-    upload_memory_mib: Annotated[int, "Most MiB of address space of one upload's import."] = 1024
-    upload_timeout_s: Annotated[int, "Most seconds that one upload's import takes."] = 900
+    upload_mib: Annotated[int, "Most MiB of one upload, as sent; eight times that unpacked."] = 512
     alerts: Annotated[str, "File of alert rules; see `compileboard alerts example`."] = ""
-    upload_queue: Annotated[int, "Most uploads waiting for their import."] = 8
     push_rate_mib: Annotated[
-        int, "MiB (unpacked) that one token pushes in a minute to one server."
+        int, "MiB (unpacked) that one token pushes in a minute, to one server process."
     ] = 1024
     push_queue: Annotated[
         int, "Most requests of boxes that wait to be stored, of one server process."
@@ -95,8 +84,6 @@ _RANGES = {
     "trusted_proxies": (0, 10),
     "prune_after_days": (0, 100_000),
     "seal_after_s": (0, 31_536_000),
-    "upload_records": (1, 10**9),
-    "upload_rows": (1, 10**9),
 }
 
 

@@ -1,7 +1,7 @@
-"""Run one import as a child process under limits.
+"""Run one import as a child process under limits, and say in words how it ended.
 
-A log of 104 MB with all its texts is imported within 128 MiB of address space, in 7 s; the memory
-default is eight times that, as a single record may have 64 MiB.
+One limit is a setting, the size of an upload. What exceeds the others is imported on the server's
+machine, by `compileboard-collect import`, which has none.
 """
 
 from __future__ import annotations
@@ -25,6 +25,19 @@ from compileboard.start import own_command
 
 SANDBOX = Path(__file__).with_name("sandbox.py")
 MIB = 1 << 20
+# Importing a log of 104 MB with all its texts works from 128 MiB of address space on, in 7 s; but a
+# single record may have 64 MiB.
+MEMORY_BYTES = 1 << 30
+TIMEOUT_S = 900
+SLICE_S = 20.0  # then it makes way for imports that wait
+MAX_UNPACKED = 8  # times what may be sent
+MAX_RATIO = 1000  # unpacked / packed; real logs reach 180
+MAX_ENTRIES = 20_000  # of archives
+MAX_RECORDS = 1_000_000
+MAX_ROWS = 2_000_000
+ON_THE_SERVER = (
+    "Import it on the server's machine, where no limit holds: compileboard-collect import PATH"
+)
 SLACK_BYTES = (
     1 << 30
 )  # what a database may grow beyond the log: its indexes, and the write-ahead log
@@ -37,17 +50,18 @@ _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects
 
 def build_command(settings: Settings, options: ImportOptions, target: str) -> list[str]:
     database = os.path.abspath(parse_address(settings.db).board)
-    file_bytes = _size(database) + settings.upload_unpacked_mib * MIB + SLACK_BYTES
-    bounds = [settings.upload_memory_mib * MIB, settings.upload_timeout_s, file_bytes]
+    unpacked_bytes = settings.upload_mib * MIB * MAX_UNPACKED
+    bounds = [MEMORY_BYTES, TIMEOUT_S, _size(database) + unpacked_bytes + SLACK_BYTES]
     limits = [
         *(
             "--limit-bytes",
-            settings.upload_unpacked_mib * MIB,
+            unpacked_bytes,
             "--limit-ratio",
-            settings.upload_ratio,
+            MAX_RATIO,
+            "--limit-entries",
+            MAX_ENTRIES,
         ),
-        *("--limit-entries", settings.upload_entries, "--limit-records", settings.upload_records),
-        *("--limit-rows", settings.upload_rows),
+        *("--limit-records", MAX_RECORDS, "--limit-rows", MAX_ROWS),
     ]
     return [
         *(sys.executable, "-I", "-S", str(SANDBOX), *map(str, bounds)),
@@ -85,12 +99,13 @@ def run(
             start_new_session=True,
         )
         late = threading.Event()
-        timer = threading.Timer(settings.upload_timeout_s, _end, (process, late))
+        timer = threading.Timer(TIMEOUT_S, _end, (process, late))
         timer.daemon = True
         timer.start()
         ended = threading.Event()
-        slicing = (process, lane, settings.upload_slice_s, ended)
-        threading.Thread(target=_make_way, args=slicing, name="slice", daemon=True).start()
+        threading.Thread(
+            target=_make_way, args=(process, lane, ended), name="slice", daemon=True
+        ).start()
         try:
             last = _follow(process, slot, begun)
             process.wait()
@@ -105,15 +120,12 @@ def run(
 
 
 def _make_way(
-    process: subprocess.Popen[bytes],
-    lane: ImportLane | None,
-    slice_s: float,
-    ended: threading.Event,
+    process: subprocess.Popen[bytes], lane: ImportLane | None, ended: threading.Event
 ) -> None:
     """Let the next import begin: this one continues in the second lane, or stops until that is
     free.
     """
-    wait_s = slice_s
+    wait_s = SLICE_S
     while lane is not None and not ended.wait(wait_s) and not lane.try_second():
         with suppress(ProcessLookupError):
             process.send_signal(PAUSE_SIGNAL)
@@ -167,8 +179,7 @@ def _finish(
         return
     _close_run(slot, settings)
     slot.save(
-        state="failed",
-        message=_explain(last, code, late, _tail(errors), settings) + _describe_stored(slot),
+        state="failed", message=_explain(last, code, late, _tail(errors)) + _describe_stored(slot)
     )
 
 
@@ -183,28 +194,22 @@ def _outcome(last: dict[str, Any], code: int) -> str:
     return " ".join([*sentences, *(f"Note: {remark}." for remark in last["remarks"])])
 
 
-def _explain(last: dict[str, Any], code: int, late: bool, output: str, settings: Settings) -> str:
+def _explain(last: dict[str, Any], code: int, late: bool, output: str) -> str:
     if last.get("state") == "failed":
-        return str(last["message"]) + (_name_setting(last["limit"]) if last.get("limit") else "")
+        return f"{last['message']} {ON_THE_SERVER}." if last.get("limit") else str(last["message"])
     if late or code == -signal.SIGXCPU:
         return (
-            f"It was ended after {settings.upload_timeout_s} seconds, the most that this "
-            "server gives an import "
-            "(setting COMPILEBOARD_UPLOAD_TIMEOUT_S)."
+            f"It was ended after {TIMEOUT_S} seconds, the most that a server gives an import. "
+            f"{ON_THE_SERVER}."
         )
     if "MemoryError" in output or "emory allocation" in output:
         return (
-            f"It needed more than {settings.upload_memory_mib:,} MiB of memory, the most that "
-            "this server gives an "
-            "import (setting COMPILEBOARD_UPLOAD_MEMORY_MIB)."
+            f"It needed more than {MEMORY_BYTES // MIB:,} MiB of memory, the most of an "
+            f"import. {ON_THE_SERVER}."
         )
     if code == -signal.SIGKILL:
         return "It was killed: by a person, or because the server's machine had no memory left."
     return f"It ended unexpectedly with code {code}: {output or 'no message'}"
-
-
-def _name_setting(limit: str) -> str:
-    return f" Setting: COMPILEBOARD_UPLOAD_{'UNPACKED_MIB' if limit == 'bytes' else limit.upper()}."
 
 
 def _describe_stored(slot: QueueEntry) -> str:

@@ -283,6 +283,7 @@ AUDIT_PATIENCE_MS = 60_000
 MOST_RECEIVING = (
     32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
 )
+MOST_WAITING = 8
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
     "compileboard-collect import PATH"
@@ -334,7 +335,7 @@ def _accept(
     slot = ImportQueue(path).enqueue(
         clean_path(filename or "log"),
         most_receiving=MOST_RECEIVING,
-        most_waiting=settings.upload_queue,
+        most_waiting=MOST_WAITING,
     )
     try:
         received = receive(environ, slot.folder / "files", limit_bytes, filename)

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import sqlite3
-import struct
 import threading
 import time
 import zlib
@@ -24,7 +23,6 @@ from typing import Any, Generic, TypeVar, cast
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
-from compileboard.app.core.shared_table import SharedRecord, SharedTable
 from compileboard.app.imports.queue import UploadRejected
 from compileboard.collectors.store.connection import PartFailed, StoreError, explain, open_writer
 from compileboard.collectors.store.large_runs import RunSealed, reopen_in
@@ -172,45 +170,39 @@ def format_checksum(checksum: int) -> str:
     return f"crc32 {checksum:08x}"
 
 
-LEAST_BYTES = 4 << 10  # what a request costs, however small
-SETS = 2048  # of 8 clients each; that of a client that is forgotten is full again
-_LEVEL = struct.Struct("d")
+MIN_BYTES = 4 << 10  # what a request costs, however small
+MAX_CLIENTS = 16_384  # the one that sent longest ago is forgotten: its bucket is full again
 
 
 class RateLimit:
-    """The rate limits of a server's clients, shared by its workers; create it before these are
-    forked.
+    """The rates of a server process's clients. Several processes each allow as much.
 
-    A request passes while its client's bucket is not empty, and may overdraw it.
+    A request goes through while its client's bucket is not empty, and may overdraw it.
     """
 
     def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock_ns = clock_ns
-        self._buckets = SharedTable("rates", value_bytes=_LEVEL.size, set_count=SETS)
+        self._buckets: dict[
+            str, tuple[int, float]
+        ] = {}  # when it was touched, and the bytes in it then
+        self._lock = threading.Lock()
 
     def get_wait_s(self, client: str, bytes_per_min: float) -> int:
         level_bytes = self._take(client, 0, bytes_per_min)
         return 0 if level_bytes > 0 else max(1, math.ceil(-level_bytes * 60 / bytes_per_min))
 
     def take(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
-        self._take(client, max(LEAST_BYTES, size_bytes), bytes_per_min)
+        self._take(client, max(MIN_BYTES, size_bytes), bytes_per_min)
 
     def _take(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
-        level_bytes = bytes_per_min
-
-        def change(bucket: SharedRecord | None) -> SharedRecord:
-            nonlocal level_bytes
-            now_ns = self._clock_ns()  # within the lock: workers count one after another
-            if bucket is not None:
-                (before_bytes,) = _LEVEL.unpack(bucket.value)
-                passed_s = (
-                    max(0, now_ns - bucket.touched) / 1e9
-                )  # a clock that is set back fills nothing
-                level_bytes = min(bytes_per_min, before_bytes + passed_s * bytes_per_min / 60)
-            level_bytes -= size_bytes
-            return SharedRecord(now_ns, _LEVEL.pack(level_bytes))
-
-        self._buckets.update(client.encode(), change)
+        with self._lock:
+            now_ns = self._clock_ns()
+            touched_ns, before_bytes = self._buckets.pop(client, (now_ns, bytes_per_min))
+            filled_bytes = (now_ns - touched_ns) / 1e9 * bytes_per_min / 60
+            level_bytes = min(bytes_per_min, before_bytes + filled_bytes) - size_bytes
+            self._buckets[client] = (now_ns, level_bytes)
+            if len(self._buckets) > MAX_CLIENTS:
+                del self._buckets[next(iter(self._buckets))]
         return level_bytes
 
 

@@ -10,11 +10,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from flask import Blueprint, Response, current_app
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from compileboard.app.benchmarks.queries import ModelFilter, list_models
 from compileboard.app.clickhouse.client import EngineAway
@@ -27,7 +28,6 @@ from compileboard.app.core.resources import __version__
 from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.incidents.queries import count_incidents, get_publications
 from compileboard.app.server.health import get_figures
-from compileboard.app.server.request_log import BUCKETS_S, RequestCounts
 from compileboard.collectors.store.leases import FOLLOW, is_taken, read_renewed
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.trash import trash_path
@@ -70,82 +70,38 @@ def list_newest_runs(engine: Engine, limit: int) -> list[NewestRun]:
 
 MOST_MODELS = 1000
 MOST_NAMES = 200
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _GB = 1e9  # as upstream counts it
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 blueprint = Blueprint("metrics", __name__)
 
 
-class Sample(NamedTuple):
-    value: float
-    labels: Mapping[str, object] = {}
-    suffix: str = ""
-
-
-class MetricFamily(NamedTuple):
-    name: str
-    kind: str  # counter | gauge | histogram
-    help: str
-    samples: Iterable[Sample]
-
-
 @blueprint.get("/metrics")
 def index() -> Response:
-    families = [*list_request_metrics(current_app.config["REQUEST_COUNTS"]), *list_store_metrics()]
-    has_engine = parse_address(get_settings().db).clickhouse is not None
-    publication = get_publication_state(get_reader()) if has_engine else None
-    try:
-        families += _list_newest(publication)
-        is_engine_up = 1
-    except EngineAway:
-        is_engine_up = 0
-    if publication is not None:
-        families += _list_publication(publication, is_engine_up, count_lost_files(get_reader()))
-    return Response(format_metrics(families), content_type=CONTENT_TYPE)
+    registry = CollectorRegistry()
+    registry.register(current_app.config["REQUEST_COUNTS"])
+    registry.register(StoreMetrics())
+    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def format_metrics(families: Iterable[MetricFamily]) -> str:
-    lines: list[str] = []
-    for family in families:
-        name = f"compileboard_{family.name}"
-        lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
-        for sample in family.samples:
-            labels = ",".join(
-                f'{key}="{str(value).translate(_ESCAPES)}"' for key, value in sample.labels.items()
-            )
-            lines.append(
-                f"{name}{sample.suffix}{f'{{{labels}}}' if labels else ''} {sample.value!r}"
-            )
-    return "\n".join(lines).encode("utf-8", "replace").decode() + "\n"
+class StoreMetrics(Collector):
+    """What is of the database, of the processes beside it, and the newest value of each series."""
+
+    def collect(self) -> Iterable[Metric]:
+        """List them as of this request."""
+        families = list_store_metrics()
+        has_engine = parse_address(get_settings().db).clickhouse is not None
+        publication = get_publication_state(get_reader()) if has_engine else None
+        try:
+            families += _list_newest(publication)
+            is_engine_up = 1
+        except EngineAway:
+            is_engine_up = 0
+        if publication is not None:
+            families += _list_publication(publication, is_engine_up, count_lost_files(get_reader()))
+        return families
 
 
-def list_request_metrics(counts: RequestCounts) -> list[MetricFamily]:
-    routes = list(counts.read())
-    statuses = [
-        Sample(count, {"method": route.method, "route": route.route, "status": status or "other"})
-        for route in routes
-        for status, count in route.status_counts.items()
-    ]
-    durations: list[Sample] = []
-    for route in routes:
-        labels = {"method": route.method, "route": route.route}
-        for bound, count in zip((*BUCKETS_S, "+Inf"), accumulate(route.bucket_counts)):
-            durations.append(Sample(count, {**labels, "le": bound}, "_bucket"))
-        durations.append(Sample(sum(route.bucket_counts), labels, "_count"))
-        durations.append(Sample(route.total_s, labels, "_sum"))
-    return [
-        MetricFamily("http_requests_total", "counter", "Requests, by route and status.", statuses),
-        MetricFamily(
-            "http_request_duration_seconds",
-            "histogram",
-            "Seconds until an answer began, by route.",
-            durations,
-        ),
-    ]
-
-
-def list_store_metrics() -> list[MetricFamily]:
+def list_store_metrics() -> list[Metric]:
     path, clock = get_board_path(), get_clock()
     figures = get_figures(get_reader(), clock.alive_since_us)
     states = [
@@ -153,18 +109,16 @@ def list_store_metrics() -> list[MetricFamily]:
     ]
     trash = sum(map(_size_of, trash_path(path, "").parent.glob("*.db")))
     renewed_s = read_renewed(path, FOLLOW)
-    info = Sample(1, {"version": __version__})
     imports = [
-        Sample(states.count(state), {"state": state})
-        for state in ("receiving", "waiting", "running")
+        ({"state": state}, states.count(state)) for state in ("receiving", "waiting", "running")
     ]
     streams = [
-        Sample(figures.open_stream_count, {"state": "open"}),
-        Sample(figures.ended_stream_count, {"state": "ended"}),
+        ({"state": "open"}, figures.open_stream_count),
+        ({"state": "ended"}, figures.ended_stream_count),
     ]
     database = os.path.realpath(path)
     return [
-        MetricFamily("info", "gauge", "Version of CompileBoard.", [info]),
+        _gauges("info", "Version of CompileBoard.", [({"version": __version__}, 1)]),
         _gauge(
             "database_used_bytes", "Bytes of the database that hold something.", figures.used_bytes
         ),
@@ -201,8 +155,8 @@ def list_store_metrics() -> list[MetricFamily]:
             "Commits to runs that incidents do not know yet.",
             figures.pending_count,
         ),
-        MetricFamily("imports", "gauge", "Uploads that are not imported yet.", imports),
-        MetricFamily("streams", "gauge", "Streams that boxes push.", streams),
+        _gauges("imports", "Uploads that are not imported yet.", imports),
+        _gauges("streams", "Streams that boxes push.", streams),
         _gauge("streams_stored_bytes", "Bytes received of these streams.", figures.stream_bytes),
         _gauge("streams_events", "Events received of these streams.", figures.stream_event_count),
         _gauge(
@@ -211,8 +165,17 @@ def list_store_metrics() -> list[MetricFamily]:
     ]
 
 
-def _gauge(name: str, help_text: str, value: float) -> MetricFamily:
-    return MetricFamily(name, "gauge", help_text, [Sample(value)])
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return _gauges(name, help_text, [({}, value)])
+
+
+def _gauges(
+    name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str], float]]
+) -> Metric:
+    family = Metric(f"compileboard_{name}", help_text, "gauge")
+    for labels, value in samples:
+        family.add_sample(family.name, dict(labels), value)
+    return family
 
 
 def _size_of(path: Path) -> int:
@@ -262,9 +225,7 @@ def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _list_publication(
-    state: PublicationState, is_engine_up: int, lost_count: int
-) -> list[MetricFamily]:
+def _list_publication(state: PublicationState, is_engine_up: int, lost_count: int) -> list[Metric]:
     passed_s = (state.passed_us or 0) / 1e6
     return [
         _gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
@@ -289,25 +250,23 @@ def _list_publication(
     ]
 
 
-def _list_newest(publication: PublicationState | None) -> list[MetricFamily]:
+def _list_newest(publication: PublicationState | None) -> list[Metric]:
     pub = get_publications(get_reader()) if publication is None else publication.version
     key = (get_settings().db, pub)
-    cached: tuple[object, list[MetricFamily]] | None = current_app.config.get("NEWEST_METRICS")
+    cached: tuple[object, list[Metric]] | None = current_app.config.get("NEWEST_METRICS")
     if cached is None or cached[0] != key:
         cached = (key, [*_list_models(), *_list_runs()])
         current_app.config["NEWEST_METRICS"] = cached
     return cached[1]
 
 
-def _list_models() -> Iterator[MetricFamily]:
+def _list_models() -> Iterator[Metric]:
     rows = list_models(get_engine(), ModelFilter())
     newest = sorted(rows, key=lambda row: (-row.time_us, row.id))[:MOST_MODELS]
     labelled = [(row, _label_model(row)) for row in newest]
     for name, help_text, take in _OF_MODEL:
-        samples = [
-            Sample(value, labels) for row, labels in labelled if (value := take(row)) is not None
-        ]
-        yield MetricFamily(name, "gauge", help_text, samples)
+        samples = [(labels, value) for row, labels in labelled if (value := take(row)) is not None]
+        yield _gauges(name, help_text, samples)
     yield _gauge(
         "models_omitted",
         "Models beyond the newest, which have no metrics.",
@@ -315,7 +274,7 @@ def _list_models() -> Iterator[MetricFamily]:
     )
 
 
-def _label_model(row: ResultRow) -> dict[str, object]:
+def _label_model(row: ResultRow) -> dict[str, str]:
     names = (
         "suite",
         "model",
@@ -327,16 +286,14 @@ def _label_model(row: ResultRow) -> dict[str, object]:
         "batch_size",
         "world_size",
     )
-    labels = {name: "" if (value := getattr(row, name)) is None else value for name in names}
-    return {**labels, "dynamic": int(row.dynamic), "experiment": row.experiments[0]}
+    labels = {name: "" if (value := getattr(row, name)) is None else str(value) for name in names}
+    return {**labels, "dynamic": str(int(row.dynamic)), "experiment": row.experiments[0]}
 
 
-def _list_runs() -> Iterator[MetricFamily]:
+def _list_runs() -> Iterator[Metric]:
     runs = [
         (run, {"suite": run.suite or "", "name": run.name})
         for run in list_newest_runs(get_engine(), MOST_NAMES)
     ]
     for name, help_text, take in _OF_RUN:
-        yield MetricFamily(
-            name, "gauge", help_text, [Sample(take(run), labels) for run, labels in runs]
-        )
+        yield _gauges(name, help_text, [(labels, take(run)) for run, labels in runs])

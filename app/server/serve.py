@@ -8,7 +8,9 @@ import errno
 import gc
 import os
 import resource
+import shutil
 import socket
+import tempfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from importlib.util import find_spec
@@ -33,7 +35,7 @@ from compileboard.app.core.settings import Settings
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.server.assets import compress_assets
 from compileboard.app.server.follow import Follower, FollowerThread
-from compileboard.app.server.request_log import describe_logging
+from compileboard.app.server.request_log import WORKERS_FOLDER, describe_logging
 from compileboard.app.server.security import allowed_hosts
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
 from compileboard.collectors.store.leases import SERVE, Lease, take_lease
@@ -211,6 +213,8 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
             _lease = hold_database(address.board, shared=not _is_in_process(address))
             prepare_database(address.board, environ)
             ImportQueue(address.board).clear()
+        if settings.workers > 1:
+            os.environ[WORKERS_FOLDER] = tempfile.mkdtemp(prefix="compileboard-")
         app = create_app(settings)
         compress_assets(app)
         host, port = listener.getsockname()[:2]
@@ -284,6 +288,9 @@ def run_gunicorn(
         "control_socket_disable": True,
         "preload_app": True,
         "post_worker_init": _settle,
+        "on_exit": lambda _server: shutil.rmtree(
+            os.environ.get(WORKERS_FOLDER, ""), ignore_errors=True
+        ),
     }
     if isinstance(follower, FollowerThread):  # it works in the one worker, a process of its own
 

@@ -100,9 +100,9 @@ def write_log(
     return unpacked
 
 
-def import_log(log: Path, database: Path, **limits: int) -> Import:
+def import_log(log: Path, database: Path) -> Import:
     """Import a log as the server does one that was sent; return how that ended."""
-    settings = Settings(db=str(database), **limits)  # type: ignore[arg-type]
+    settings = Settings(db=str(database))
     slot = ImportQueue(str(database)).enqueue(log.name, most_receiving=1, most_waiting=1)
     files = slot.folder / "files"
     files.mkdir()
@@ -122,7 +122,7 @@ def count_rows(database: Path) -> int:
         return sum(reader.execute(f"select count(*) from {name}").fetchone()[0] for name in names)
 
 
-def measure(kinds: list[str], most_bytes: int, limits: dict[str, int]) -> Iterator[Row]:
+def measure(kinds: list[str], most_bytes: int) -> Iterator[Row]:
     """Send one log of each kind."""
     for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def measure(kinds: list[str], most_bytes: int, limits: dict[str, int]) -> Iterat
             unpacked = write_log(log, kind, most_bytes=most_bytes)
             migrate(database)
             began_s = time.monotonic()
-            ended = import_log(log, database, **limits)
+            ended = import_log(log, database)
             took_s = time.monotonic() - began_s
             yield Row(
                 kind,
@@ -146,11 +146,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=float, default=5, metavar="N")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
-    parser.add_argument(
-        "--rows", type=int, default=Settings().upload_rows, metavar="N", help="The limit on rows."
-    )
     options = parser.parse_args()
-    rows = list(measure(options.kinds, int(options.mib * 2**20), {"upload_rows": options.rows}))
+    rows = list(measure(options.kinds, int(options.mib * 2**20)))
     print_table(
         f"Logs of {options.mib:g} MiB under the limits of uploads",
         rows,

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -34,14 +34,7 @@ from compileboard.collectors.bench.experiments import (
     list_idle_modes,
 )
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
-from compileboard.collectors.bench.plan.preflight import (
-    REFUSED,
-    SHORT,
-    TAKEN,
-    VALUED,
-    check_backend,
-    check_settings,
-)
+from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import (
     GROUPS,
     INDUCTOR_SWITCHES,
@@ -74,6 +67,20 @@ from compileboard.exit_codes import DONE, INTERRUPTED
 
 DEFAULT_RANKS = 2  # on a CPU
 HIGHEST_PORT = 65535
+# Flags of upstream's harness that change nothing here: a command line of it is taken as it is.
+# Those that cannot be done are unknown options like any other; docs/bench.md has what to use
+# instead.
+UNNEEDED = {
+    "--fast": "is not needed: upstream lists no model of these suites as slow",
+    "--inductor-settings": "is not needed: it changes nothing in upstream's harness either",
+    "--multiprocess": "is not needed: each rank of --ddp and --fsdp is a process of its own",
+    "--print-compilation-time": "is not needed: compile time is recorded with every result",
+    "--print-memory": "is not needed: peak memory is recorded with every result",
+    "--progress": "is not needed: progress is printed unless --quiet is given",
+    "--generate-aot-autograd-stats": "writes no _stats.csv here: the run's page has its AOT graphs",
+    "--print-dataframe-summary": "prints no table of models here: --output FILE.csv writes it",
+    "--stats": "prints no counters here: the run's page has them",
+}
 EXAMPLES = """\
 Examples:
   %(prog)s                                          the built-in suite: performance, inference
@@ -118,31 +125,13 @@ class BenchCommand(Command):
         return f"{respelled}{equals}{value}" if flag.startswith("--") and any(known) else word
 
 
-def _refuse(ctx: click.Context, param: click.Parameter, given: object) -> None:
-    if given:
-        ctx.fail(f"{param.opts[0]} {REFUSED[param.opts[0]]}")
-
-
 def _ignore(ctx: click.Context, param: click.Parameter, given: object) -> None:
     if given:
-        print_message(f"{param.opts[0]} {TAKEN[param.opts[0]]}")
-
-
-def _list_foreign(own: Collection[str]) -> Iterator[Option]:
-    for flags, callback in ((TAKEN, _ignore), (REFUSED, _refuse)):
-        for flag in flags:
-            if flag not in own:
-                names = [flag, *filter(None, [SHORT.get(flag)])]
-                yield Option(
-                    names,
-                    is_flag=flag not in VALUED,
-                    hidden=True,
-                    expose_value=False,
-                    callback=callback,
-                )
+        print_message(f"{param.opts[0]} {UNNEEDED[param.opts[0]]}")
 
 
 def _list_parameters() -> list[click.Parameter]:
+    """Make the options of the command: group by group, then upstream's that need nothing."""
     declared = {**REQUESTED, **SETTINGS}
     options = [
         option
@@ -150,7 +139,16 @@ def _list_parameters() -> list[click.Parameter]:
         for option in _list_options(name, *declaration)
     ]
     options.sort(key=lambda option: GROUPS.index(option.group))
-    return [*options, *_list_foreign({flag for option in options for flag in option.opts})]
+    hidden: dict[str, Any] = {
+        "is_flag": True,
+        "hidden": True,
+        "expose_value": False,
+        "callback": _ignore,
+    }
+    return [
+        *options,
+        *(Option([flag, "-f"] if flag == "--fast" else [flag], **hidden) for flag in UNNEEDED),
+    ]
 
 
 @click.command(cls=BenchCommand, params=_list_parameters(), epilog=EXAMPLES)

@@ -25,13 +25,14 @@ import click
 from compileboard.collectors.cli.common import db_option, read_destination, server_options
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.values import clean_text
-from compileboard.collectors.push.client import Client, ServerAway
+from compileboard.collectors.push.client import Client
 from compileboard.collectors.push.client import explain as explain_refusal
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.record.facts import gpu_facts, joined_run_id
 from compileboard.collectors.record.spool import list_unrecorded, new_run_id, spool_root
 from compileboard.collectors.store.connection import StoreError, StoreMissing, open_reader
 from compileboard.collectors.terminal import values as command_hints
+from compileboard.collectors.wire.http import ServerAway
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 from compileboard.version import VERSION

@@ -70,30 +70,19 @@ NOT_NEEDED = {  # flags of the scripts that torch writes
     "--stable-hash": "values are compared themselves, not their hashes",
     "--no-accuracy": "`repro run` asks what was recorded, `repro check` for the answer",
 }
-ELSEWHERE = {
-    "--accuracy": "`repro check` compares with eager and float64",
-    "--strict-accuracy": "--strict of check, minify and analyze",
-    "--check-str": "a trial fails in the same way by the type of its error and its message without values",
-    "--save-dir": "the inputs' values are read from `storages` beside the script, or where it was written",
-    "--no-save-dir": "move the script away from its `storages`, and its inputs are drawn",
-    "--tracing-mode": "sizes that were symbolic stay symbolic",
-}
-WITH_VALUE = ("--max-granularity", "--check-str", "--save-dir", "--tracing-mode")
 
 
-def _answer_torch_flag(ctx: click.Context, param: click.Parameter, given: object) -> None:
-    flag = param.opts[0]
-    if given and flag in ELSEWHERE:
-        ctx.fail(f"{flag} is not here: {ELSEWHERE[flag]}")
+def _ignore_torch_flag(ctx: click.Context, param: click.Parameter, given: object) -> None:
     if given:
-        print_message(f"{flag} is not needed: {NOT_NEEDED[flag]}")
+        print_message(f"{param.opts[0]} is not needed: {NOT_NEEDED[param.opts[0]]}")
 
 
 def torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for flag in (*NOT_NEEDED, *ELSEWHERE):
-        is_flag = flag not in WITH_VALUE
+    """Add the flags of torch's own scripts that need nothing here."""
+    for flag in NOT_NEEDED:
+        is_flag = flag != "--max-granularity"
         function = click.option(
-            flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_answer_torch_flag
+            flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_ignore_torch_flag
         )(function)
     return function
 

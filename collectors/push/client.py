@@ -1,45 +1,33 @@
-"""HTTP requests over one kept connection. Redirects are not followed, so that the token goes to one
-address only.
-"""
+"""Requests to a server, with its token in each, over one connection that is kept."""
 
 from __future__ import annotations
 
-import base64
 import gzip
 import http.client
-import json
 import os
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, BinaryIO
-from urllib.parse import quote, unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+from urllib.parse import quote
 
-from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.push.target import Target
+from compileboard.collectors.wire.http import MAX_ANSWER_BYTES, Answer, Connection
 from compileboard.collectors.wire.lines import LARGEST_RATIO, WIRE_VERSION
 from compileboard.version import VERSION
 
-CONNECT_S, ANSWER_S = 10.0, 60.0
-MOST_ANSWER_BYTES = 1 << 20
 LONGEST_PAUSE_S = 3600.0
-STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
-class ServerAway(OSError):
-    """The server cannot be reached or closed the connection before answering."""
+class ServerAnswer(Answer):
+    """What a server of ours answered."""
 
-
-@dataclass(frozen=True)
-class ServerAnswer:
-    status: int
-    headers: Mapping[str, str]  # names in lower case
-    body: Mapping[str, Any]
-    content: bytes = b""
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the body as an object, empty where it is none."""
+        document = self.document
+        return document if isinstance(document, dict) else {}
 
     @property
     def offset(self) -> int | None:
@@ -70,7 +58,6 @@ class Client:
 
     def __init__(self, target: Target, environment: Mapping[str, str] = os.environ) -> None:
         self.target = target
-        self._environment = environment
         token = target.read_token(environment)
         self.has_token = token is not None
         self._headers = {
@@ -79,7 +66,7 @@ class Client:
         }
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection = Connection(target.server, environment)
         self.answer_count = 0
 
     def ask(
@@ -93,117 +80,28 @@ class Client:
         ServerAway.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        if body is not None:
-            size_bytes = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
-            named["Content-Length"] = str(size_bytes)
-        return self._ask(
-            method, f"{self.target.base}/api/v1/{path}", body, named, MOST_ANSWER_BYTES
-        )
+        return self._ask(method, f"api/v1/{path}", body, named)
 
-    def ask_page(self, path: str, most_bytes: int = MOST_ANSWER_BYTES) -> ServerAnswer:
-        return self._ask("GET", f"{self.target.base}/{path}", None, {}, most_bytes)
+    def ask_page(self, path: str, most_bytes: int = MAX_ANSWER_BYTES) -> ServerAnswer:
+        return self._ask("GET", path, None, {}, most_bytes)
 
     def _ask(
         self,
         method: str,
-        address: str,
+        path: str,
         body: bytes | BinaryIO | None,
         headers: Mapping[str, str],
-        most_bytes: int,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> ServerAnswer:
-        was_open = self._connection is not None
-        try:
-            try:
-                return self._send(method, address, body, headers, most_bytes)
-            except STALE:
-                self.close()
-                if not was_open or not isinstance(body, (bytes, type(None))):
-                    raise
-                return self._send(
-                    method, address, body, headers, most_bytes
-                )  # what was kept open was closed there
-        except ssl.SSLCertVerificationError as error:
-            self.close()
-            raise ServerAway(
-                f"{self.target.server} has no certificate that this machine trusts "
-                f"({error.verify_message}); name "
-                "its authority's file in SSL_CERT_FILE"
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise ServerAway(f"{self.target.server} does not answer: {_describe(error)}") from None
-
-    def _send(
-        self,
-        method: str,
-        address: str,
-        body: bytes | BinaryIO | None,
-        headers: Mapping[str, str],
-        most_bytes: int,
-    ) -> ServerAnswer:
-        connection = self._connection = self._connection or self._connect()
-        try:
-            connection.request(method, address, body, {**self._headers, **headers})
-        except (BrokenPipeError, ConnectionResetError):
-            if body is None:
-                raise
-            # A body that is refused for its size is not read to its end: the answer may be there.
-        response = connection.getresponse()
-        content = response.read(most_bytes)
-        self.answer_count += 1
-        if response.will_close or not response.isclosed():
-            self.close()
-        try:
-            answer = json.loads(content) if content else {}
-        except (ValueError, RecursionError):
-            answer = {}
-        return ServerAnswer(
-            response.status,
-            {name.lower(): value for name, value in response.getheaders()},
-            answer if isinstance(answer, dict) else {},
-            content,
+        address = f"{self.target.base}/{path}"
+        answer = self._connection.request(
+            method, address, body, {**self._headers, **headers}, max_bytes
         )
-
-    def _connect(self) -> http.client.HTTPConnection:
-        target = self.target
-        if (
-            not target.is_tls
-        ):  # proxies of the environment are for https:// alone: they would read what passes
-            connection = http.client.HTTPConnection(target.host, target.port, timeout=CONNECT_S)
-        else:
-            context = ssl.create_default_context()
-            proxy = getproxies_environment().get("https")
-            if proxy and not proxy_bypass_environment(target.host):
-                parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-                connection = http.client.HTTPSConnection(
-                    parts.hostname or "", parts.port or 8080, timeout=CONNECT_S, context=context
-                )
-                login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
-                basic = (
-                    {"Proxy-Authorization": f"Basic {base64.b64encode(login).decode()}"}
-                    if parts.username
-                    else {}
-                )
-                connection.set_tunnel(target.host, target.port, basic)
-            else:
-                connection = http.client.HTTPSConnection(
-                    target.host, target.port, timeout=CONNECT_S, context=context
-                )
-        connection.connect()
-        connection.sock.settimeout(ANSWER_S)
-        return connection
+        self.answer_count += 1
+        return ServerAnswer(answer.status, answer.headers, answer.content)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return scrub_text(clean_text(" ".join(words.split()))[:200]) or type(error).__name__
+        self._connection.close()
 
 
 def pack(body: bytes) -> tuple[bytes, dict[str, str]]:

@@ -10,11 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.push.client import Client, ServerAway, find_value, quote_path
+from compileboard.collectors.push.client import Client, find_value, quote_path
 from compileboard.collectors.push.outbox import Room, add_bundle
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.bundles import count_contents, write_bundle
 from compileboard.collectors.store.connection import StoreFull, open_reader
+from compileboard.collectors.wire.http import ServerAway
 
 
 def bundle_runs(

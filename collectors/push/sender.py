@@ -16,10 +16,11 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from compileboard.collectors.push.client import Client, Refused, ServerAway
+from compileboard.collectors.push.client import Client, Refused
 from compileboard.collectors.push.delivery import BundleDelivery, StreamDelivery, open_delivery
 from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
 from compileboard.collectors.push.target import Target, TargetError
+from compileboard.collectors.wire.http import ServerAway
 from compileboard.start import own_command
 
 IDLE_S, LINGER_S = 0.25, 1.0

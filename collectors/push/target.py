@@ -43,10 +43,6 @@ class Target:
         return urlsplit(self.server).hostname or ""
 
     @property
-    def port(self) -> int:
-        return urlsplit(self.server).port or (443 if self.is_tls else 80)
-
-    @property
     def is_tls(self) -> bool:
         return self.server.startswith("https://")
 

@@ -61,7 +61,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         keep_one_of_each(writer)
         delete_and_audit(writer)
         made = {scope: create_token(writer, scope, (scope,), created_by="me") for scope in SCOPES}
-    App.app = create_app(Settings(db=str(path), reading="tokens", upload_queue=1))
+    App.app = create_app(Settings(db=str(path), reading="tokens"))
     yield made
     for thread in threading.enumerate():
         if thread.name in ("import", "audit"):

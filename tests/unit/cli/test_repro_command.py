@@ -374,14 +374,7 @@ def test_each_repro_of_a_folder_is_run(folder: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            ["minify", "repro.py", "--check-str", "x"],
-            "--check-str is not here: a trial fails in the same way",
-        ),
-        (
-            ["analyze", "repro.py", "--save-dir", "x"],
-            "--save-dir is not here: the inputs' values are read from",
-        ),
+        (["minify", "repro.py", "--check-str", "x"], "No such option"),
         (
             ["minify", "f_KeyError_3.rec"],
             "is dynamo's record of a frame and has no graph: only `repro run` takes it",

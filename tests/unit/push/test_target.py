@@ -16,8 +16,9 @@ from typing import ClassVar
 import pytest
 
 from compileboard.collectors.cli.main import main
-from compileboard.collectors.push.client import Client, ServerAway
+from compileboard.collectors.push.client import Client
 from compileboard.collectors.push.target import Target, TargetError, check_server
+from compileboard.collectors.wire.http import ServerAway
 from tests.unit.push.push_server import push_server
 
 
@@ -154,19 +155,19 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with closing(Client(target, {})) as client:
             assert client.ask_page("healthz").status == 200
-        for name in ("NO_PROXY", "no_proxy", "https_proxy"):
-            monkeypatch.delenv(name, raising=False)
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
             threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
-            monkeypatch.setenv(
-                "HTTPS_PROXY", f"http://someone:word@127.0.0.1:{proxy.server_address[1]}"
-            )
-            with closing(Client(target, {"COMPILEBOARD_TOKEN": "cb_1"})) as client:
-                assert client.ask_page("healthz").status == 200
+            environ = {
+                "COMPILEBOARD_TOKEN": "cb_1",
+                "HTTPS_PROXY": f"someone:word@127.0.0.1:{proxy.server_address[1]}",
+            }
+            for no_proxy in ("", "example.com, localhost"):
+                with closing(Client(target, environ | {"no_proxy": no_proxy})) as client:
+                    assert client.ask_page("healthz").status == 200
             proxy.shutdown()
         assert Tunnel.heads[0].startswith(f"CONNECT localhost:{server.server_port} ")
         assert "Proxy-Authorization: Basic c29tZW9uZTp3b3Jk" in Tunnel.heads[0]
-        assert "cb_1" not in Tunnel.heads[0]
+        assert "cb_1" not in Tunnel.heads[0] and len(Tunnel.heads) == 1
 
 
 def test_a_redirect_is_not_followed_with_a_token() -> None:

@@ -229,7 +229,7 @@ def test_a_server_that_hangs_is_left_and_never_asked_again(
     sender.hook.answer = lambda number: None
     report = sender.send()
     assert report.unknown_count == 1
-    assert "took the message and did not answer within 1 s; may have arrived" in report.problems[0]
+    assert "took the request and did not answer within 1 s; may have arrived" in report.problems[0]
     assert sender.send(NOW_US + DAY_US).sent_count == 0
     assert len(sender.hook.bodies) == 1
 
@@ -245,7 +245,7 @@ def test_an_address_never_shows_in_what_is_said(
 ) -> None:
     keep(store, make_change(id="a"))
     sender.environ["HOOK"] = "http://127.0.0.1:1/hunter2"
-    assert "cannot connect to 127.0.0.1: Connection refused" in sender.send().problems[0]
+    assert "http://127.0.0.1:1 does not answer: Connection refused" in sender.send().problems[0]
     sender.environ["HOOK"] = "hunter2"
     problems = sender.send(NOW_US + MINUTE_US).problems
     assert "the variable holds no address" in problems[0]

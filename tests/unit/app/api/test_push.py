@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from compileboard.app.push import api as streams
+from compileboard.app.push import receive as rates
 from compileboard.app.push import receive as writing
 from compileboard.app.push.receive import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
@@ -281,6 +282,15 @@ def test_a_token_may_send_so_much_in_a_minute(
     assert response.headers["Connection"] == "close"
     now_s += 121
     assert patch(client, STREAM.lines).status_code == 204
+
+
+def test_the_client_that_sent_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "MAX_CLIENTS", 2)
+    limit = RateLimit(lambda: 0)
+    for client in "abac":
+        limit.take(client, 90_000, 60_000)
+    assert [limit.get_wait_s(client, 60_000) for client in "ac"] == [120, 30]
+    assert limit.get_wait_s("b", 60_000) == 0
 
 
 def test_a_locked_database_is_told(

@@ -20,9 +20,7 @@ def test_a_file_is_a_store_of_its_own() -> None:
 
 
 def test_an_address_names_a_server_and_a_folder() -> None:
-    address = parse_address(
-        "clickhouse://ann@db.local:9440/board?folder=/srv/a&secure=yes&cluster=fleet"
-    )
+    address = parse_address("clickhouse://ann@db.local:9440/board?folder=/srv/a&secure=yes")
     assert address.clickhouse is not None
     assert (address.board, address.run_files, address.cache) == (
         "/srv/a/board.db",
@@ -36,11 +34,7 @@ def test_an_address_names_a_server_and_a_folder() -> None:
         "ann",
         "board",
     )
-    assert (server.is_secure, server.cluster, server.label) == (
-        True,
-        "fleet",
-        "clickhouse://db.local:9440/board",
-    )
+    assert (server.is_secure, server.label) == (True, "clickhouse://db.local:9440/board")
     plain = parse_address("clickhouse://h/db?folder=/a").clickhouse
     assert plain is not None and plain.label == "clickhouse://h/db"
     inside = parse_address("clickhouse:///srv/b%20c").clickhouse
@@ -57,7 +51,8 @@ def test_an_address_names_a_server_and_a_folder() -> None:
         ("clickhouse://h/a/b?folder=/a", "expected clickhouse://"),
         ("clickhouse:///a?color=red", "'color' is no option"),
         ("clickhouse:///a?secure=1", "expected yes or no"),
-        ("clickhouse:///a?cluster=fleet", "cluster is of a ClickHouse server"),
+        ("clickhouse:///a?secure=yes", "secure is for a server"),
+        ("clickhouse://h/db?folder=/a&cluster=fleet", "'cluster' is no option"),
         ("clickhouse:/srv/board", "expected clickhouse://"),
         ("ClickHouse://h/db?folder=/a", "expected clickhouse://"),
     ],

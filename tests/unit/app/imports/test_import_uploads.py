@@ -211,13 +211,12 @@ def run_child(
     command: list[str] | None = None,
     options: ImportOptions | None = None,
     file: Path = LOG,
-    **settings: int,
 ) -> QueueEntry:
     slot = enqueue(shelf)
     (slot.folder / "files").mkdir()
     (slot.folder / "files" / "0001").write_bytes(file.read_bytes())
     (slot.folder / "names.json").write_text(json.dumps({"0001": file.name}))
-    known = Settings(db=str(shelf.root.with_name("team.db")), **settings)  # type: ignore[arg-type]
+    known = Settings(db=str(shelf.root.with_name("team.db")))
     child.run(
         slot, command or child.build_command(known, options or ImportOptions(), "files/0001"), known
     )
@@ -225,8 +224,11 @@ def run_child(
     return slot
 
 
-def test_a_child_has_what_a_real_log_needs(shelf: ImportQueue) -> None:
-    done = run_child(shelf, upload_memory_mib=256).upload
+def test_a_child_has_what_a_real_log_needs(
+    shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "MEMORY_BYTES", 256 << 20)
+    done = run_child(shelf).upload
     assert (done.state, done.log_count, done.total_bytes) == ("done", 1, None)
     assert done.record_count > 100
 
@@ -235,7 +237,7 @@ def test_a_child_has_what_a_real_log_needs(shelf: ImportQueue) -> None:
     ("name", "count"), [("coverage.csv", 2), ("hud_export.csv", 4), ("add_loop_eager.json", 1)]
 )
 def test_a_child_takes_files_of_results(shelf: ImportQueue, name: str, count: int) -> None:
-    done = run_child(shelf, file=DATA / "upstream" / "made" / name, upload_memory_mib=256).upload
+    done = run_child(shelf, file=DATA / "upstream" / "made" / name).upload
     assert (done.state, done.record_count, done.log_count, done.rejects) == ("done", count, 1, {})
     assert done.run_id and done.read_bytes == (DATA / "upstream" / "made" / name).stat().st_size
     assert ("2 runs in it; the others are" in done.message) == (name == "hud_export.csv")
@@ -268,20 +270,26 @@ def test_a_child_changes_no_run_that_others_sent(shelf: ImportQueue, tmp_path: P
     assert "one of the scope write" in refused.message
 
 
-def test_a_child_without_memory_says_which_setting(shelf: ImportQueue) -> None:
-    ended = run_child(shelf, upload_memory_mib=64).upload
-    assert (ended.state, "COMPILEBOARD_UPLOAD_MEMORY_MIB" in ended.message) == ("failed", True)
+def test_a_child_without_memory_says_so(
+    shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "MEMORY_BYTES", 64 << 20)
+    ended = run_child(shelf).upload
+    assert (ended.state, "more than 64 MiB of memory" in ended.message) == ("failed", True)
 
 
-def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(shelf: ImportQueue) -> None:
+def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(
+    shelf: ImportQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "TIMEOUT_S", 1)
     sleep = (
         "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; "
         "time.sleep(60)'])"
     )
     began_s = time.monotonic()
-    ended = run_child(shelf, [sys.executable, "-c", sleep], upload_timeout_s=1).upload
+    ended = run_child(shelf, [sys.executable, "-c", sleep]).upload
     assert time.monotonic() - began_s < 20
-    assert (ended.state, "COMPILEBOARD_UPLOAD_TIMEOUT_S" in ended.message) == ("failed", True)
+    assert (ended.state, "ended after 1 seconds" in ended.message) == ("failed", True)
 
 
 def test_the_limits_outlive_exec() -> None:
@@ -300,12 +308,11 @@ def test_the_limits_outlive_exec() -> None:
     assert int(output[2]) >= 10
 
 
-@pytest.mark.parametrize(
-    ("limit", "word"), [("records", "records"), ("rows", "rows"), ("entries", "entries")]
-)
+@pytest.mark.parametrize("limit", ["records", "rows", "entries"])
 def test_an_import_above_a_limit_is_ended_with_what_was_reached(
-    shelf: ImportQueue, tmp_path: Path, limit: str, word: str
+    shelf: ImportQueue, tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(child, f"MAX_{limit.upper()}", 10)
     file = LOG
     if limit == "entries":
         file = tmp_path / "many.tar.gz"
@@ -313,21 +320,19 @@ def test_an_import_above_a_limit_is_ended_with_what_was_reached(
             for number in range(12):
                 archive.addfile(tarfile.TarInfo(f"empty/{number}"))
             archive.add(LOG, "a.log.xz")
-    ended = run_child(shelf, file=file, **{f"upload_{limit}": 10}).upload
+    ended = run_child(shelf, file=file).upload
     assert ended.state == "failed"
-    assert (
-        f"the limit is 10 {word}" in ended.message
-        and f"COMPILEBOARD_UPLOAD_{limit.upper()}" in ended.message
-    )
+    assert f"the limit is 10 {limit}" in ended.message and child.ON_THE_SERVER in ended.message
 
 
 def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(
-    shelf: ImportQueue, tmp_path: Path
+    shelf: ImportQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """3 KB, whose 200 stacks share no frame: benchmarks.imports.many_rows has it at full size."""
     file = tmp_path / "stacks.log.gz"
     write_log(file, "stacks", most_bytes=1 << 20, most_records=200)
-    ended = run_child(shelf, file=file, upload_rows=20_000).upload
+    monkeypatch.setattr(child, "MAX_ROWS", 20_000)
+    ended = run_child(shelf, file=file).upload
     assert ended.state == "failed" and "the limit is 20,000 rows" in ended.message
     assert 20_000 < count_rows(tmp_path / "team.db") < 20_000 + 2 * BATCH_PARTS
 

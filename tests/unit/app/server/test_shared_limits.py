@@ -1,5 +1,5 @@
-"""Rates, failed logins and logins of servers with two workers each: counted once, whichever worker
-is asked.
+"""Failed logins and logins of servers with two workers each: counted once, whichever worker is
+asked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.tokens import create_token, revoke_token
-from compileboard.collectors.wire.lines import digest_of
 from tests.tools.observed import wait_for
 from tests.tools.serving import Server, serving
 from tests.unit.app.recorded import RUN, record_run
@@ -71,20 +70,6 @@ def kill_worker(server: Server) -> None:
 def make_token(database: Path, scope: str) -> str:
     with closing(open_writer(database)) as writer:
         return create_token(writer, scope, (scope,), created_by="me")
-
-
-def test_a_token_has_one_rate_over_all_workers(database: Path) -> None:
-    with serving(database, *WORKERS, COMPILEBOARD_PUSH_RATE_MIB="1") as server:
-
-        def put(number: int) -> int:
-            text = b"%d" % number * (3 << 20 if number == 0 else 1)
-            return ask(f"{server.address}/api/v1/texts/{digest_of(text)}", "PUT", text)[0]
-
-        assert put(0) == 201
-        with ThreadPoolExecutor(8) as pool:
-            assert set(pool.map(put, range(1, 33))) == {429}
-            kill_worker(server)
-            assert set(pool.map(put, range(33, 65))) == {429}
 
 
 def test_failed_logins_are_counted_over_all_workers_and_servers(database: Path) -> None:

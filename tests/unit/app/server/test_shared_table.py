@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 
 from compileboard.app.core.shared_table import SharedRecord, SharedTable
-from compileboard.app.push.receive import RateLimit
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -87,14 +86,3 @@ def test_a_full_set_gives_the_place_of_the_oldest() -> None:
     assert [read(table, b"%d" % number) for number in range(9)] == [9, 8, 7, 6, 5, 4, 3, None, 1]
     table.update(b"8", lambda _: None)
     assert read(table, b"8") is None
-
-
-def test_a_clock_that_is_set_back_blocks_no_client() -> None:
-    now_s = 1000
-    rates = RateLimit(lambda: now_s * 1_000_000_000)
-    rates.take("a", 90_000, 60_000)
-    assert (rates.get_wait_s("a", 60_000), rates.get_wait_s("b", 60_000)) == (30, 0)
-    now_s = 10
-    assert rates.get_wait_s("a", 60_000) == 30
-    now_s = 41
-    assert rates.get_wait_s("a", 60_000) == 0

@@ -113,20 +113,16 @@ def test_the_month_of_any_time_is_known() -> None:
     assert {time_us: month_of(time_us) for time_us in times} == times
 
 
-def test_tables_of_an_earlier_version_get_small_blocks(client: Any) -> None:
-    def read_settings() -> str:
-        sql = (
-            "select engine_full from system.tables where database = currentDatabase() and name "
-            "= 'results_rows'"
-        )
-        return str(client.query(sql).result_rows[0][0])
-
+def test_every_table_syncs_what_is_inserted(client: Any) -> None:
     tables.create(client)
-    settings = read_settings()
-    assert "min_compress_block_size = 8192" in settings
-    client.command(
-        "alter table results_rows reset setting min_compress_block_size, max_compress_block_size"
+    tables.create(client)  # again: nothing is made twice
+    sql = (
+        "select name, engine_full from system.tables where database = currentDatabase() and "
+        "engine like '%MergeTree'"
     )
-    assert "compress_block_size" not in read_settings()
-    tables.create(client)
-    assert sorted(read_settings().split(", ")) == sorted(settings.split(", "))
+    engines = dict(client.query(sql).result_rows)
+    assert {"runs", "results_rows", "break_months_new"} <= set(engines)
+    assert {
+        name for name, engine in engines.items() if "fsync_after_insert = 1" not in engine
+    } == set()
+    assert "min_compress_block_size = 8192" in engines["results_rows"]
