@@ -16,7 +16,7 @@ from compileboard.app.core.db import (
 )
 from compileboard.app.core.page import Page
 from compileboard.app.core.tokens import TokenRow
-from compileboard.app.runs.model import RunJson, describe_runs
+from compileboard.app.runs.model import Run, describe_runs
 
 
 @operation("/deleted_runs")
@@ -26,10 +26,10 @@ def list_deleted_runs(page: PageQuery) -> Page[DeletedRun]:
 
 
 @operation("/deleted_runs/<run_id>/restore", method="POST", body=NoBody)
-def restore(run_id: str) -> RunJson:
+def restore(run_id: str) -> Run:
     """Put a deleted run back, with all that belongs to it."""
     restore_deleted_run(run_id)
-    return describe_runs(get_engine(), [find_run(run_id).run], get_clock())[0].row
+    return describe_runs(get_engine(), [find_run(run_id).run], get_clock())[0]
 
 
 @operation("/audit")

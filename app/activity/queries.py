@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from compileboard.app.core.fields import Count, EventTime, RunId, TimeUs
+from compileboard.app.core.fields import EventTime, RunId, TimeUs
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.app.core.schema import one_of
 
@@ -69,36 +69,32 @@ CHANNELS = ("page", "api", "command", "server")
 class AuditRow:
     """One change made by a person."""
 
-    id: Annotated[int, "Its number."]
+    tables = ("audit",)
+
+    id: int
     time_us: EventTime
-    action: Annotated[
-        str,
-        (
-            "The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, "
-            "`import.done` …"
-        ),
-    ]
-    subject: Annotated[str, "The ID of the subject."]
-    detail: Annotated[str | None, "More of it."]
-    channel: Annotated[str, one_of(CHANNELS), "By which way."]
-    actor: Annotated[str | None, "The name of a token or login; of a command: user@host."]
-    address: Annotated[str | None, "Of a request: the client's address."]
-    user_agent: Annotated[str | None, "Of a request: the client's program."]
+    action: str
+    subject: str
+    detail: str | None
+    channel: Annotated[str, one_of(CHANNELS)]
+    actor: str | None
+    address: str | None
+    user_agent: str | None
 
 
 @dataclass(frozen=True)
 class DeletedRun:
     """A deleted run that can be put back."""
 
+    tables = ("removed_runs",)
+
     run_id: RunId
-    name: Annotated[str, "Its title or name."]
-    suite: Annotated[str | None, "Its suite."]
-    started_us: Annotated[TimeUs, "When it started."]
-    deleted_us: Annotated[TimeUs, "When it was deleted."]
+    name: str
+    suite: str | None
+    started_us: int
+    deleted_us: int
     expires_us: Annotated[TimeUs, "When it goes for good."]
-    trash_bytes: Annotated[
-        Count, "What its rows take until then, beside the texts in the database."
-    ]
+    trash_bytes: int
     deleted_by: Annotated[str | None, "Who deleted it: a name, else an address."]
 
 

@@ -23,8 +23,10 @@ _WRAPPERS = ", ".join(f"'{name}'" for name in (*WRAPPER_ARTIFACTS, DDP_SPLIT))
 
 @dataclass(frozen=True)
 class AotGraph:
+    tables = ("aot_graphs",)
+
     id: fields.RowId
-    artifact_id: Annotated[int, "`id` of the artifact that holds its metadata."]
+    artifact_id: int
     process_id: fields.ProcessId
     rank: fields.Rank
     compile_key: fields.CompileKey
@@ -36,10 +38,7 @@ class AotGraph:
     graph_count: Annotated[
         fields.Count, "Graphs of its compile: more than one where DDP splits it."
     ]
-    summary: Annotated[
-        dict[str, Any],
-        "The metadata summed up: inputs mutated, outputs that alias, counts. Null is not recorded.",
-    ] = field(repr=False)
+    summary: dict[str, Any] = field(repr=False)
 
 
 GRAPHS_SQL = """

@@ -115,36 +115,28 @@ class ArtifactRow:
     Units: size_bytes is the text's size as torch wrote it.
     """
 
+    tables = ("artifacts",)
+
     id: RowId
     run_id: RunId
     process_id: ProcessId
-    sequence: Annotated[int, "Where it stands in its log: bytes from the beginning."]
+    sequence: int
     rank: Rank
     pid: Pid
     compile_key: CompileKey
     compile_id: CompileId
     generation: Annotated[Count | None, "Calls of `reset()` in the process before its compile."]
-    attempt: Annotated[
-        Count | None, "Analysis of the frame that wrote it: 0, and one more after each restart."
-    ]
-    name: Annotated[str, "torch's name of the record."]
-    title: Annotated[str | None, "What tells it from others of its name: a file, a graph."]
-    encoding: Annotated[str, "string or json."]
-    state: Annotated[str, "kept, none, left_out, withheld, damaged or too_large."]
-    size_bytes: Annotated[Count | None, "Size of the text as torch wrote it. Bytes."]
-    md5: Annotated[str | None, "torch's checksum of the text."]
+    attempt: int | None
+    name: str
+    title: str | None
+    encoding: str
+    state: str
+    size_bytes: int | None
+    md5: str | None
     time_us: EventTime
-    metadata: Annotated[dict[str, Any], "torch's metadata of the text."]
-    envelope: Annotated[
-        dict[str, Any], "What else torch wrote around the record, as `subgraph_name`."
-    ]
-    stack_id: Annotated[
-        int | None,
-        (
-            "Innermost frame of the stack around a record outside any compile: an `id` of `trie`; "
-            "null without a stack."
-        ),
-    ]
+    metadata: dict[str, Any]
+    envelope: dict[str, Any]
+    stack_id: int | None
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,10 @@ from compileboard.app.benchmarks.matrix import (
     sort_results,
 )
 from compileboard.app.benchmarks.model import (
-    ResultJson,
     SeriesFields,
     SetFields,
     build_model_history,
     build_models,
-    make_result,
 )
 from compileboard.app.benchmarks.queries import STATUSES, ModelFilter, list_models
 from compileboard.app.benchmarks.run_queries import list_results as read_results
@@ -39,13 +37,14 @@ from compileboard.app.core.parameters import SuiteName, order_by
 from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import open_run_or_board
 from compileboard.app.runs.run_queries import RunDetail
+from compileboard.collectors.store.results import ResultRow
 
 
 @dataclass(frozen=True)
 class ModelSeriesJson(SeriesFields):
     """Results that can be compared with each other."""
 
-    points: Annotated[list[ResultJson], "A result a run, the oldest first."]
+    points: Annotated[list[ResultRow], "A result a run, the oldest first."]
 
 
 @dataclass(frozen=True)
@@ -72,22 +71,22 @@ class SuiteQuery:
 
 
 @operation("/runs/<run_id>/results")
-def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultJson]:
+def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultRow]:
     """List a run's benchmark results, one row a model and metric set, by suite and model."""
     return cut_page(
         read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit
-    ).map(make_result)
+    )
 
 
 @operation("/models")
-def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultJson]:
+def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultRow]:
     """List the newest benchmark result of each model and metric set, or those of one run, the worst
     first.
     """
     if selection.run:
         find_run(selection.run)
     rows = sort_results(list_models(get_engine(), selection), order.sort)
-    return cut_page(rows, page.cursor, page.limit).map(make_result)
+    return cut_page(rows, page.cursor, page.limit)
 
 
 @dataclass(frozen=True)
@@ -192,6 +191,4 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
 
 
 def _make_series(series: ModelSeries) -> ModelSeriesJson:
-    return ModelSeriesJson(
-        **series.fields, points=[make_result(point.row) for point in series.points]
-    )
+    return ModelSeriesJson(**series.fields, points=[point.row for point in series.points])

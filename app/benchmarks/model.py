@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Annotated
 
 from compileboard.app.benchmarks.exports import (
     EXPORTED,
@@ -30,7 +29,6 @@ from compileboard.app.benchmarks.matrix import (
     sort_results,
 )
 from compileboard.app.benchmarks.queries import (
-    STATUSES,
     ModelFilter,
     list_brief_results,
     list_history,
@@ -50,9 +48,7 @@ from compileboard.app.benchmarks.run_queries import (
 from compileboard.app.benchmarks.series import ModelSeries, Point, choose_series, split_series
 from compileboard.app.benchmarks.trend_queries import TrendRun, list_trend_runs
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.page import FilterError
-from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.page_model import rank_change
 from compileboard.app.incidents.series_changes import SeriesChange, list_series_changes
@@ -61,7 +57,6 @@ from compileboard.collectors.store.results import (
     BriefResult,
     ExperimentResult,
     ResultRow,
-    fill,
     merge_results,
     merge_with_parts,
 )
@@ -71,95 +66,21 @@ MOST_REPROS = 10
 
 @dataclass(frozen=True)
 class SetFields:
-    suite: Annotated[str, "The suite that the model is of."]
-    mode: Annotated[str | None, "`inference` or `training`."]
-    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
-    device: Annotated[str | None, "`cpu` or `cuda`."]
-    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
-    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
-    dynamic: Annotated[bool, "Whether shapes are dynamic."]
-    world_size: Annotated[int, "Ranks that it ran on."]
+    tables = ("series",)
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    world_size: int
 
 
 @dataclass(frozen=True)
 class SeriesFields(SetFields):
-    batch_size: Annotated[int | None, "Batch size."]
-
-
-@dataclass(frozen=True)
-class ResultJson(SeriesFields):
-    """Results of one model in one run. null is not measured, never 0."""
-
-    model: Annotated[str, "The model's name."]
-    gpu: Annotated[str | None, "The GPU's model; null for what no GPU made."]
-    status: Annotated[str, one_of(STATUSES), "What became of it."]
-    reason: Annotated[
-        str | None,
-        "Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the reason.",
-    ]
-    accuracy: Annotated[str | None, "Upstream's verdict: `pass`, `fail_accuracy`, …"]
-    speedup: Annotated[
-        float | None, "Median eager latency ÷ median compiled latency, over interleaved repeats."
-    ]
-    speedup_low: Annotated[float | None, "Where its 95% interval begins."]
-    speedup_high: Annotated[
-        float | None,
-        "Where its 95% interval ends; an interval that spans 1 is no clear difference.",
-    ]
-    abs_latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
-    eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
-    compilation_latency_s: Annotated[
-        float | None, "Compile time with cold caches, of the performance experiment. Seconds."
-    ]
-    warm_compilation_latency_s: Annotated[float | None, "Compile time with warm caches. Seconds."]
-    compression_ratio: Annotated[float | None, "Peak memory in eager mode ÷ compiled."]
-    eager_peak_mem_gb: Annotated[float | None, "Peak memory in eager mode. GB of 10^9 bytes."]
-    dynamo_peak_mem_gb: Annotated[float | None, "Peak memory compiled. GB of 10^9 bytes."]
-    cache_lookup_latency_us: Annotated[
-        float | None, "dynamo's lookup of the compiled code, per call. Microseconds."
-    ]
-    export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
-    load_latency_s: Annotated[
-        float | None, "Load time of the package, or of the precompiled code. Seconds."
-    ]
-    second_process_latency_s: Annotated[float | None, "First call in a second process. Seconds."]
-    package_bytes: Annotated[float | None, "Size of the package."]
-    scaling_efficiency: Annotated[
-        float | None, "Samples a second of all ranks ÷ ranks × those of one process."
-    ]
-    output_error: Annotated[float | None, "Largest relative error of the output against eager."]
-    quantized_error: Annotated[
-        float | None, "Relative error of the quantized model against eager in float32."
-    ]
-    quantized_eager_error: Annotated[
-        float | None, "Relative error of compiled quantized against eager quantized."
-    ]
-    calls_captured: Annotated[Count | None, "Operations in the captured graphs."]
-    unique_graphs: Annotated[Count | None, "Graphs."]
-    graph_breaks: Annotated[Count | None, "Graph breaks as torch's counters have them."]
-    unique_graph_breaks: Annotated[Count | None, "Distinct reasons among them."]
-    recompiles: Annotated[Count | None, "Recompiles."]
-    fallbacks_to_eager: Annotated[Count | None, "Functions that fell back to eager."]
-    autograd_captures: Annotated[Count | None, "Graphs that compiled autograd captured."]
-    autograd_compiles: Annotated[Count | None, "Graphs that compiled autograd compiled."]
-    cudagraph_skips: Annotated[Count | None, "CUDA graphs that inductor could not use."]
-    message: Annotated[str | None, "The exception's own line."]
-    command: Annotated[str | None, "The command that makes it again."]
-    experiments: Annotated[list[str], "The experiments that it is made of, the leading one first."]
-    tasks: Annotated[list[str], "The benchmark's tasks: `task` of the processes that worked on it."]
-    time_us: Annotated[TimeUs, "When it was measured."]
-    run_id: Annotated[str, "The run that it is of."]
-    id: Annotated[int, "Number of the leading experiment's result in this database."]
-
-
-def make_result(row: ResultRow) -> ResultJson:
-    values = vars(row) | {
-        "gpu": row.gpu,
-        "experiments": list(row.experiments),
-        "tasks": list(row.tasks),
-    }
-    del values["judge"]
-    return fill(ResultJson, values)
+    batch_size: int | None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.app.core.fields import name_ids
+from compileboard.app.core.fields import BREAK_KIND, CAUSE_COLUMNS, name_ids
 from compileboard.app.runs.rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.store.reading import read_event, read_json, read_text
@@ -127,7 +127,7 @@ join processes as p on p.run_id = :run_id and p.task = wanted.value
 """
 TASK_BREAKS_SQL = f"""
 select
-  d.id as distinct_id, d.gb_id, coalesce(d.gb_type, d.reason) as kind, f.name as function, f.file,
+  d.id as distinct_id, d.gb_id, {BREAK_KIND} as kind, f.name as function, f.file,
   max(g.line) as line, d.source_line, count(*) as break_count,
   json_group_array(distinct p.task) as tasks
 {_TASKS}
@@ -140,7 +140,7 @@ limit :limit
 """
 TASK_CAUSES_SQL = f"""
 select
-  u.id as cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
+  u.id as cause_id, {CAUSE_COLUMNS}, f.name as function, f.file,
   count(*) as recompile_count, json_group_array(distinct p.task) as tasks
 {_TASKS}
 join recompiles as r on r.process_id = p.id

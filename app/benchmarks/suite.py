@@ -54,6 +54,7 @@ from compileboard.app.incidents.model import Incident, describe_series_change
 from compileboard.app.incidents.page_model import list_incidents
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter
 from compileboard.app.incidents.series_changes import SeriesChange, list_changes_of
+from compileboard.collectors.contract.records import list_types
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.rollups import NUMBERS, Definition
 
@@ -635,7 +636,6 @@ def _list_changes(suite: SuiteScreen) -> Iterator[Row]:
         }
 
 
-_MOMENTS = ("first_us", "recovered_us", "found_us", "confirmed_us", "noticed_us", "changed_us")
 _DISTINCT = (
     "word",
     "model",
@@ -648,19 +648,12 @@ _DISTINCT = (
     "new_count",
     "fingerprint",
 )
-_COUNTS = {name: "int" if name.endswith("_count") else "float" for name in NUMBERS}
 _COUNTED = {"line": "int", "base_count": "int", "new_count": "int"}
 _SHARES = ("base", "new", "change", "p_value", "ratio_low", "ratio_high")
 SUITE_TABLES: dict[str, SuiteTable] = {
     "runs": SuiteTable(
         ("run_id", "side", "is_in_period", *_RUN, "definition", "pass_ratio", *NUMBERS),
-        {
-            "is_in_period": "bool",
-            "git_dirty": "bool",
-            "started_us": "moment",
-            "pass_ratio": "float",
-            **_COUNTS,
-        },
+        {**list_types("runs", "run_summaries"), "is_in_period": "bool", "pass_ratio": "float"},
         _list_runs,
     ),
     "headlines": SuiteTable(
@@ -702,16 +695,12 @@ SUITE_TABLES: dict[str, SuiteTable] = {
     ),
     "incidents": SuiteTable(
         (*_INCIDENT, *(f"{name}_run_id" for name in _INCIDENT_RUNS), "cause"),
-        {"severity": "int", "change_count": "int", **dict.fromkeys(_MOMENTS, "moment")},
+        list_types("incidents"),
         _list_incident_rows,
     ),
     "changes": SuiteTable(
         ("sentence", *_CHANGE),
-        {
-            **_SERIES_TYPES,
-            **dict.fromkeys(("before_value", "after_value", "relative", "p_value"), "float"),
-            **dict.fromkeys((name for name in _MOMENTS if name in _CHANGE), "moment"),
-        },
+        list_types("series_changes"),
         _list_changes,
     ),
 }

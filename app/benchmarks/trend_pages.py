@@ -11,7 +11,6 @@ from compileboard.app.benchmarks import recorded_charts as recorded
 from compileboard.app.benchmarks.lines import AXES, CHOICES, ENVIRONMENT, find_metric, read_choices
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.benchmarks.model import SetFields
-from compileboard.app.benchmarks.queries import STATUSES
 from compileboard.app.benchmarks.series import label_fields
 from compileboard.app.benchmarks.summaries import summarize_runs
 from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
@@ -41,7 +40,6 @@ from compileboard.app.benchmarks.trends import (
 from compileboard.app.core.api import find_run, operation, refuse
 from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.format import format_time
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import Parameter, check_keys
@@ -57,7 +55,7 @@ from compileboard.app.runs.overview_queries import (
 from compileboard.app.runs.shell import REPORTS
 from compileboard.collectors.contract.categories import BY_NAME, CATEGORIES
 from compileboard.collectors.store.results import fill
-from compileboard.collectors.store.rollups import DEFINITIONS
+from compileboard.collectors.store.rollups import DEFINITIONS, SuiteNumbers
 
 blueprint = Blueprint("trends", __name__)
 MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
@@ -220,36 +218,9 @@ class SummaryDefinition:
 
 
 @dataclass(frozen=True)
-class SetSummaryJson(SetFields):
+class SetSummaryJson(SuiteNumbers, SetFields):
     """Summary of the models of one configuration. null is not measured, never 0."""
 
-    total_count: Annotated[Count, "Models."]
-    measured_count: Annotated[Count, "Models that were measured."]
-    failed_count: Annotated[Count, "Models that failed."]
-    passed_count: Annotated[Count | None, "Models that pass; null where nothing tells."]
-    pass_ratio: Annotated[float | None, "Models that pass ÷ models."]
-    speedup_count: Annotated[Count, "Models that the geomean is over."]
-    geomean_speedup: Annotated[float | None, "Geomean of the speedups."]
-    compilation_latency_s: Annotated[float | None, "Mean compile time, cold. Seconds."]
-    abs_latency_ms: Annotated[float | None, "Mean latency, compiled. Milliseconds."]
-    compression_ratio: Annotated[float | None, "Peak memory eager ÷ compiled, over the models."]
-    dynamo_peak_mem_gb: Annotated[float | None, "Mean peak memory, compiled. GB of 10^9 bytes."]
-    graph_breaks_per_model: Annotated[
-        float | None, "Mean of the counted models, equal in every formula."
-    ]
-    recompiles_per_model: Annotated[
-        float | None, "Mean of the counted models, equal in every formula."
-    ]
-    load_latency_s: Annotated[
-        float | None, "Mean load time of what was packaged or precompiled. Seconds."
-    ]
-    package_bytes: Annotated[float | None, "Mean size of the packages."]
-    scaling_efficiency: Annotated[
-        float | None, "Mean efficiency of several ranks: samples a second ÷ ranks × those of one."
-    ]
-    quantized_error: Annotated[
-        float | None, "Mean relative error of quantized models against eager in float32."
-    ]
     is_incomplete: Annotated[
         bool, "Whether models failed that a usual run measures: its means are of the others."
     ]
@@ -288,19 +259,21 @@ class TrendMetric:
 class TrendPointJson:
     """One run. Missing points are left out; nothing is interpolated."""
 
+    tables = ("runs", "results")
+
     run_id: Annotated[str, "The run."]
     name: Annotated[str, "The run's title, or its name."]
     state: Annotated[str, "The run's state."]
-    started_us: Annotated[TimeUs, "When it started."]
-    git_commit: Annotated[str | None, "Its commit."]
-    git_branch: Annotated[str | None, "Its branch."]
-    git_subject: Annotated[str | None, "The first line of the commit's message."]
-    git_dirty: Annotated[bool | None, "Whether files differed from the commit."]
-    torch_version: Annotated[str | None, "Its version of torch."]
-    gpu_name: Annotated[str | None, "Its GPU."]
+    started_us: int
+    git_commit: str | None
+    git_branch: str | None
+    git_subject: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+    gpu_name: str | None
     driver_version: Annotated[str | None, "The GPU driver's version."]
     triton_version: Annotated[str | None, "Its version of triton."]
-    python_version: Annotated[str | None, "Its version of Python."]
+    python_version: str | None
     environment_changes: Annotated[
         list[Annotated[str, one_of(name for name, _field in ENVIRONMENT)]],
         "What of the environment is new at this point.",
@@ -308,7 +281,7 @@ class TrendPointJson:
     value: Annotated[float | None, "The value; null where none was measured."]
     low: Annotated[float | None, "Where its 95% interval begins."]
     high: Annotated[float | None, "Where its 95% interval ends."]
-    status: Annotated[str, one_of(STATUSES), "What became of it."]
+    status: str
     reason: Annotated[str | None, "Why it has no value."]
     is_incomplete: Annotated[
         bool, "Whether models failed that a usual run measures: the value is of the others."
@@ -406,9 +379,7 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
 
 
 def _make_summary(summary: StoredSummary) -> SetSummaryJson:
-    return fill(
-        SetSummaryJson, vars(summary) | summary.set.fields | {"pass_ratio": summary.pass_ratio}
-    )
+    return fill(SetSummaryJson, vars(summary) | summary.set.fields)
 
 
 @operation("/trend")

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import Dialect, Engine, Row
-from compileboard.app.core.fields import TimeUs
 from compileboard.app.core.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.core.page import FilterError, check_content_id, check_whole
 from compileboard.app.core.parameters import (
@@ -211,19 +210,21 @@ MOST_BRANCHES = 500
 class TrendRun:
     """The run."""
 
-    id: Annotated[str, "Its id."]
+    tables = ("runs", "run_annotations")
+
+    id: str
     name: Annotated[str, "The run's title, or its name."]
     state: Annotated[str, "The run's state."]
-    started_us: Annotated[TimeUs, "When it started."]
-    git_commit: Annotated[str | None, "Its commit."]
-    git_branch: Annotated[str | None, "Its branch."]
-    git_subject: Annotated[str | None, "The first line of the commit's message."]
-    git_dirty: Annotated[bool | None, "Whether files differed from the commit."]
-    torch_version: Annotated[str | None, "Its version of torch."]
-    gpu_name: Annotated[str | None, "Its GPU."]
+    started_us: int
+    git_commit: str | None
+    git_branch: str | None
+    git_subject: str | None
+    git_dirty: bool | None
+    torch_version: str | None
+    gpu_name: str | None
     driver_version: Annotated[str | None, "The GPU driver's version."]
     triton_version: Annotated[str | None, "Its version of triton."]
-    python_version: Annotated[str | None, "Its version of Python."] = None
+    python_version: str | None = None
 
 
 @dataclass(frozen=True)

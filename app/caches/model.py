@@ -17,8 +17,8 @@ import orjson
 from compileboard.app.artifacts.text import FieldChange, compare_fields, read_fields
 from compileboard.app.caches.run_queries import (
     RUNS_BACK,
-    Earlier,
     Lookup,
+    NearestLookup,
     get_detail,
     get_lookup,
     list_earlier,
@@ -424,7 +424,7 @@ class CacheLookupScreen:
     lookup: Lookup
     detail: dict[str, Any]
     components: tuple[Component, ...] = field(repr=False)
-    nearest: Earlier | None = None
+    nearest: NearestLookup | None = None
     diff: KeyDiff | None = None
     looked_at_count: int = 0
     run_count: int = 1

@@ -16,19 +16,10 @@ from compileboard.app.caches.model import (
     build_caches,
     build_lookup,
 )
+from compileboard.app.caches.run_queries import NearestLookup
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.db import get_run_reader, get_store
-from compileboard.app.core.fields import (
-    CompileId,
-    CompileKey,
-    Count,
-    EventTime,
-    FileName,
-    FunctionName,
-    LineNumber,
-    Rank,
-    RowId,
-)
+from compileboard.app.core.fields import Count, FileName, LineNumber
 from compileboard.app.core.page import FilterError, read_id
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.runs.failures import CacheLookup, CacheResult
@@ -98,21 +89,6 @@ class KeyComponent:
     name: Annotated[str, "torch's name of it."]
     digest: Annotated[str, "torch's hash of it."]
     value: Annotated[str, "torch's text of it."]
-
-
-@dataclass(frozen=True)
-class NearestLookup:
-    """The earlier lookup whose key differs least."""
-
-    id: RowId
-    run_id: Annotated[str, "Its run's id."]
-    rank: Rank
-    compile_key: CompileKey
-    compile_id: CompileId
-    function: FunctionName
-    result: Annotated[str, "hit or miss."]
-    key: Annotated[str | None, "Its key."]
-    time_us: EventTime
 
 
 @dataclass(frozen=True)
@@ -200,7 +176,7 @@ def get_one(detail: RunDetail, lookup_id: str, query: EarlierRuns) -> CacheLooku
 
 
 def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
-    nearest, no_diff = report.nearest, dict.fromkeys(field.name for field in fields(KeyDiff))
+    no_diff = dict.fromkeys(field.name for field in fields(KeyDiff))
     written = {
         "differs": report.difference,
         "traceback": report.traceback,
@@ -209,7 +185,7 @@ def make_lookup_report(report: CacheLookupScreen) -> CacheLookupDetail:
             KeyComponent(part.name, part.digest, part.value) for part in report.components
         ],
         "looked_at_count": report.looked_at_count,
-        "nearest": None if nearest is None else fill(NearestLookup, vars(nearest)),
+        "nearest": report.nearest,
     }
     return fill(
         CacheLookupDetail,

@@ -7,8 +7,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from compileboard.app.core.fields import FunctionName, Rank
+from compileboard.app.core.schema import PRIVATE
 from compileboard.app.runs.failures import CacheLookup
 from compileboard.app.runs.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
@@ -32,18 +34,22 @@ class Lookup(CacheLookup):
 
 
 @dataclass(frozen=True)
-class Earlier:
+class NearestLookup:
+    """The earlier lookup whose key differs least."""
+
+    tables = ("cache_lookups",)
+
     id: int
-    run_id: str
-    rank: int | None
+    run_id: Annotated[str, "Its run's id."]
+    rank: Rank
     compile_key: int | None
     compile_id: str | None
-    function_id: int | None
-    function: str | None
-    result: str
-    key: str | None
+    function_id: int | None = field(metadata=PRIVATE)
+    function: FunctionName
+    result: Annotated[str, "hit or miss."]
+    key: Annotated[str | None, "Its key."]
     time_us: int
-    payload_id: int
+    payload_id: int = field(metadata=PRIVATE)
 
 
 LOOKUP_SQL = """
@@ -130,19 +136,19 @@ def list_runs_before(
 
 def list_earlier(
     open_run: Callable[[str], sqlite3.Connection], lookup: Lookup, run_ids: Sequence[str]
-) -> list[Earlier]:
-    lookups: list[Earlier] = []
+) -> list[NearestLookup]:
+    lookups: list[NearestLookup] = []
     values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
     values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
     for run_id in run_ids:
         rows = open_run(run_id).execute(OF_FUNCTION_SQL, {**values, "run_id": run_id})
-        lookups += (Earlier(**dict(row)) for row in rows)
+        lookups += (NearestLookup(**dict(row)) for row in rows)
     return sorted(lookups, key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 
 def read_texts(
-    open_run: Callable[[str], sqlite3.Connection], earlier: Sequence[Earlier]
-) -> Iterator[tuple[Earlier, str]]:
+    open_run: Callable[[str], sqlite3.Connection], earlier: Sequence[NearestLookup]
+) -> Iterator[tuple[NearestLookup, str]]:
     """Yield each lookup with torch's record, one at a time: together they may be large."""
     for earlier_lookup in earlier:
         connection = open_run(earlier_lookup.run_id)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from compileboard.app.benchmarks.trend_queries import DRIVER_VERSION, TRITON_VERSION
 from compileboard.app.clickhouse.client import SETTINGS
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import StoreError
-from compileboard.collectors.store.rollups import RUN_COLUMNS
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -24,41 +24,21 @@ if TYPE_CHECKING:
 
 Values = tuple[Any, ...]
 
-_RUN = (
-    *(
-        "id",
-        "name",
-        "suite",
-        "source",
-        "state",
-        "level",
-        "keep_source",
-        "command",
-        "cwd",
-        "started_us",
-        "ended_us",
-    ),
-    *(
-        "heartbeat_us",
-        "exit_code",
-        "signal",
-        "host",
-        "gpu_name",
-        "gpu_count",
-        "torch_version",
-        "cuda_version",
-    ),
-    *("python_version", "git_commit", "git_branch", "git_subject", "git_dirty", "stack_room"),
-)
-_ANNOTATION = ("title", "note", "pinned", "changed_us")
+_RUN = RECORDS["runs"].list_names("facts", "pub")
 # What a row of a run has, in this order, beside its publication and its tags.
-RUN_NAMES = (*_RUN, "driver_version", "triton_version", *_ANNOTATION, *RUN_COLUMNS)
+RUN_NAMES = (
+    *(*_RUN, "driver_version", "triton_version"),
+    *(
+        *RECORDS["run_annotations"].list_names("run_id"),
+        *RECORDS["run_totals"].list_names("run_id"),
+    ),
+)
 _RUN_SQL = f"""
 select
   {", ".join(f"r.{name}" for name in _RUN)},
   {DRIVER_VERSION} as driver_version, {TRITON_VERSION} as triton_version,
   a.title, a.note, coalesce(a.pinned, 0) as pinned, a.changed_us,
-  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RUN_COLUMNS)},
+  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RECORDS["run_totals"].list_names("run_id"))},
   r.pub
 from runs as r
 left join run_totals as t on t.run_id = r.id
@@ -66,151 +46,15 @@ left join run_annotations as a on a.run_id = r.id
 where r.id = :run_id
 """  # noqa: S608  own names only
 _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key"
-_NUMBERS = (
-    *(
-        "speedup",
-        "speedup_low",
-        "speedup_high",
-        "abs_latency_ms",
-        "eager_latency_ms",
-        "compilation_latency_s",
-    ),
-    *("warm_compilation_latency_s", "compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb"),
-    *(
-        "cache_lookup_latency_us",
-        "calls_captured",
-        "unique_graphs",
-        "graph_breaks",
-        "unique_graph_breaks",
-    ),
-    *(
-        "recompiles",
-        "fallbacks_to_eager",
-        "autograd_captures",
-        "autograd_compiles",
-        "cudagraph_skips",
-    ),
-)
-_LATER_NUMBERS = (
-    *(
-        "export_latency_s",
-        "load_latency_s",
-        "second_process_latency_s",
-        "package_bytes",
-        "scaling_efficiency",
-    ),
-    *("output_error", "quantized_error", "quantized_eager_error"),
-)
 # The roll-ups of a run, without its id: the columns of each table there and here.
 ROLLUPS: dict[str, tuple[str, ...]] = {
-    "run_breaks": ("distinct_id", "break_count", "compile_us"),
-    "run_causes": ("cause_id", "guard_failure_count", "recompile_count", "compile_us"),
-    "run_functions": (
-        *(
-            "function_id",
-            "compile_count",
-            "graph_break_count",
-            "recompile_count",
-            "recompile_limit_count",
-        ),
-        "compile_us",
-    ),
-    "run_summaries": (
-        *(
-            "suite",
-            "mode",
-            "dtype",
-            "device",
-            "hardware",
-            "backend",
-            "dynamic",
-            "world_size",
-            "definition",
-            "time_us",
-        ),
-        *(
-            "total_count",
-            "measured_count",
-            "failed_count",
-            "passed_count",
-            "speedup_count",
-            "geomean_speedup",
-        ),
-        *("compilation_latency_s", "abs_latency_ms", "compression_ratio", "dynamo_peak_mem_gb"),
-        *(
-            "graph_breaks_per_model",
-            "recompiles_per_model",
-            "load_latency_s",
-            "package_bytes",
-            "scaling_efficiency",
-        ),
-        "quantized_error",
-    ),
-    "results": (
-        *(
-            "id",
-            "series_id",
-            "experiment",
-            "process_id",
-            "sequence",
-            "task",
-            "status",
-            "reason",
-            "accuracy",
-        ),
-        *(
-            *_NUMBERS,
-            "message",
-            "time_us",
-            "started_us",
-            "duration_us",
-            "command",
-            "origin",
-            *_LATER_NUMBERS,
-        ),
-    ),
+    table: RECORDS[table].list_names("run_id", "traceback", "facts")
+    for table in ("run_breaks", "run_causes", "run_functions", "run_summaries", "results")
 }
 # Things by the id of their content, and what tells one from another of the same id.
-THINGS: dict[str, tuple[str, ...]] = {
-    "functions": ("id", "file", "name"),
-    "distinct_breaks": (
-        *(
-            "id",
-            "fingerprint",
-            "gb_id",
-            "gb_type",
-            "reason",
-            "explanation",
-            "hints",
-            "function_id",
-            "source_line",
-        ),
-        "line",
-    ),
-    "recompile_causes": (
-        "id",
-        "fingerprint",
-        "category",
-        "source",
-        "reason",
-        "suggestion",
-        "function_id",
-    ),
-    "series": (
-        *(
-            "id",
-            "suite",
-            "model",
-            "mode",
-            "dtype",
-            "device",
-            "hardware",
-            "backend",
-            "dynamic",
-            "batch_size",
-        ),
-        "world_size",
-    ),
+THINGS = {
+    table: RECORDS[table].list_names()
+    for table in ("functions", "distinct_breaks", "recompile_causes", "series")
 }
 _POINTING = {
     "functions": (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compileboard.app.clickhouse.client import EngineAway, connect, explain
 from compileboard.app.core.address import ClickHouseAddress, StoreAddress
+from compileboard.collectors.contract.records import RECORDS, Column
 from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.store.migrations import migrate
 
@@ -22,14 +23,46 @@ if TYPE_CHECKING:
 _FILE = Path(__file__).parent / "tables.sql"
 # Rows that the board has noted as published survive a power failure of the server.
 _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
+_COLUMNS = re.compile(r"\$(columns|sums|names)\((\w+)((?: -\w+)*)\)")
+_TYPES = {"text": "String", "json": "String", "real": "Float64"}  # the others are Int64
+_FEW_VALUES = frozenset(
+    "source state level suite mode dtype device hardware backend definition experiment status "
+    "category".split()
+)
+_LONG_TEXTS = frozenset("command cwd note run_id process_id task message origin".split())
 
 
 def create(client: Client) -> None:
     """Make the tables and views that are not there yet in a client's database."""
     text = re.sub(r"(?m)^--.*\n", "", _FILE.read_text(encoding="utf-8"))
+    text = _COLUMNS.sub(_write_columns, text)
     for statement in filter(None, map(str.strip, text.split(";\n"))):
         joint = "," if re.search(r"\ssettings ", statement) else " settings"
         client.command(f"{statement}{joint} {_DURABLE}" if " engine = " in statement else statement)
+
+
+def _write_columns(what: re.Match[str]) -> str:
+    kind, table, without = what.groups()
+    record = RECORDS[table]
+    names = record.list_names(*without.replace(" -", " ").split())
+    if kind == "names":
+        return ", ".join(names)
+    return ",\n  ".join(
+        _write_column(record.columns[name], is_sum=kind == "sums") for name in names
+    )
+
+
+def _write_column(column: Column, *, is_sum: bool) -> str:
+    written = _TYPES.get(column.type, "Int64")
+    if column.is_nullable:
+        written = f"Nullable({written})"
+    elif column.name in _FEW_VALUES:
+        written = f"LowCardinality({written})"
+    if is_sum and column.type in ("count", "us"):
+        written += " codec(T64, ZSTD(1))"
+    elif column.name in _LONG_TEXTS:
+        written += " codec(ZSTD(1))"
+    return f"{column.name} {written}"
 
 
 def prepare_store(address: StoreAddress, password: str = "") -> int:

@@ -6,9 +6,8 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Any
 
-from compileboard.app.core.fields import TimeUs
 from compileboard.app.core.page import FilterError, Page, decode_cursor, make_page
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.codec import unpack
@@ -34,13 +33,13 @@ where name = :name
 class BaselineRow:
     """A stored baseline."""
 
-    name: Annotated[str, "Its name."]
-    run_id: Annotated[
-        str | None, "The run that it was last made of; that run may have been deleted."
-    ]
-    note: Annotated[str | None, "Why it is the baseline."]
-    created_us: Annotated[TimeUs, "When it was saved."]
-    changed_us: Annotated[TimeUs, "When it was last updated."]
+    tables = ("baselines",)
+
+    name: str
+    run_id: str | None
+    note: str | None
+    created_us: int
+    changed_us: int
 
 
 @dataclass(frozen=True)

@@ -90,26 +90,26 @@ _MODULE_WRAPPER = "torch/_dynamo/external_utils.py"  # its `inner` calls a user'
 class CompileRow:
     """One compile of a function."""
 
+    tables = ("compiles",)
+
     id: fields.RowId
     process_id: fields.ProcessId
     pid: fields.Pid
-    generation: Annotated[
-        fields.Count, "Calls of `reset()` in the process. Compile IDs restart at each."
-    ]
-    compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
-    frame_id: Annotated[int | None, "First number of the compile id."]
-    frame_compile_id: Annotated[int | None, "Second number of the compile id."]
+    generation: int
+    compile_id: str
+    frame_id: int | None
+    frame_compile_id: int | None
     rank: fields.Rank
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    resumed_at: Annotated[int | None, "Line at which it goes on after a graph break."]
+    resumed_at: int | None
     outcome: Outcome
     started_us: fields.StartTime
-    duration_us: Annotated[fields.DurationUs | None, "Duration of its forward record."]
-    total_us: Annotated[fields.DurationUs | None, "Forward and backward records together."]
-    attempt_count: Annotated[fields.Count, "Analyses, restarts included."]
-    graph_break_count: Annotated[fields.Count, "Graph breaks."]
+    duration_us: int | None
+    total_us: int | None
+    attempt_count: int
+    graph_break_count: int
     recompiled_from: fields.RecompiledFrom
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
@@ -170,6 +170,8 @@ class CompileFilter:
 
 @dataclass(frozen=True)
 class Compilation:
+    tables = ("compilations",)
+
     id: int
     sequence: int
     compile_key: int | None

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import Row
-from compileboard.app.core.schema import Keywords, Unit, published
+from compileboard.app.core.schema import DURATION_UNIT, TIME_UNIT, Keywords, published
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.fixes.titles import label_break, title_recompile
 
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
-TIME_UNIT = Unit("Microseconds since 1970, UTC.")
 Count = Annotated[int, Keywords(minimum=0)]
 TimeUs = Annotated[int, TIME_UNIT]
-DurationUs = Annotated[int, Unit("Microseconds.")]
+DurationUs = Annotated[int, DURATION_UNIT]
 
 RowId = Annotated[int, "Number of the row in this database."]
 ID_PATTERN = Keywords(pattern=f"^{ID_TEXT.pattern}$")
@@ -61,6 +61,12 @@ Hints = Annotated[tuple[str, ...], "torch's hints."]
 Category = Annotated[str, "Kind of guard that failed, `unknown` where it could not be told."]
 CategoryLabel = Annotated[str, "The category in words."]
 GuardSource = Annotated[str | None, "The guard's source expression."]
+# What a list selects of a graph break, as d, and of a cause of recompiles, as u.
+BREAK_COLUMNS = RECORDS["distinct_breaks"].select_sql(
+    "d", "id", "fingerprint", "function_id", "line"
+)
+BREAK_KIND = "coalesce(d.gb_type, d.reason)"
+CAUSE_COLUMNS = RECORDS["recompile_causes"].select_sql("u", "id", "fingerprint", "function_id")
 SORT_HELP = "The order, largest first; with `.asc` smallest first."
 Suggestion = Annotated[str | None, "The fix."]
 

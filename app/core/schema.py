@@ -1,7 +1,10 @@
-"""Dataclasses as JSON, and their JSON schemas from annotations and docstrings.
+"""Dataclasses as JSON, and their JSON schemas: annotations describe the fields, the docstring the
+whole.
 
-`Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property
-with `@published` is a field as well.
+`Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property with `@published`
+is a field as well.
+A class with `tables` has the rows of these tables: contract/records.py describes the fields that
+are columns there.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from compileboard.collectors.contract.records import PRIVATE as PRIVATE
+from compileboard.collectors.contract.records import RECORDS, Column
+from compileboard.collectors.contract.records import published as published
 
 Schema = dict[str, Any]
-Getter = TypeVar("Getter", bound=Callable[..., Any])
-PRIVATE = {"private": True}  # metadata of a field that JSON does not show
 OPTIONAL = {"optional": True}  # metadata of a field that JSON may lack
 _NAMED: dict[str, type] = {}  # models by their names in the document
 _NAMES = {
@@ -34,17 +39,12 @@ class Unit(str):
     __slots__ = ()
 
 
+TIME_UNIT, DURATION_UNIT = Unit("Microseconds since 1970, UTC."), Unit("Microseconds.")
+
+
 class Keywords:
     def __init__(self, **values: Any) -> None:
         self.values = values
-
-
-def published(getter: Getter) -> Getter:
-    """Decorate a property's getter to make the property a JSON field, described by its
-    docstring.
-    """
-    getter.in_json = True  # type: ignore[attr-defined]
-    return getter
 
 
 def one_of(values: Iterable[str]) -> Keywords:
@@ -104,6 +104,9 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
     for name in list_names(model):
         if name in hints:
             properties[name] = describe_type(hints[name], components)
+            column = None if "description" in properties[name] else _find_column(model, name)
+            if column:
+                properties[name] = describe_type(_annotate(hints[name], column), components)
         else:
             getter = getattr(model, name).fget
             hint = get_type_hints(getter, include_extras=True)["return"]
@@ -120,6 +123,18 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
         "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
+
+
+def _find_column(model: Any, name: str) -> Column | None:
+    tables = (RECORDS[table].columns for table in getattr(model, "tables", ()))
+    return next((columns[name] for columns in tables if name in columns), None)
+
+
+def _annotate(hint: Any, column: Column) -> Any:
+    about: dict[str, Any] = {"time_us": TIME_UNIT, "us": DURATION_UNIT}
+    about |= dict.fromkeys(("count", "bytes"), Keywords(minimum=0))
+    part = one_of(column.words) if column.words else about.get(column.type)
+    return Annotated[hint, column.help, part]
 
 
 def describe_type(hint: Any, components: dict[str, Schema], description: str = "") -> Schema:

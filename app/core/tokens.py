@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.core.fields import TimeUs
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.app.core.schema import one_of
 
@@ -50,16 +49,18 @@ limit :limit
 class TokenRow:
     """A token, without its secret."""
 
-    id: Annotated[str, "Its public part."]
-    name: Annotated[str, "The person or box that has it."]
-    scopes: Annotated[str, "What it allows: `ingest`, `read`, `write`, `admin`, with commas."]
+    tables = ("tokens",)
+
+    id: str
+    name: str
+    scopes: str
     state: Annotated[str, one_of(STATES), "Whether it is in force."]
-    created_us: Annotated[TimeUs, "When it was made."]
-    created_by: Annotated[str, "Who made it: user@host."]
-    expires_us: Annotated[TimeUs | None, "When it ends; null is never."]
-    revoked_us: Annotated[TimeUs | None, "When it was revoked."]
-    last_used_us: Annotated[TimeUs | None, "Its last use, to the minute."]
-    last_address: Annotated[str | None, "The client's address then."]
+    created_us: int
+    created_by: str
+    expires_us: int | None
+    revoked_us: int | None
+    last_used_us: int | None
+    last_address: str | None
 
 
 @dataclass(frozen=True)

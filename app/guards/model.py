@@ -48,9 +48,11 @@ _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LE
 
 @dataclass(frozen=True)
 class GuardChange:
-    before: GuardNode
-    after: GuardNode
-    fields: tuple[FieldChange, ...]
+    """One guard with another expected value."""
+
+    before: Annotated[GuardNode, "As it was."]
+    after: Annotated[GuardNode, "As it is."]
+    fields: Annotated[tuple[FieldChange, ...], "What differs."]
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from flask import Blueprint, abort, request
 
 from compileboard.app.artifacts.run_queries import ArtifactPairQuery, check_artifact_id
-from compileboard.app.artifacts.text import FieldChange
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.db import get_reader, get_run_reader, get_settings
-from compileboard.app.core.fields import (
-    SORT_HELP,
-    Count,
-    FileName,
-    FunctionName,
-    LineNumber,
-    SourceLine,
-)
+from compileboard.app.core.fields import SORT_HELP, Count
 from compileboard.app.core.page import FilterError, Page, check_limit, read_id
 from compileboard.app.core.parameters import order_by
-from compileboard.app.core.schema import one_of
+from compileboard.app.core.schema import get_row
 from compileboard.app.guards import run_queries as guards
 from compileboard.app.guards.charts import chart_kinds
 from compileboard.app.guards.model import (
     MOST_PLACES,
+    GuardChange,
     GuardFix,
     GuardOrigin,
     GuardSetScreen,
@@ -146,28 +139,10 @@ class GuardSums(GuardTotals):
 
 
 @dataclass(frozen=True)
-class GuardNodeJson:
-    """One line of a tree of guards."""
-
-    kind: Annotated[str, one_of(("manager", "guard", "text")), "What the line is."]
-    guard_type: Annotated[str | None, "torch's name of its kind."]
-    source: Annotated[str | None, "Where the value is found."]
-    accessor: Annotated[str | None, "How it is reached from the line above."]
-    value_type: Annotated[str | None, "The value's type."]
-    code: Annotated[str | None, "What is checked."]
-    user_line: SourceLine
-    file: FileName
-    line: LineNumber
-    function: FunctionName
-    hint: Annotated[str | None, "torch's hint."]
-    remark: Annotated[str | None, "torch's remark on the line."]
-
-
-@dataclass(frozen=True)
-class TreeNode(GuardNodeJson):
+class TreeNode(GuardNode):
     """One line of the tree."""
 
-    depth: Annotated[Count, "Lines above it that it hangs on."]
+    depth: Annotated[Count, "Lines above it that it hangs on."] = 0
 
 
 @dataclass(frozen=True)
@@ -181,24 +156,15 @@ class GuardTreeJson(GuardSet):
 
 
 @dataclass(frozen=True)
-class GuardChangeJson:
-    """One guard with another expected value."""
-
-    before: Annotated[GuardNodeJson, "As it was."]
-    after: Annotated[GuardNodeJson, "As it is."]
-    fields: Annotated[tuple[FieldChange, ...], "What differs."]
-
-
-@dataclass(frozen=True)
 class GuardDiffJson:
     """The guards of two compiles compared. null where one is not recorded."""
 
     a: Annotated[GuardSet, "The earlier one."]
     b: Annotated[GuardSet, "The later one."]
-    added: Annotated[list[GuardNodeJson] | None, "Guards that only `b` has."] = None
-    removed: Annotated[list[GuardNodeJson] | None, "Guards that only `a` has."] = None
+    added: Annotated[Sequence[GuardNode] | None, "Guards that only `b` has."] = None
+    removed: Annotated[Sequence[GuardNode] | None, "Guards that only `a` has."] = None
     changed: Annotated[
-        list[GuardChangeJson] | None,
+        Sequence[GuardChange] | None,
         "Guards whose place is the same and whose expected value is another.",
     ] = None
     same_count: Annotated[Count | None, "Guards that are the same."] = None
@@ -230,14 +196,6 @@ def get_sums(detail: RunDetail) -> GuardSums:
     )
 
 
-def _make_node(node: GuardNode) -> GuardNodeJson:
-    return GuardNodeJson(**_read_node(node))
-
-
-def _read_node(node: GuardNode) -> dict[str, Any]:
-    return {name: getattr(node, name) for name in GuardNodeJson.__dataclass_fields__}
-
-
 def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
     screen = build_guard_set(
         get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id
@@ -260,7 +218,7 @@ def get_guards(detail: RunDetail, guards_id: str) -> GuardTreeJson:
         previous_artifact_id=previous.artifact_id if previous else None,
         nodes=None
         if tree is None
-        else [TreeNode(**_read_node(node), depth=depth) for depth, node in walk(tree)],
+        else [TreeNode(**get_row(node), depth=depth) for depth, node in walk(tree)],
     )
 
 
@@ -278,12 +236,9 @@ def get_diff(detail: RunDetail, sides: ArtifactPairQuery) -> GuardDiffJson:
     return GuardDiffJson(
         a=a,
         b=b,
-        added=[_make_node(node) for node in diff.added],
-        removed=[_make_node(node) for node in diff.removed],
-        changed=[
-            GuardChangeJson(_make_node(change.before), _make_node(change.after), change.fields)
-            for change in diff.changed
-        ],
+        added=diff.added,
+        removed=diff.removed,
+        changed=diff.changed,
         same_count=diff.same_count,
         identity_count=len(diff.identities),
     )

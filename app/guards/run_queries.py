@@ -38,11 +38,11 @@ Roots = Annotated[
 class GuardSet:
     """The guards of one compile, summed up; `kinds` and `roots` are counts, the largest first."""
 
+    tables = ("guard_sets",)
+
     id: fields.RowId
     run_id: fields.RunId
-    artifact_id: Annotated[
-        int, "`id` of the artifact that holds them, as in `/runs/<run_id>/guards/<guards_id>`."
-    ]
+    artifact_id: int
     process_id: fields.ProcessId
     rank: fields.Rank
     compile_key: fields.CompileKey
@@ -50,10 +50,8 @@ class GuardSet:
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    guard_count: Annotated[fields.Count | None, "Guards: conditions as torch prints them."]
-    latency_us: Annotated[
-        float | None, "Time that checking a whole set takes, measured by torch once. Microseconds."
-    ]
+    guard_count: int | None
+    latency_us: float | None
     kinds: Kinds
     roots: Roots
     root_count: Annotated[fields.Count | None, "Places in all."]

@@ -14,7 +14,7 @@ from compileboard.app.benchmarks.metrics import (
     SUMMARY_BY_NAME,
     Metric,
 )
-from compileboard.app.core.fields import Count, TimeUs
+from compileboard.app.core.fields import TimeUs
 from compileboard.app.core.format import format_plural, format_times
 from compileboard.app.core.schema import one_of
 from compileboard.app.incidents.queries import STATES, STATUSES, StoredIncident
@@ -334,22 +334,22 @@ class HeadlineMetric:
 class Incident:
     """Series changes of one commit range with their likely cause, one status and one discussion."""
 
-    id: Annotated[str, "Its id: the same when it is detected anew."]
-    title: Annotated[str, "What is worse and why, in one line."]
-    direction: Annotated[
-        str, one_of(DIRECTIONS), "`worse`; improvements and neutral changes are never open."
-    ]
-    state: Annotated[str, one_of(STATES), "Detection state."]
-    status: Annotated[str, one_of(STATUSES), "Triage status. Ignored incidents send no alerts."]
-    owner: Annotated[str | None, "Who acknowledged or ignored it."]
-    reason: Annotated[str | None, "Why it is ignored."]
-    suite: Annotated[str, "The suite; empty for recorded programs without one."]
-    branch: Annotated[str, "The branch; empty where not recorded."]
-    severity: Annotated[int, "0 is a failure; larger is less severe."]
+    tables = ("incidents",)
+
+    id: str
+    title: str
+    direction: Annotated[str, one_of(DIRECTIONS)]
+    state: Annotated[str, one_of(STATES)]
+    status: Annotated[str, one_of(STATUSES)]
+    owner: str | None
+    reason: str | None
+    suite: str
+    branch: str
+    severity: int
     measured_as: Annotated[str, "Configuration of the leading series."]
     models: Annotated[list[str], "The models, suites or programs that changed."]
-    lead_change_id: Annotated[str, "The change that it is named after."]
-    change_count: Annotated[Count, "Changes that are its evidence."]
+    lead_change_id: str
+    change_count: int
     first_bad: Annotated[IncidentRun, "The first run after."]
     last_good: Annotated[IncidentRun | None, "The last run before."]
     recovered: Annotated[IncidentRun | None, "The run that recovered it."]
@@ -361,12 +361,12 @@ class Incident:
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
     headlines: Annotated[list[HeadlineMetric], "Its three most visible changes."]
-    first_us: Annotated[TimeUs, "When the first bad run started."]
-    recovered_us: Annotated[TimeUs | None, "When the run started that recovered it."]
-    found_us: Annotated[TimeUs, "When it was first found."]
-    confirmed_us: Annotated[TimeUs | None, "When the run started that confirmed it."]
-    noticed_us: Annotated[TimeUs | None, "When that was found out."]
-    changed_us: Annotated[TimeUs, "When detection last changed it."]
+    first_us: int
+    recovered_us: int | None
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
 
     @property
     def cause(self) -> IncidentCause | None:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import orjson
 
-from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.schema import PRIVATE, one_of
 
 STATES = ("unconfirmed", "confirmed", "withdrawn")
@@ -76,44 +75,40 @@ class SeriesChange:
     was found.
     """
 
-    id: Annotated[str, "Its ID; stable while more runs refine the change."]
-    kind: Annotated[str, one_of(KINDS), "Change point, gradual change, or stopped reporting."]
-    direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
-    state: Annotated[str, one_of(STATES), "What detection thinks of it."]
-    subject: Annotated[
-        str,
-        one_of(SUBJECTS),
-        "What the series is of: a model, a suite, or the observed runs of one name.",
-    ]
-    suite: Annotated[str, "The suite."]
-    model: Annotated[str, "The model, or the name of the runs."]
-    mode: Annotated[str, "`inference` or `training`."]
-    dtype: Annotated[str, "Its dtype."]
-    device: Annotated[str, "`cpu` or `cuda`."]
-    hardware: Annotated[str, "The GPU's model, or the processor's."]
-    backend: Annotated[str, "The backend with its config label."]
-    dynamic: Annotated[bool, "Whether shapes were dynamic."]
-    batch_size: Annotated[Count, "The batch size."]
-    world_size: Annotated[Count, "Ranks."]
-    branch: Annotated[str, "The branch."]
-    metric: Annotated[str, "The metric's name."]
-    before_value: Annotated[float | None, "The level before."]
-    after_value: Annotated[float | None, "The level after; null where it is no longer measured."]
-    relative: Annotated[float | None, "(after − before) ÷ |before|; null where before is 0."]
-    p_value: Annotated[
-        float | None, "How often noise makes such a change; null where it is no longer measured."
-    ]
-    before_run_id: Annotated[str | None, "The newest run surely before."]
-    first_run_id: Annotated[str, "The first run after."]
-    low_run_id: Annotated[str | None, "The earliest run that may be the first after."]
-    high_run_id: Annotated[str | None, "The latest."]
-    recovered_run_id: Annotated[str | None, "The first run back at the level before."]
-    first_us: Annotated[TimeUs, "When the first run after started."]
-    found_us: Annotated[TimeUs, "When it was first found."]
-    confirmed_us: Annotated[TimeUs | None, "When the run started that confirmed it."]
-    noticed_us: Annotated[TimeUs | None, "When that was found out."]
-    changed_us: Annotated[TimeUs, "When detection last wrote it."]
-    incident_id: Annotated[str | None, "The incident that it is evidence of."]
+    tables = ("series_changes",)
+
+    id: str
+    kind: Annotated[str, one_of(KINDS)]
+    direction: Annotated[str, one_of(DIRECTIONS)]
+    state: Annotated[str, one_of(STATES)]
+    subject: Annotated[str, one_of(SUBJECTS)]
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    device: str
+    hardware: str
+    backend: str
+    dynamic: bool
+    batch_size: int
+    world_size: int
+    branch: str
+    metric: str
+    before_value: float | None
+    after_value: float | None
+    relative: float | None
+    p_value: float | None
+    before_run_id: str | None
+    first_run_id: str
+    low_run_id: str | None
+    high_run_id: str | None
+    recovered_run_id: str | None
+    first_us: int
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
+    incident_id: str | None
     evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
 
     @property

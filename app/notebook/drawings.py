@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pandas as pd
 
 from compileboard.app.benchmarks.charts import chart_history, chart_repeats
-from compileboard.app.benchmarks.model import ModelScreen, ResultJson, make_result
-from compileboard.app.benchmarks.series import Point, label_fields
+from compileboard.app.benchmarks.model import ModelScreen
+from compileboard.app.benchmarks.series import label_fields
 from compileboard.app.benchmarks.trend_charts import chart_metric, share_runs
 from compileboard.app.benchmarks.trend_pages import TrendPointJson, TrendSeriesJson, make_trend
 from compileboard.app.benchmarks.trends import TrendScreen, TrendSeries
@@ -39,6 +39,7 @@ from compileboard.app.notebook.frames import list_columns, make_frame
 from compileboard.app.reasons.api import CauseDetail, DistinctBreakDetail
 from compileboard.app.reasons.charts import chart_history as chart_reason
 from compileboard.app.reasons.queries import HistoryPoint
+from compileboard.collectors.store.results import ResultRow
 
 
 class NothingToDraw(LookupError):
@@ -192,7 +193,7 @@ class BoardModel:
     def frame(self) -> pd.DataFrame:
         """Return every result of the model, series by series, the oldest first."""
         points = [point for series in self.screen.history.series for point in series.points]
-        return make_frame(list_columns(ResultJson), map(_read_point, points))
+        return make_frame(list_columns(ResultRow), [point.row for point in points])
 
     def figures(self) -> dict[str, Any]:
         """Return the charts of the model's page: each metric over time, and the newest result's
@@ -211,10 +212,6 @@ class BoardModel:
             f"<model {history.model!r}: {len(history.series)} series, shown: "
             f"{self.screen.selected.label}>"
         )
-
-
-def _read_point(point: Point) -> dict[str, Any]:
-    return vars(make_result(point.row))
 
 
 @dataclass(frozen=True, repr=False)

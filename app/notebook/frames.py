@@ -19,7 +19,6 @@ import pandas as pd
 from compileboard.app.comparison.sides import find_run as find_named_run
 from compileboard.app.core.api import Limit, Operation, PageQuery, find_run
 from compileboard.app.core.db import get_clock, get_engine, get_reader
-from compileboard.app.core.fields import TIME_UNIT
 from compileboard.app.core.json_text import dump_json
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import (
@@ -29,7 +28,14 @@ from compileboard.app.core.parameters import (
     list_parameters,
     read_filter,
 )
-from compileboard.app.core.schema import Schema, describe_type, get_plain, get_row, is_model
+from compileboard.app.core.schema import (
+    TIME_UNIT,
+    Schema,
+    describe_type,
+    get_plain,
+    get_row,
+    is_model,
+)
 from compileboard.app.reports.parquet import find_types
 from compileboard.app.runs.model import DEFAULT_ORDER, RunsFilters, build_runs
 from compileboard.app.runs.queries import RunFilter
@@ -414,8 +420,9 @@ class FrameMethod:
                 RunsFilters(selection, DEFAULT_ORDER, cursor, _PAGE_COUNT),
                 get_clock(),
             )
-            runs = (listed.run for listed in screen.runs)
-            yield from (run.id for run in runs if any(getattr(run, name) for name in self.counts))
+            yield from (
+                run.id for run in screen.runs if any(getattr(run, name) for name in self.counts)
+            )
             cursor = screen.next_cursor
             if cursor is None:
                 return

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.core.fields import Count, RunId, StartTime, TimeUs
+from compileboard.app.core.fields import RunId, StartTime
 from compileboard.app.core.page import Page, decode_cursor, make_page
 
 STREAMS_SQL = """
@@ -35,22 +35,22 @@ limit :limit
 class StreamRow:
     """The stream of one recorder for one run."""
 
+    tables = ("streams", "runs")
+
     run_id: RunId
-    stream_id: Annotated[
-        str, "The recorder's id of its stream; one that starts anew begins another."
-    ]
+    stream_id: str
     name: Annotated[str | None, "The run's name."]
     host: Annotated[str | None, "The box, as the run names it."]
     is_here: Annotated[bool, "Whether the run is here; false where it was deleted."]
     token: Annotated[str | None, "The name of the token that sends it."]
-    stored_bytes: Annotated[Count, "Bytes of lines that are stored."]
-    event_count: Annotated[Count, "Events that came; one that came twice is stored once."]
-    lost_count: Annotated[Count, "Events that the box had no room for."]
-    dropped_text_count: Annotated[Count, "Texts that the box had no room for, or was refused with."]
-    version: Annotated[str | None, "Version of the collector."]
+    stored_bytes: int
+    event_count: int
+    lost_count: int
+    dropped_text_count: int
+    version: str | None
     started_us: StartTime
-    updated_us: Annotated[TimeUs, "When something of it came last."]
-    ended_us: Annotated[TimeUs | None, "When its last line came."]
+    updated_us: int
+    ended_us: int | None
     is_replaced: Annotated[
         bool, "Whether the run's recorder began another stream after it, which has all of it."
     ]

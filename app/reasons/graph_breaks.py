@@ -32,7 +32,9 @@ class BreakFilter:
 class DistinctBreak(fields.TitledBreak):
     """One graph break with its totals over the chosen runs."""
 
-    id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    tables = ("distinct_breaks", "run_breaks")
+
+    id: fields.ContentId
     fingerprint: fields.Fingerprint
     gb_id: fields.GbId
     gb_type: fields.GbType
@@ -43,7 +45,7 @@ class DistinctBreak(fields.TitledBreak):
     file: fields.FileName
     line: fields.LineNumber
     source_line: fields.SourceLine
-    break_count: Annotated[fields.Count, "Graph breaks."]
+    break_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
@@ -68,6 +70,8 @@ class BreakSummary:
 @dataclass(frozen=True)
 class BreakEvent:
     """One graph break."""
+
+    tables = ("graph_breaks",)
 
     id: Annotated[int, "Number of the row."]
     run_id: fields.RunId
@@ -109,17 +113,16 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> BreakSummary:
     )
 
 
-_KIND = "coalesce(d.gb_type, d.reason)"
 GRAPH_BREAKS = ReasonSubject(
     noun="graph break",
     table="distinct_breaks",
     run_table="run_breaks",
     key="distinct_id",
     counts=("break_count",),
-    columns="d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, d.line, d.source_line",
-    kind=_KIND,
+    columns=f"{fields.BREAK_COLUMNS}, d.line",
+    kind=fields.BREAK_KIND,
     gb_id="d.gb_id",
-    exact={"gb_id": "d.gb_id", "kind": _KIND},
+    exact={"gb_id": "d.gb_id", "kind": fields.BREAK_KIND},
     texts=("d.gb_type", "d.reason", "d.explanation", "d.source_line"),
     orders={
         "breaks": "break_count",

@@ -17,7 +17,6 @@ from compileboard.app.core.fields import CompilesUs, Count, RunId, StartTime, Ti
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.core.parameters import list_names, read_query
-from compileboard.app.core.schema import one_of
 from compileboard.app.reasons.sums import (
     ReasonSums,
     Sum,
@@ -460,24 +459,22 @@ class ReasonTrends(Generic[Summary]):
 class AffectedRun:
     """One run with its number of occurrences."""
 
+    tables = ("runs", "run_annotations")
+
     id: RunId
-    name: Annotated[str, "Its name."]
+    name: str
     title: Title
-    suite: Annotated[str | None, "Its suite."]
-    source: Annotated[
-        str,
-        one_of(("live", "import", "bench", "trial")),
-        "How it was recorded; `trial` is one of try.",
-    ]
+    suite: str | None
+    source: str
     state: Annotated[str, "Its state."]
     started_us: StartTime
-    torch_version: Annotated[str | None, "Version of torch."]
-    host: Annotated[str | None, "Machine."]
-    git_commit: Annotated[str | None, "Commit."]
-    git_subject: Annotated[str | None, "Subject of a benchmark's commit."]
+    torch_version: str | None
+    host: str | None
+    git_commit: str | None
+    git_subject: str | None
     count: Annotated[Count, "Occurrences in this run."]
     compile_us: CompilesUs
-    pinned: Annotated[bool, "Whether a person pinned the run."]
+    pinned: bool
 
     @property
     def shown_name(self) -> str:

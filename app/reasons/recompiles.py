@@ -13,6 +13,7 @@ from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
 from compileboard.collectors.contract.categories import BY_NAME
+from compileboard.collectors.contract.records import RECORDS
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,18 @@ class RecompileCause(fields.TitledCause):
     `limit_count` is of its function.
     """
 
-    id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    tables = ("recompile_causes", "run_causes")
+
+    id: fields.ContentId
     fingerprint: fields.Fingerprint
     category: fields.Category
     source: fields.GuardSource
-    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    reason: str
     suggestion: fields.Suggestion
     function: fields.FunctionName
     file: fields.FileName
     recompile_count: fields.CauseRecompiles
-    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    guard_failure_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
@@ -72,6 +75,8 @@ class CauseSummary:
 class CauseEvent:
     """One guard failure and the recompile it led to."""
 
+    tables = ("recompiles", "guard_failures")
+
     id: Annotated[int, "`id` of the recompile."]
     run_id: fields.RunId
     process_id: fields.ProcessId
@@ -80,11 +85,11 @@ class CauseEvent:
     compile_id: fields.CompileId
     recompiled_from: fields.RecompiledFrom
     time_us: fields.EventTime
-    position: Annotated[fields.Count, "0 is the newest cache entry."]
-    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
-    reason: Annotated[str, "The failed guard."]
-    expected: Annotated[str | None, "Expected."]
-    actual: Annotated[str | None, "Occurrences."]
+    position: int
+    cache_entry: str | None
+    reason: str
+    expected: str | None
+    actual: str | None
     source_line: fields.SourceLine
     line: fields.LineNumber
     compile_outcome: Annotated[str | None, "What became of the compile."]
@@ -132,7 +137,7 @@ RECOMPILES = ReasonSubject(
     run_table="run_causes",
     key="cause_id",
     counts=("recompile_count", "guard_failure_count"),
-    columns="d.category, d.source, d.reason, d.suggestion",
+    columns=RECORDS["recompile_causes"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="d.category",
     exact={"category": "d.category"},
     texts=("d.source", "d.reason", "d.suggestion"),

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from compileboard.app.core import fields
 from compileboard.app.core.page import Page, bind_page, decode_cursor, make_page, recorded_us
-from compileboard.app.core.schema import one_of
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.store.reading import read_body, read_json
@@ -21,6 +20,8 @@ from compileboard.collectors.store.runs import name_rows
 class GraphBreakRow(fields.TitledBreak):
     """One graph break."""
 
+    tables = ("graph_breaks", "distinct_breaks")
+
     id: fields.RowId
     process_id: fields.ProcessId
     process: fields.ProcessName
@@ -28,7 +29,7 @@ class GraphBreakRow(fields.TitledBreak):
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     distinct_id: fields.BreakId
-    fingerprint: Annotated[str, "Identifies the graph break in every database."]
+    fingerprint: str
     gb_id: fields.GbId
     gb_type: fields.GbType
     reason: fields.BreakReason
@@ -37,20 +38,13 @@ class GraphBreakRow(fields.TitledBreak):
     debug_context: Annotated[str | None, "torch's context of it."]
     function: fields.FunctionName
     file: fields.FileName
-    line: Annotated[int | None, "Line of the innermost frame of your own code."]
+    line: int | None
     torch_file: Annotated[
         str | None, "File that torch's text names: a library's where the break is in its code."
     ]
     torch_line: Annotated[int | None, "Line that torch's text names."]
     source_line: fields.SourceLine
-    outcome: Annotated[
-        str,
-        one_of(("resumed", "skipped", "unknown")),
-        (
-            "Whether the function goes on compiled after it (resumed) or its frame runs eagerly "
-            "(skipped)."
-        ),
-    ]
+    outcome: str
     time_us: fields.EventTime
     compile_us: fields.CompileUs
     stack: fields.Stack
@@ -60,6 +54,8 @@ class GraphBreakRow(fields.TitledBreak):
 @dataclass(frozen=True)
 class RunDistinctBreak(fields.TitledBreak):
     """One graph break with its totals in one run."""
+
+    tables = ("run_breaks", "distinct_breaks")
 
     distinct_id: fields.BreakId
     gb_id: fields.GbId
@@ -71,25 +67,24 @@ class RunDistinctBreak(fields.TitledBreak):
     file: fields.FileName
     line: fields.LineNumber
     source_line: fields.SourceLine
-    break_count: Annotated[fields.Count, "Graph breaks."]
+    break_count: int
     compile_us: fields.CompilesUs
     outcomes: Annotated[dict[str, fields.Count], "Graph breaks by outcome."]
 
 
-BREAKS_SQL = """
+BREAKS_SQL = f"""
 select
   b.id, b.process_id, coalesce(c.rank, p.rank) as rank, b.compile_key, b.compile_id, b.distinct_id,
   d.fingerprint,
-  d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file, b.line,
-  d.source_line, b.outcome,
-  b.time_us, nullif(c.total_us, 0) as compile_us, e.body
+  {fields.BREAK_COLUMNS}, f.name as function, f.file, b.line, b.outcome, b.time_us,
+  nullif(c.total_us, 0) as compile_us, e.body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join compiles as c on c.id = b.compile_key
 left join functions as f on f.id = coalesce(b.function_id, c.function_id)
 left join processes as p on p.id = b.process_id
 left join events as e on e.process_id = b.process_id and e.sequence = b.sequence
-"""
+"""  # noqa: S608  own names
 RUN_BREAKS_SQL = f"""
 {BREAKS_SQL}
 where b.run_id = :run_id
@@ -104,11 +99,10 @@ where b.compile_key = :key
 order by b.time_us, b.id
 limit :limit
 """
-DISTINCT_SQL = """
+DISTINCT_SQL = f"""
 select
-  r.distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.hints, f.name as function, f.file,
-  d.line,
-  d.source_line, r.break_count, nullif(r.compile_us, 0) as compile_us
+  r.distinct_id, {fields.BREAK_COLUMNS}, f.name as function, f.file, d.line, r.break_count,
+  nullif(r.compile_us, 0) as compile_us
 from run_breaks as r
 join distinct_breaks as d on d.id = r.distinct_id
 left join functions as f on f.id = d.function_id
@@ -116,7 +110,7 @@ where r.run_id = :run_id
   and (r.compile_us, r.distinct_id) < (:after_us, :after_id)
 order by r.compile_us desc, r.distinct_id desc
 limit :limit
-"""
+"""  # noqa: S608  own names
 OUTCOMES_SQL = """
 select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id,
 b.sequence, b.line
@@ -229,14 +223,16 @@ def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
 class FailedGuard(fields.Categorized):
     """Why one cache entry did not fit a call."""
 
-    position: Annotated[fields.Count, "0 is the newest cache entry."]
+    tables = ("guard_failures", "recompile_causes")
+
+    position: int
     cause_id: fields.CauseId
-    cache_entry: Annotated[str | None, "Compile id of the cache entry."]
-    reason: Annotated[str, "The failed guard in torch's words."]
+    cache_entry: str | None
+    reason: str
     category: fields.Category
     source: fields.GuardSource
-    expected: Annotated[str | None, "What the guard expected."]
-    actual: Annotated[str | None, "The actual value."]
+    expected: str | None
+    actual: str | None
     suggestion: fields.Suggestion
     source_line: fields.SourceLine
     line: fields.LineNumber
@@ -245,6 +241,8 @@ class FailedGuard(fields.Categorized):
 @dataclass(frozen=True)
 class RecompileRow:
     """One recompile: a frame that already had cache entries."""
+
+    tables = ("recompiles",)
 
     id: fields.RowId
     process_id: fields.ProcessId
@@ -285,14 +283,16 @@ class Chain:
 class RunCause(fields.CategoryMeaning):
     """One recompile cause with its totals in one run."""
 
+    tables = ("run_causes", "recompile_causes")
+
     cause_id: fields.CauseId
     category: fields.Category
     source: fields.GuardSource
-    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    reason: str
     suggestion: fields.Suggestion
     function: fields.FunctionName
     file: fields.FileName
-    guard_failure_count: Annotated[fields.Count, "Cache entries that failed on it."]
+    guard_failure_count: int
     recompile_count: fields.CauseRecompiles
     compile_us: fields.CompilesUs
 
@@ -353,8 +353,7 @@ limit :limit
 """
 CAUSES_SQL = f"""
 select
-  r.cause_id, u.category, u.source, u.reason, u.suggestion, f.name as function, f.file,
-  r.guard_failure_count,
+  r.cause_id, {fields.CAUSE_COLUMNS}, f.name as function, f.file, r.guard_failure_count,
   r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id

@@ -242,7 +242,7 @@ def _list_directory(
             )
         ),
         "listed": listed,
-        "listed_count": min(most, run.compile_count),
+        "listed_count": min(most, run.compile_count or 0),
         "entries": iterate_entries(connection, run.id, choice, most),
         "loose": list_loose(connection, run.id, choice) if listed else [],
         "choice": choice,

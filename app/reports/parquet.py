@@ -25,6 +25,7 @@ from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.trace_files import RejectSum
 from compileboard.app.timeline.run_queries import NameTotal
 from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.records import list_types
 from compileboard.collectors.store.results import ResultRow
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from compileboard.app.runs.run_queries import RunDetail
 
 
-# Columns in µs since the epoch; every other one in µs is a length of time.
-MOMENTS = frozenset(
-    ("start_us", "started_us", "time_us", "start_time_us", "end_time_us", "longest_begin_us")
-)
 _ROWS: dict[str, Any] = {
     "compilations": Compilation,
     "graph_breaks": GraphBreakRow,
@@ -58,8 +55,8 @@ _OF_UNITS = {
     "s": "float",
     "time_s": "float",
     "list": "list",
+    "time_us": "moment",
 }
-_OF_UNITS |= {"time_us": "int"}
 _SERIES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
 COMPARISON_TYPES: Mapping[str, str] = {
     **_SERIES,
@@ -83,9 +80,9 @@ def find_types(table: str) -> Mapping[str, str]:
         }
     elif table == "spans_by_name":
         types["open_count"] = "int"
+    declared = list_types(*getattr(_ROWS[table], "tables", ()))
     return {
-        name: "moment" if kind == "int" and name in MOMENTS else kind
-        for name, kind in types.items()
+        name: "moment" if declared.get(name) == "moment" else kind for name, kind in types.items()
     }
 
 

@@ -320,15 +320,12 @@ def _head(contents: Contents) -> list[str]:
         if run.git_commit
         else []
     )
-    values = [format_count(run.count("compile_count")), format_duration(run.compile_us)]
-    values += [format_count(run.count("graph_break_count"))]
+    values = [format_count(run.compile_count), format_duration(run.compile_us)]
+    values += [format_count(run.graph_break_count)]
+    values += [format_count(run.recompile_count), format_count(run.recompile_limit_count)]
     values += [
-        format_count(run.count("recompile_count")),
-        format_count(run.count("recompile_limit_count")),
-    ]
-    values += [
-        format_count(run.count("failure_count")),
-        format_count(run.count("skipped_frame_count")),
+        format_count(run.failure_count),
+        format_count(run.skipped_frame_count),
         "–" if summary.hit_ratio is None else format_percent(summary.hit_ratio),
     ]
     names = [

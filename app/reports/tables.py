@@ -11,7 +11,7 @@ from compileboard.app.aot.model import list_graph_reports
 from compileboard.app.artifacts import run_queries as artifacts
 from compileboard.app.artifacts.model import explain_artifact
 from compileboard.app.benchmarks.matrix import cut_page
-from compileboard.app.benchmarks.model import iterate_distributed, iterate_exports, make_result
+from compileboard.app.benchmarks.model import iterate_distributed, iterate_exports
 from compileboard.app.benchmarks.run_queries import (
     ResultParts,
     get_result_parts,
@@ -45,7 +45,7 @@ class ReportTable(NamedTuple):
 
 
 def _list_results(connection: sqlite3.Connection, run_id: str, **_page: Any) -> Page[Any]:
-    return Page(tuple(make_result(row) for row in list_results(connection, run_id)), None)
+    return Page(tuple(list_results(connection, run_id)), None)
 
 
 def _list_measurements(

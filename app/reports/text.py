@@ -72,7 +72,7 @@ COLUMNS: dict[str, Sequence[str]] = {
         *(f"guard_{name}" for name in _GUARD),
         "guards",
     ),
-    "results": (*_names(ResultRow, "judge"), "gpu"),
+    "results": list_names(ResultRow),
     "artifacts": (*_names(ArtifactRow), "meaning"),
     "spans_by_name": list_names(NameTotal),
     "guards": _names(GuardSet),

@@ -154,23 +154,6 @@ class FailureSort:
 
 
 @dataclass(frozen=True)
-class ReproResultJson:
-    """The result of a `collectors repro` command."""
-
-    command: Annotated[str, "run, minify, analyze, check or bisect."]
-    status: Annotated[str, "Its answer in a word."]
-    operation: Annotated[str | None, "The operation that fails or is wrong."]
-    node_count: Annotated[fields.Count | None, "Call nodes of the minimal graph."]
-    seconds: Annotated[float, "How long it took."]
-    torch_version: Annotated[str | None, "Version of torch it ran with."]
-    device: Annotated[str | None, "The GPU's name, or `cpu`."]
-    detail: Annotated[dict[str, Any], "The answer; its fields depend on the command."]
-    program: Annotated[str | None, "The minimal graph as Python's source."]
-    started_us: fields.StartTime
-    ended_us: Annotated[fields.TimeUs, "End."]
-
-
-@dataclass(frozen=True)
 class ReproDetail(ReproRow):
     """One repro with its programs and results."""
 
@@ -180,7 +163,7 @@ class ReproDetail(ReproRow):
     storage_bytes: Annotated[
         dict[str, int], "Size of each storage whose bytes are stored, by SHA-256."
     ]
-    results: Annotated[list[ReproResultJson], "What was found out, newest first."]
+    results: Annotated[list[ReproResult], "What was found out, newest first."]
 
 
 @operation("/repros")
@@ -206,12 +189,8 @@ def get_repro(repro_id: str) -> ReproDetail:
         program=repro.program,
         dynamo_program=repro.dynamo_program,
         storage_bytes=repro.storage_bytes,
-        results=[_make_result(result) for result in screen.results],
+        results=[*screen.results],
     )
-
-
-def _make_result(result: ReproResult) -> ReproResultJson:
-    return ReproResultJson(**vars(result))
 
 
 @operation("/runs/<run_id>/repros")

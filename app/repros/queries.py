@@ -76,12 +76,14 @@ class DistinctFailure:
 class ReproRow:
     """One repro."""
 
-    id: Annotated[fields.ContentId, "Its id, the same in every database."]
+    tables = ("repros",)
+
+    id: fields.ContentId
     run_id: fields.RunId
     run_name: Annotated[str, "The run's name."]
     kind: Kind
-    level: Annotated[str, one_of(LEVELS), "Whose graph it is: dynamo's, or AOTAutograd's."]
-    phase: Annotated[str, one_of(PHASES), "Which pass the graph is of."]
+    level: Annotated[str, one_of(LEVELS)]
+    phase: Annotated[str, one_of(PHASES)]
     fingerprint: Fingerprint
     error_type: ErrorType
     message: Message
@@ -90,8 +92,8 @@ class ReproRow:
     file: fields.FileName
     line: fields.LineNumber
     node_count: NodeCount
-    torch_version: Annotated[str | None, "Version of torch."]
-    device: Annotated[str | None, "The GPU's name, or `cpu`."]
+    torch_version: str | None
+    device: str | None
     process_id: fields.ProcessId
     compile_key: fields.CompileKey
     compile_id: fields.CompileId

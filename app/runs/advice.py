@@ -335,14 +335,14 @@ class FixAdvice:
 class TriedFix:
     """Result of a fix that was tried on this run's program."""
 
-    outcome: Annotated[
-        str, "improved, unchanged, worse, different, failed, not_applied or interrupted."
-    ]
+    tables = ("trials",)
+
+    outcome: str
     label: Annotated[str, "The outcome in words."]
-    summary: Annotated[str, "What changed, in one line."]
-    title: Annotated[str, "The fix."]
-    new_run_id: Annotated[str | None, "The run with the fix."]
-    base_run_id: Annotated[str | None, "The run without, beside it."]
+    summary: str
+    title: str
+    new_run_id: str | None
+    base_run_id: str | None
 
 
 @dataclass(frozen=True)
@@ -488,8 +488,8 @@ def judge_run(
     failed += list_failures(run)
     if is_pruned:
         counts = (
-            format_plural(run.graph_break_count, "graph break"),
-            format_plural(run.recompile_count, "recompile"),
+            format_plural(run.graph_break_count or 0, "graph break"),
+            format_plural(run.recompile_count or 0, "recompile"),
         )
         return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]

@@ -22,9 +22,9 @@ from compileboard.app.runs import run_queries as run_detail
 from compileboard.app.runs.advice import CauseRow, Problem, RunVerdict
 from compileboard.app.runs.failures import CacheResult
 from compileboard.app.runs.model import (
-    RunFactsJson,
-    RunJson,
+    Run,
     RunsFilters,
+    RunWithFacts,
     build_config,
     build_environment,
     build_processes,
@@ -44,7 +44,7 @@ class RunSort:
 
 
 @dataclass(frozen=True)
-class RunDetailJson(RunFactsJson):
+class RunDetailJson(RunWithFacts):
     """One run with its environment and totals."""
 
     verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
@@ -70,12 +70,12 @@ class RunDetailJson(RunFactsJson):
 
 
 @operation("/runs")
-def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[RunJson]:
+def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[Run]:
     """List runs, newest first."""
     screen = build_runs(
         get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock()
     )
-    return Page(tuple(listed.row for listed in screen.runs), screen.next_cursor)
+    return Page(tuple(screen.runs), screen.next_cursor)
 
 
 @operation("/runs/<run_id>")

@@ -26,6 +26,8 @@ class FailureRow:
     failure is counted, not listed.
     """
 
+    tables = ("failures",)
+
     id: fields.RowId
     process_id: fields.ProcessId
     process: fields.ProcessName
@@ -33,16 +35,14 @@ class FailureRow:
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
-    phase: Annotated[
-        str, one_of(("compile", "forward", "backward", "wrapper", "program")), "What raised it."
-    ]
-    occurrence_count: Annotated[fields.Count, "How often the same was raised; 1 of a compile."]
-    ended_program: Annotated[bool, "Whether it ended the program."]
+    phase: str
+    occurrence_count: int
+    ended_program: bool
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    error_type: Annotated[str | None, "Type of the exception."]
-    message: Annotated[str | None, "Its message."]
+    error_type: str | None
+    message: str | None
     time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
     repro_id: Annotated[fields.ContentId | None, "`id` of the repro that it left."]
@@ -62,6 +62,8 @@ class FailureGroup:
 class CacheLookup:
     """One cache lookup."""
 
+    tables = ("cache_lookups",)
+
     id: fields.RowId
     process_id: fields.ProcessId
     process: fields.ProcessName
@@ -69,12 +71,12 @@ class CacheLookup:
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     function: fields.FunctionName
-    cache: Annotated[str, one_of(("fx_graph", "aot_autograd")), "Which cache."]
-    result: Annotated[str, one_of(("hit", "miss", "bypass")), "What it answered."]
-    key: Annotated[str | None, "Key of the cache entry."]
-    reason: Annotated[str | None, "Why."]
-    time_taken_us: Annotated[fields.DurationUs | None, "Time it took."]
-    time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
+    cache: str
+    result: str
+    key: str | None
+    reason: str | None
+    time_taken_us: int | None
+    time_saved_us: int | None
     time_us: fields.EventTime
 
 
@@ -94,6 +96,8 @@ class CacheResult:
 class CudagraphSkip:
     """One CUDA graph that inductor could not use."""
 
+    tables = ("cudagraph_skips",)
+
     id: fields.RowId
     process_id: fields.ProcessId
     process: fields.ProcessName
@@ -103,7 +107,7 @@ class CudagraphSkip:
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    reason: Annotated[str, "Why."]
+    reason: str
     time_us: fields.EventTime
 
 

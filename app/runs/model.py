@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -13,12 +13,11 @@ from compileboard.app.comparison.environment import SettingChange
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileGroup, group_compiles
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.fields import Count, DurationUs, RunId, StartTime, TimeUs, Title
 from compileboard.app.core.labels import PhaseShare, list_shares, sum_phases
 from compileboard.app.core.newest import MAY_CHANGE, RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
-from compileboard.app.core.schema import one_of
+from compileboard.app.core.schema import PRIVATE, published
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_stored_incidents
 from compileboard.app.push.queries import is_pushed
 from compileboard.app.reasons import run_queries as graph_breaks
@@ -38,7 +37,6 @@ from compileboard.app.runs.advice import (
     list_savings,
 )
 from compileboard.app.runs.queries import (
-    STATES,
     RunFilter,
     count_runs,
     list_runs,
@@ -60,7 +58,6 @@ from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
-from compileboard.collectors.store.rollups import COMPILER_COUNTS
 
 DEFAULT_ORDER = "started"
 
@@ -76,111 +73,42 @@ class RunsFilters:
 
 
 @dataclass(frozen=True)
-class RunJson:
+class Run(RunRow):
     """One run with all its processes."""
 
-    id: RunId
-    name: Annotated[str, "The name it was recorded under."]
-    title: Title
-    shown_name: Annotated[str, "`title`, else `name`."]
-    note: Annotated[str | None, "What a person noted."]
-    pinned: Annotated[bool, "Whether a person pinned it."]
     tags: Annotated[dict[str, str], "Value by key."]
-    suite: Annotated[str | None, "The suite it belongs to."]
-    source: Annotated[
-        str, one_of(("live", "import", "bench", "trial")), "How it was recorded: live or imported."
-    ]
-    state: Annotated[str, one_of(STATES), "How it stands."]
-    shown_state: Annotated[
-        str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
-    ]
-    level: Annotated[str, "How much was recorded: light or full."]
-    command: Annotated[str, "The command, without secrets."]
-    started_us: StartTime
-    ended_us: Annotated[TimeUs | None, "End."]
-    heartbeat_us: Annotated[TimeUs, "Last sign of life from its recorder."]
-    duration_us: Annotated[DurationUs | None, "From start to end, or to the last sign of life."]
-    exit_code: Annotated[int | None, "Exit code."]
-    signal: Annotated[str | None, "The signal that ended it."]
-    host: Annotated[str | None, "Machine."]
-    gpu_name: Annotated[str | None, "GPU."]
-    gpu_count: Annotated[Count, "GPUs."]
-    torch_version: Annotated[str | None, "Version of torch."]
-    cuda_version: Annotated[str | None, "Version of CUDA."]
-    python_version: Annotated[str | None, "Version of Python."]
-    git_commit: Annotated[str | None, "Commit of the program's repository."]
-    git_branch: Annotated[str | None, "Its branch."]
-    git_subject: Annotated[str | None, "Its subject."]
-    git_dirty: Annotated[bool | None, "Whether there were changes that no commit holds."]
-    compile_count: Annotated[Count | None, "Compiles."]
-    record_count: Annotated[Count | None, "CompilationMetrics records."]
-    graph_break_count: Annotated[Count | None, "Graph breaks."]
-    recompile_count: Annotated[Count | None, "Recompiles."]
-    recompile_limit_count: Annotated[Count | None, "Compiles that reached the recompile limit."]
-    failure_count: Annotated[
-        Count | None, "Failed compiles, and exceptions of compiled code or that ended the program."
-    ]
-    skipped_frame_count: Annotated[
-        Count | None, "Frames that dynamo left to eager without a failure."
-    ]
-    restart_count: Annotated[Count | None, "Restarts of an analysis."]
-    cache_hit_count: Annotated[Count | None, "Cache hits."]
-    cache_miss_count: Annotated[Count | None, "Cache misses."]
-    cache_bypass_count: Annotated[Count | None, "Graphs that cannot be cached."]
-    cudagraph_skip_count: Annotated[Count | None, "CUDA graphs not used."]
-    process_count: Annotated[Count | None, "Processes."]
-    loss_count: Annotated[Count, "Records dropped while recording."]
-    compile_us: Annotated[DurationUs | None, "Sum of the records' durations, forward and backward."]
-    recompile_us: Annotated[DurationUs | None, "The part of it spent on recompiles."]
-    result_count: Annotated[Count, "Results of a benchmark: one a model and experiment."]
-    failed_result_count: Annotated[Count, "Those that failed."]
+    standing: RunState = field(metadata=PRIVATE)
+
+    @property
+    @published
+    def shown_state(self) -> str:
+        """Return `state`, or `interrupted?` for a running one whose recorder fell silent."""
+        return self.standing.word
 
 
 @dataclass(frozen=True)
-class RunFactsJson(RunJson):
-    cwd: Annotated[str | None, "Working directory."]
-    keep_source: Annotated[bool, "Whether lines of the user's code were kept."]
-    stack_room: Annotated[bool | None, "Whether `run --stack-room` started it."]
-    pruned_us: Annotated[TimeUs | None, "When its detail was pruned; totals and results stay."]
-    facts: Annotated[
-        dict[str, Any], "argv, git, host, gpus and environment as the collector wrote them."
-    ]
+class RunWithFacts(Run):
+    """One run with what the collector wrote of its surroundings."""
 
+    tables = (*Run.tables, "pruned_runs")
 
-@dataclass(frozen=True)
-class ListedRun:
-    run: RunRow
-    state: RunState
-    tags: Sequence[tuple[str, str]]
-
-    @property
-    def row(self) -> RunJson:
-        return fill(RunJson, self.values)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        run = self.run
-        values = vars(run) | {
-            "shown_name": run.shown_name,
-            "duration_us": run.duration_us,
-            "tags": dict(self.tags),
-            "shown_state": self.state.word,
-        }
-        if run.is_observed:
-            return values
-        return values | {name: run.count(name) for name in (*COMPILER_COUNTS, "process_count")}
+    cwd: str | None
+    keep_source: bool
+    stack_room: bool | None
+    pruned_us: int | None
+    facts: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RunsScreen:
     filters: RunsFilters
-    runs: Sequence[ListedRun]
+    runs: Sequence[Run]
     next_cursor: str | None
     run_count: int | None
 
     @property
     def is_live(self) -> bool:
-        return any(listed.state.word in MAY_CHANGE for listed in self.runs)
+        return any(run.standing.word in MAY_CHANGE for run in self.runs)
 
 
 def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters:
@@ -190,9 +118,13 @@ def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters
     )
 
 
-def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[ListedRun]:
+def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[Run]:
     tags = list_tags(engine, [run.id for run in runs])
-    return [ListedRun(run, describe_state(run, *clock), tags[run.id]) for run in runs]
+    return [_describe(run, tags[run.id], clock) for run in runs]
+
+
+def _describe(run: RunRow, tags: Iterable[tuple[str, str]], clock: RecorderClock) -> Run:
+    return fill(Run, vars(run) | {"tags": dict(tags), "standing": describe_state(run, *clock)})
 
 
 def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
@@ -217,10 +149,9 @@ def _count(engine: Engine, filters: RunsFilters, page: Page[RunRow]) -> int:
     return len(page.rows) if is_whole else count_runs(engine, filters.runs)
 
 
-def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunFactsJson:
-    listed = ListedRun(detail.run, describe_state(detail.run, *clock), detail.tags)
-    return RunFactsJson(
-        **listed.values,
+def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunWithFacts:
+    return RunWithFacts(
+        **vars(_describe(detail.run, detail.tags, clock)),
         cwd=detail.cwd,
         keep_source=detail.keep_source,
         stack_room=detail.stack_room,
@@ -304,12 +235,12 @@ class RunSummaryScreen:
         return list_shares(self.phases)
 
     @property
-    def lookup_count(self) -> int:
-        return self.run.cache_hit_count + self.run.cache_miss_count + self.run.cache_bypass_count
-
-    @property
     def hit_ratio(self) -> float | None:
-        return self.run.cache_hit_count / self.lookup_count if self.lookup_count else None
+        return (
+            (self.run.cache_hit_count or 0) / self.run.lookup_count
+            if self.run.lookup_count
+            else None
+        )
 
     @property
     def recompile_ratio(self) -> float | None:

@@ -42,7 +42,7 @@ from compileboard.app.incidents.model import Incident, Sparkline
 from compileboard.app.incidents.page_model import build_sparkline, list_incidents, list_worst
 from compileboard.app.incidents.queries import IncidentCounts, IncidentFilter, count_incidents
 from compileboard.app.incidents.series_changes import list_worse_changes
-from compileboard.app.runs.model import ListedRun, describe_runs
+from compileboard.app.runs.model import Run, describe_runs
 from compileboard.app.runs.overview_queries import (
     DatabaseTotals,
     FailedModel,
@@ -88,7 +88,7 @@ class ProgramSavings:
 def list_programs(store: Store, runs: Iterable[RunRow]) -> list[ProgramSavings]:
     newest: dict[tuple[str | None, str], RunRow] = {}
     for run in runs:
-        if run.state != "running" and 0 < run.compile_count <= MOST_COMPILES:
+        if run.state != "running" and 0 < (run.compile_count or 0) <= MOST_COMPILES:
             newest.setdefault((run.suite, run.name), run)
     programs = [
         program
@@ -363,7 +363,7 @@ class RecentRun:
     incident open at the time.
     """
 
-    listed: ListedRun
+    run: Run
     failed: Sequence[FailedModel]
     speedup: RunSpeedup | None
     worse: Sequence[str] = ()
@@ -371,11 +371,11 @@ class RecentRun:
 
     @property
     def has_failed(self) -> bool:
-        return bool(self.failed) or self.listed.state.kind == "bad"
+        return bool(self.failed) or self.run.standing.kind == "bad"
 
     @property
     def status(self) -> tuple[str, str]:
-        state = self.listed.state
+        state = self.run.standing
         failed = (
             [f"{len(self.failed)} of {self.speedup.total_count} failed"]
             if self.failed and self.speedup
@@ -411,7 +411,7 @@ class RecordedRuns:
     series: Sequence[RunSeries]
     totals: DatabaseTotals
     points: Sequence[RunPoint]
-    newest: Sequence[ListedRun]
+    newest: Sequence[Run]
     graph_breaks: Sequence[TopBreak]
     recompile_causes: Sequence[TopCause]
     functions: Sequence[TopFunction]
@@ -436,11 +436,11 @@ class OverviewScreen:
 
     @property
     def is_live(self) -> bool:
-        return any(recent.listed.state.word in MAY_CHANGE for recent in self.runs)
+        return any(recent.run.standing.word in MAY_CHANGE for recent in self.runs)
 
     @property
     def newest_us(self) -> int:
-        return max((recent.listed.run.started_us for recent in self.runs), default=0)
+        return max((recent.run.started_us for recent in self.runs), default=0)
 
 
 def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
@@ -517,18 +517,18 @@ def _list_recent_runs(
     incidents: OverviewIncidents,
     clock: RecorderClock,
 ) -> list[RecentRun]:
-    listed = describe_runs(engine, _list_newest(engine, filters)[:NEWEST_RUNS_COUNT], clock)
-    benched = [entry.run.id for entry in listed if entry.run.result_count]
-    failed_ids = [entry.run.id for entry in listed if entry.run.failed_result_count]
+    runs = describe_runs(engine, _list_newest(engine, filters)[:NEWEST_RUNS_COUNT], clock)
+    benched = [run.id for run in runs if run.result_count]
+    failed_ids = [run.id for run in runs if run.failed_result_count]
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}
     speedups = list_speedups(engine, benched) if benched else {}
-    worse = _find_worse_models(reader, engine, incidents, [entry.run for entry in listed])
+    worse = _find_worse_models(reader, engine, incidents, runs)
     suspected = [
         (incident.suite, incident.branch, incident.first_us) for incident in incidents.unconfirmed
     ]
     return [
         RecentRun(
-            entry,
+            run,
             failed.get(run.id, ()),
             speedups.get(run.id),
             sorted(worse[run.id]),
@@ -537,8 +537,7 @@ def _list_recent_runs(
                 for suite, branch, first_us in suspected
             ),
         )
-        for entry in listed
-        for run in [entry.run]
+        for run in runs
     ]
 
 
@@ -614,11 +613,11 @@ def _collect_facts(
     totals: DatabaseTotals,
     clock: RecorderClock,
 ) -> VerdictFacts:
-    newest = next((recent.listed for recent in runs if recent.listed.state.word != "running"), None)
+    newest = next((recent.run for recent in runs if recent.run.standing.word != "running"), None)
     failing = [model.model for model in suite.failed] if suite else []
-    if suite is None and newest and newest.state.kind == "bad":
-        failing = [newest.run.shown_name]
-    is_killed = suite is None and newest is not None and newest.state.word == "killed"
+    if suite is None and newest and newest.standing.kind == "bad":
+        failing = [newest.shown_name]
+    is_killed = suite is None and newest is not None and newest.standing.word == "killed"
     return VerdictFacts(
         incidents=[
             *(describe_incident(incident) for incident in incidents.confirmed),
@@ -630,7 +629,7 @@ def _collect_facts(
         failing_since=suite.failing_since if suite else "",
         model_count=suite.newest.total_count if suite else 0,
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
-        newest_us=suite.run.started_us if suite else newest.run.started_us if newest else 0,
+        newest_us=suite.run.started_us if suite else newest.started_us if newest else 0,
         now_us=clock.now_us,
         fixes=f"{programs[0].name}: {programs[0].sentence}" if programs else "",
         is_recording=totals.running_count > 0,

@@ -18,7 +18,7 @@ from compileboard.app.core.filters import url_with
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.incidents import model as messages
 from compileboard.app.incidents.pages import link_comparison
-from compileboard.app.runs.model import RunJson
+from compileboard.app.runs.model import Run
 from compileboard.app.runs.overview import (
     HeadlineTile,
     OverviewScreen,
@@ -70,9 +70,7 @@ def index() -> str:
     screen = build_overview(get_store(), filters, get_clock(), get_settings().trend_runs)
     if not screen.series:
         return render_template("overview/empty.html")
-    demo = build_demo_progress(
-        get_engine(), [recent.listed.run for recent in screen.runs], get_clock()
-    )
+    demo = build_demo_progress(get_engine(), [recent.run for recent in screen.runs], get_clock())
     return render_template(
         "overview/index.html",
         screen=screen,
@@ -196,7 +194,7 @@ class Overview:
     trend: Annotated[
         list[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."
     ]
-    newest_runs: Annotated[list[RunJson], "The newest 8."]
+    newest_runs: Annotated[list[Run], "The newest 8."]
     graph_breaks: Annotated[list[TopBreak], "The 8 of the newest runs whose compiles took longest."]
     recompile_causes: Annotated[
         list[TopCause], "The 8 of the newest runs whose compiles took longest."
@@ -218,7 +216,7 @@ def get_overview(scope: OverviewScope) -> Overview:
         totals=recorded.totals,
         series=list(recorded.series),
         trend=list(recorded.points),
-        newest_runs=[listed.row for listed in recorded.newest],
+        newest_runs=list(recorded.newest),
         graph_breaks=list(recorded.graph_breaks),
         recompile_causes=list(recorded.recompile_causes),
         functions=list(recorded.functions),

@@ -19,21 +19,16 @@ from compileboard.app.core.page import recorded_us
 class DatabaseTotals:
     """Sums over every run; null where no run was observed, as of files of results alone."""
 
+    tables = ("run_totals",)
+
     run_count: Annotated[fields.Count, "Runs."]
     running_count: Annotated[fields.Count, "Runs that are running."]
-    compile_count: Annotated[fields.Count | None, "Compiles."]
-    recompile_count: Annotated[fields.Count | None, "Recompiles."]
-    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
-    recompile_limit_count: Annotated[
-        fields.Count | None, "Compiles that reached the recompile limit."
-    ]
-    failure_count: Annotated[
-        fields.Count | None,
-        "Failed compiles, and exceptions of compiled code or that ended the program.",
-    ]
-    skipped_frame_count: Annotated[
-        fields.Count | None, "Frames that dynamo left to eager without a failure."
-    ]
+    compile_count: int | None
+    recompile_count: int | None
+    graph_break_count: int | None
+    recompile_limit_count: int | None
+    failure_count: int | None
+    skipped_frame_count: int | None
     failed_run_count: Annotated[fields.Count, "Runs with a failure or a failed result."]
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     recompile_us: Annotated[fields.DurationUs | None, "Time of recompiles."]
@@ -43,15 +38,17 @@ class DatabaseTotals:
 class RunPoint:
     """One run."""
 
+    tables = ("runs", "run_annotations", "run_totals")
+
     run_id: fields.RunId
-    name: Annotated[str, "Name."]
+    name: str
     title: fields.Title
-    suite: Annotated[str | None, "Suite."]
+    suite: str | None
     state: Annotated[str, "Its state."]
     started_us: fields.StartTime
-    compile_count: Annotated[fields.Count | None, "Compiles."]
-    recompile_count: Annotated[fields.Count | None, "Recompiles."]
-    graph_break_count: Annotated[fields.Count | None, "Graph breaks."]
+    compile_count: int | None
+    recompile_count: int | None
+    graph_break_count: int | None
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
     is_observed: Annotated[
@@ -63,6 +60,8 @@ class RunPoint:
 class TopBreak(fields.TitledBreak):
     """One graph break."""
 
+    tables = ("distinct_breaks", "run_breaks")
+
     distinct_id: fields.BreakId
     gb_id: fields.GbId
     gb_type: fields.GbType
@@ -72,7 +71,7 @@ class TopBreak(fields.TitledBreak):
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    break_count: Annotated[fields.Count, "Graph breaks."]
+    break_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     is_present: Annotated[
@@ -84,10 +83,12 @@ class TopBreak(fields.TitledBreak):
 class TopCause(fields.TitledCause):
     """One cause of recompiles."""
 
+    tables = ("recompile_causes", "run_causes")
+
     cause_id: Annotated[fields.ContentId, "Its id, the same in every database."]
     category: fields.Category
     source: fields.GuardSource
-    reason: Annotated[str, "The failed guard in torch's words, as first seen."]
+    reason: str
     function: fields.FunctionName
     file: fields.FileName
     recompile_count: fields.CauseRecompiles
@@ -102,12 +103,14 @@ class TopCause(fields.TitledCause):
 class TopFunction:
     """One function."""
 
-    function_id: Annotated[fields.ContentId, "Its id, the same in every database."]
-    name: Annotated[str, "Qualified name."]
-    file: Annotated[str, "File."]
-    recompile_count: Annotated[fields.Count, "Recompiles."]
-    recompile_limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
-    compile_count: Annotated[fields.Count, "Compiles."]
+    tables = ("run_functions", "functions")
+
+    function_id: fields.ContentId
+    name: str
+    file: str
+    recompile_count: int
+    recompile_limit_count: int
+    compile_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
 

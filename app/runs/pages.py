@@ -209,7 +209,7 @@ def index() -> str:
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
         live=screen.is_live,
-        lost_files=list_lost_files(get_reader(), [listed.run.id for listed in screen.runs]),
+        lost_files=list_lost_files(get_reader(), [run.id for run in screen.runs]),
     )
 
 

@@ -267,9 +267,9 @@ def _key_of(row: RunRow, order: str) -> int:
     return {
         "started": row.started_us,
         "duration": (row.heartbeat_us if row.ended_us is None else row.ended_us) - row.started_us,
-        "compiles": row.compile_count,
-        "recompiles": row.recompile_count,
-        "breaks": row.graph_break_count,
+        "compiles": row.compile_count or 0,
+        "recompiles": row.recompile_count or 0,
+        "breaks": row.graph_break_count or 0,
         "compile_time": row.compile_us or 0,
     }[order]
 

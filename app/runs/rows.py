@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from compileboard.app.core.engine import Row
+from compileboard.app.core.fields import DurationUs
 from compileboard.app.core.page import recorded_us
+from compileboard.app.core.schema import published
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.results import COLUMNS, fill
-from compileboard.collectors.store.rollups import RUN_COUNTS
+from compileboard.collectors.store.rollups import COMPILER_COUNTS, RUN_COUNTS
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run with its annotations and totals; `title` is None unless a person renamed it."""
+    """One run with people's words and its totals; a count is None where nothing was observed."""
+
+    tables: ClassVar[tuple[str, ...]] = ("runs", "run_annotations", "run_totals")
 
     id: str
     name: str
@@ -39,19 +45,19 @@ class RunRow:
     git_branch: str | None
     git_subject: str | None
     git_dirty: bool | None
-    compile_count: int
-    record_count: int
-    graph_break_count: int
-    recompile_count: int
-    recompile_limit_count: int
-    failure_count: int
-    skipped_frame_count: int
-    restart_count: int
-    cache_hit_count: int
-    cache_miss_count: int
-    cache_bypass_count: int
-    cudagraph_skip_count: int
-    process_count: int
+    compile_count: int | None
+    record_count: int | None
+    graph_break_count: int | None
+    recompile_count: int | None
+    recompile_limit_count: int | None
+    failure_count: int | None
+    skipped_frame_count: int | None
+    restart_count: int | None
+    cache_hit_count: int | None
+    cache_miss_count: int | None
+    cache_bypass_count: int | None
+    cudagraph_skip_count: int | None
+    process_count: int | None
     loss_count: int
     compile_us: int | None  # None: no record of its compiles has a time
     recompile_us: int | None
@@ -63,27 +69,32 @@ class RunRow:
         """True if torch itself was recorded; a file of benchmark results has no counts but its own
         columns.
         """
-        return self.torch_version is not None or self.compile_count > 0
+        return self.torch_version is not None or bool(self.compile_count)
 
     @property
     def has_only_results(self) -> bool:
         return self.result_count > 0 and not self.is_observed
 
-    def count(self, name: str) -> int | None:
-        if name == "process_count":  # of a file of results the store has one for each table
-            return None if self.has_only_results else self.process_count
-        value: int = getattr(self, name)
-        return value if value or self.is_observed else None
+    @property
+    def lookup_count(self) -> int:
+        """Return how often a cache was looked up."""
+        return (
+            (self.cache_hit_count or 0)
+            + (self.cache_miss_count or 0)
+            + (self.cache_bypass_count or 0)
+        )
 
     @property
+    @published
     def shown_name(self) -> str:
+        """Return `title`, else the subject of a benchmark's commit, else `name`."""
         return self.title or (self.git_subject if self.result_count else None) or self.name
 
     @property
-    def duration_us(self) -> int | None:
-        """Duration, up to the last heartbeat while the run goes on; None without a start or if it
-        is 0.
-        """
+    @published
+    def duration_us(
+        self,
+    ) -> Annotated[DurationUs | None, "From start to end, or to the last sign of life."]:
         return (
             ((self.ended_us or self.heartbeat_us) - self.started_us or None)
             if self.started_us
@@ -102,10 +113,9 @@ class RunRow:
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 
+_DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # what lists do not read
 RUN_COLUMNS = f"""
-  r.id, r.name, $a.title, $a.note, coalesce($a.pinned, 0) as pinned, r.suite, r.source, r.state, r.level, r.command,
-  r.started_us, r.ended_us, r.heartbeat_us, r.exit_code, r.signal, r.host, r.gpu_name, r.gpu_count,
-  r.torch_version, r.cuda_version, r.python_version, r.git_commit, r.git_branch, r.git_subject, r.git_dirty,
+  {RECORDS["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
   {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
   {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
   {recorded_us("$t.recompile_us", "$t.recompile_count")} as recompile_us
@@ -136,4 +146,8 @@ def to_row(row: Row) -> RunRow:
     run = fill(RunRow, values)
     if run.is_observed:
         return run
-    return replace(run, compile_us=run.compile_us or None, recompile_us=run.recompile_us or None)
+    unseen: Any = {
+        name: values[name] or None for name in (*COMPILER_COUNTS, "compile_us", "recompile_us")
+    }
+    # A file of results has a process for each of its tables in the store.
+    return replace(run, **unseen, process_count=None if run.result_count else run.process_count)

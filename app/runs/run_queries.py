@@ -8,16 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import SqliteEngine, get_row
-from compileboard.app.core.fields import (
-    Count,
-    DurationUs,
-    EventTime,
-    Pid,
-    ProcessId,
-    RowId,
-    StartTime,
-    TimeUs,
-)
+from compileboard.app.core.fields import Count, EventTime, Pid, ProcessId, RowId, StartTime
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.app.core.schema import published
 from compileboard.app.runs.rows import RUN_SQL, RunRow, to_row
@@ -53,44 +44,36 @@ class RunDetail:
 class ProcessRow:
     """One process of a run."""
 
+    tables = ("processes",)
+
     id: ProcessId
-    parent_id: Annotated[
-        str | None, "The process that started it: by fork, multiprocessing or subprocess."
-    ]
+    parent_id: str | None
     parent_pid: Annotated[int | None, "Process id of that one, where it compiled too."]
     pid: Pid
-    rank: Annotated[int | None, "Rank."]
-    local_rank: Annotated[int | None, "Rank on its machine."]
-    world_size: Annotated[int | None, "Ranks of the run."]
-    level: Annotated[str | None, "light or full."]
-    command: Annotated[str | None, "Its command, without secrets."]
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    level: str | None
+    command: str | None
     started_us: StartTime
-    last_seen_us: Annotated[TimeUs, "Its last event."]
-    python_version: Annotated[str | None, "Version of Python."]
-    torch_version: Annotated[str | None, "Version of torch."]
-    torch_git: Annotated[str | None, "Commit of torch."]
-    cuda_version: Annotated[str | None, "Version of CUDA."]
-    cudnn_version: Annotated[str | None, "Version of cuDNN."]
-    triton_version: Annotated[str | None, "Version of triton."]
-    capabilities: Annotated[
-        dict[str, str], "`ok`, `later` (its module was not loaded yet) or why not, by capability."
-    ]
-    environment: Annotated[dict[str, str], "Text by name."]
-    counters: Annotated[dict[str, dict[str, Any]] | None, "torch's counters as last seen."]
-    compile_times: Annotated[dict[str, float] | None, "Seconds by torch's own names of phases."]
+    last_seen_us: int
+    python_version: str | None
+    torch_version: str | None
+    torch_git: str | None
+    cuda_version: str | None
+    cudnn_version: str | None
+    triton_version: str | None
+    capabilities: dict[str, str]
+    environment: dict[str, str]
+    counters: dict[str, dict[str, Any]] | None
+    compile_times: dict[str, float] | None
     losses: Annotated[dict[str, Count] | None, "Lost records by reason."]
-    snapshot_final: Annotated[bool, "Whether counters and losses are of the process's end."]
-    task: Annotated[
-        str | None, "The benchmark's task that it worked on: one of `tasks` of a result."
-    ] = None
-    calm_us: Annotated[
-        DurationUs | None, "How long it compiled nothing, as far as it was watched from outside."
-    ] = None
-    calm_cpu_us: Annotated[DurationUs | None, "Processor time in it."] = None
-    calm_fault_count: Annotated[Count | None, "Minor page faults in it."] = None
-    is_on_stack_cliff: Annotated[
-        bool | None, "Whether a chunk of its frame stack came and went all the time."
-    ] = None
+    snapshot_final: bool
+    task: str | None = None
+    calm_us: int | None = None
+    calm_cpu_us: int | None = None
+    calm_fault_count: int | None = None
+    is_on_stack_cliff: bool | None = None
 
     @property
     def faults_per_s(self) -> float | None:

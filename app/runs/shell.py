@@ -102,9 +102,9 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
 
     row = [
         at("", "Summary"),
-        at("compiles", "Compiles", run.count("compile_count")),
-        at("breaks", "Graph breaks", run.count("graph_break_count")),
-        at("recompiles", "Recompiles", run.count("recompile_count")),
+        at("compiles", "Compiles", run.compile_count),
+        at("breaks", "Graph breaks", run.graph_break_count),
+        at("recompiles", "Recompiles", run.recompile_count),
         at("timeline", "Timeline", endpoint="timeline.show"),
         at("environment", "Environment"),
     ]
@@ -114,7 +114,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         row.insert(-2, at("repros", "Repros", endpoint="repros.show_run"))
     if features.has_ranks:
         row.insert(-1, at("ranks", "Ranks", endpoint="ranks.show"))
-    has_caches = bool(run.cache_hit_count + run.cache_miss_count + run.cache_bypass_count)
+    has_caches = bool(run.lookup_count)
     recorded = {
         "directory": features.has_artifacts,
         "guards": features.has_guards,
@@ -127,7 +127,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
     ]
     if not features.has_repros:
         menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
-    counts = {"failures": run.count("failure_count"), "processes": run.count("process_count")}
+    counts = {"failures": run.failure_count, "processes": run.process_count}
     endpoints = {"stacks": "stacks.show"}
     parent = next((key for key, views in VIEWS.items() if current in dict(views)), "")
     views = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from compileboard.app.core.fields import Count
+from compileboard.app.core.fields import BREAK_KIND, Count
 from compileboard.app.core.schema import PRIVATE, one_of
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.reading import read_body
@@ -22,11 +22,13 @@ MOST_ROWS = 20_000  # a row a log and kind
 class Log:
     """One trace log that was imported."""
 
-    name: Annotated[str, "Its name, with the archive it came from."]
-    size_bytes: Annotated[Count | None, "Its size as far as it was read, unpacked."]
-    line_count: Annotated[Count, "Lines."]
-    payloads: Annotated[str, one_of(("kept", "left_out")), "Whether its texts were kept."]
-    redacted: Annotated[bool, "Whether the user's code was left out."]
+    tables = ("logs",)
+
+    name: str
+    size_bytes: int | None
+    line_count: int
+    payloads: str
+    redacted: bool
 
 
 @dataclass(frozen=True)
@@ -186,8 +188,8 @@ where a.compile_key {_KEYS}
 group by a.compile_key, a.process_id, a.attempt
 union all
 select
-  b.compile_key, b.process_id, b.sequence, 'graph_break', b.id, null, coalesce(d.gb_type, d.reason),
-  d.gb_id, b.outcome,
+  b.compile_key, b.process_id, b.sequence, 'graph_break', b.id, null, {BREAK_KIND}, d.gb_id,
+  b.outcome,
   b.line
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id

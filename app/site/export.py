@@ -160,7 +160,7 @@ def export_site(
     engine = store.engine
     filters = RunsFilters(RunFilter(), DEFAULT_ORDER, None, options.runs, is_counted=True)
     screen = build_runs(engine, filters, RecorderClock(options.now_us, settings.stale_after_s))
-    runs = [listed.run for listed in screen.runs]
+    runs = screen.runs
     newest = list({(run.suite, run.name): run.id for run in reversed(runs)}.values())
     chooser = PageSelector(
         bind(app), {run.id for run in runs}, newest, options.payloads, options.source

@@ -94,6 +94,8 @@ class LaneWindow:
 
 @dataclass(frozen=True)
 class NameTotal:
+    tables = ("span_totals",)
+
     name: str
     span_count: int
     instant_count: int

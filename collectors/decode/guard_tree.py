@@ -11,8 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from compileboard.collectors.contract.records import PRIVATE
 from compileboard.collectors.decode.recompile_reasons import find_frame, split_verbose
 from compileboard.collectors.decode.records import parse_frames, user_frame
 
@@ -39,19 +40,21 @@ class GuardNode:
     elsewhere, because it relates several sources.
     """
 
-    kind: str
-    guard_type: str | None
-    source: str | None = None
-    accessor: str | None = None
-    value_type: str | None = None
-    code: str | None = None
-    user_line: str | None = None
-    file: str | None = None
-    line: int | None = None
-    function: str | None = None
-    hint: str | None = None
-    remark: str | None = None
-    children: tuple[GuardNode, ...] = field(default=(), repr=False)
+    kind: Annotated[Literal["manager", "guard", "text"], "What the line is."]
+    guard_type: Annotated[str | None, "torch's name of its kind."]
+    source: Annotated[str | None, "Where the value is found."] = None
+    accessor: Annotated[str | None, "How it is reached from the line above."] = None
+    value_type: Annotated[str | None, "The value's type."] = None
+    code: Annotated[str | None, "What is checked."] = None
+    user_line: Annotated[str | None, "That line of the user's code; null with `--no-source`."] = (
+        None
+    )
+    file: Annotated[str | None, "Its file: path in the repository, or module path."] = None
+    line: Annotated[int | None, "Line."] = None
+    function: Annotated[str | None, "Qualified name of the function."] = None
+    hint: Annotated[str | None, "torch's hint."] = None
+    remark: Annotated[str | None, "torch's remark on the line."] = None
+    children: tuple[GuardNode, ...] = field(default=(), repr=False, metadata=PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)

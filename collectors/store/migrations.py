@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
@@ -113,8 +114,17 @@ def _migrations() -> Any:
 
 
 def _apply_step(database: Any, name: str) -> None:
-    for statement in split_statements((FOLDER / f"{name}.sql").read_text(encoding="utf-8")):
+    for statement in list_statements(name):
         database.conn.execute(statement)
+
+
+def list_statements(name: str) -> Iterator[str]:
+    """Yield the statements of a step; the first creates the tables of contract/records.py before
+    its own.
+    """
+    if name == STEPS[0]:
+        yield from (record.create_sql for record in RECORDS.values())
+    yield from split_statements((FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def split_statements(script: str) -> Iterator[str]:

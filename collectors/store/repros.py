@@ -8,9 +8,10 @@ import json
 import sqlite3
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import StoreError, write_transaction
@@ -21,6 +22,9 @@ from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.runs import publish_run
 
 COMMANDS = ("run", "minify", "analyze", "check", "bisect")
+
+
+_RESULT = RECORDS["repro_results"].list_names("id")
 
 
 class NoSuchRepro(LookupError):
@@ -61,6 +65,10 @@ class ReproLine:
 
 @dataclass(frozen=True)
 class ReproResult:
+    """What a command of `collectors repro` found out."""
+
+    tables = ("repro_results",)
+
     command: str  # one of COMMANDS
     status: str
     seconds: float
@@ -71,7 +79,7 @@ class ReproResult:
     torch_version: str | None = None
     device: str | None = None
     detail: dict[str, Any] = field(default_factory=dict)
-    program: str | None = None
+    program: Annotated[str | None, "The minimal graph as Python's source."] = None
 
 
 def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
@@ -188,20 +196,14 @@ def add_result(
         raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
     program = None if result.program is None else payloads.add_now(result.program)
     connection.execute(
-        """
-        insert into repro_results
-          (repro_id, command, status, operation, node_count, seconds, torch_version, device, detail,
-            program_id,
-           started_us, ended_us)
-        select
-          :repro_id, :command, :status, :operation, :node_count, :seconds, :torch_version, :device,
-          :detail,
-          :program_id, :started_us, :ended_us
+        f"""
+        insert into repro_results ({", ".join(_RESULT)})
+        select {", ".join(f":{name}" for name in _RESULT)}
         where not exists (
           select 1 from repro_results where repro_id = :repro_id and command = :command
             and started_us = :started_us
         )
-        """,
+        """,  # noqa: S608  own names
         {
             **{
                 name: value
@@ -217,16 +219,14 @@ def add_result(
 
 def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult]:
     rows = connection.execute(
-        """
-        select
-          command, status, operation, node_count, seconds, torch_version, device, detail,
-          body as program, started_us,
-          ended_us
-        from repro_results
+        f"""
+        select {RECORDS["repro_results"].select_sql("r", "id", "repro_id", "program_id")},
+        body as program
+        from repro_results as r
         left join payloads on payloads.id = program_id
         where repro_id = :id
-        order by started_us desc, repro_results.id desc
-        """,
+        order by started_us desc, r.id desc
+        """,  # noqa: S608  own names
         {"id": find_repro(connection, repro)},
     )
     return [

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
+from compileboard.collectors.contract.records import PRIVATE, published
 from compileboard.collectors.contract.result_columns import STORED
 
 LEADING = ("performance", "accuracy")  # then the others, by name
@@ -30,6 +31,8 @@ class ResultFields:
     """A series, a status and its numbers; None is not measured, never 0. time_us is since the
     epoch.
     """
+
+    tables = ("results", "series")
 
     id: int
     run_id: str
@@ -79,7 +82,8 @@ class ResultFields:
     message: str | None
 
     @property
-    def gpu(self) -> str | None:
+    @published
+    def gpu(self) -> Annotated[str | None, "The GPU's model; null for what no GPU made."]:
         return self.hardware if self.device == "cuda" else None
 
 
@@ -143,14 +147,19 @@ COLUMNS = f"""
 
 @dataclass(frozen=True)
 class ResultRow(ResultFields):
-    """One model and metric set; `experiments` and `tasks` name the merged results.
+    """Results of one model in one run. null is not measured, never 0.
 
-    If the accuracy experiment failed, the model failed, whatever its speed.
+    A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and
+    say so. `judge` is the result of its accuracy.
     """
 
-    experiments: tuple[str, ...]
-    tasks: tuple[str, ...]
-    judge: ExperimentResult | None
+    experiments: Annotated[
+        tuple[str, ...], "The experiments that it is made of, the leading one first."
+    ]
+    tasks: Annotated[
+        tuple[str, ...], "The benchmark's tasks: `task` of the processes that worked on it."
+    ]
+    judge: ExperimentResult | None = field(metadata=PRIVATE)
 
 
 # What belongs together comes from one experiment: an interval is of its own speedup.

@@ -14,8 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from compileboard.collectors.contract.records import RECORDS, published
 from compileboard.collectors.store.results import (
     ALONE,
     COLUMNS,
@@ -218,6 +219,8 @@ DEFINITIONS = {definition.name: definition for definition in (HUD, RUNNER, SUMMA
 
 @dataclass(frozen=True)
 class SuiteNumbers:
+    tables = ("run_summaries",)
+
     total_count: int
     measured_count: int
     failed_count: int
@@ -236,7 +239,8 @@ class SuiteNumbers:
     quantized_error: float | None
 
     @property
-    def pass_ratio(self) -> float | None:
+    @published
+    def pass_ratio(self) -> Annotated[float | None, "Models that pass ÷ models."]:
         return (
             None
             if self.passed_count is None or not self.total_count
@@ -282,7 +286,6 @@ def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | Non
 # batch size.
 SET = ("suite", "mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 NUMBERS = tuple(field.name for field in fields(SuiteNumbers))
-_ROW = ("run_id", *SET, "definition", "time_us", *NUMBERS)
 
 # The statements name our own columns alone; every value is bound.
 OF_SUITE_SQL = f"""
@@ -292,10 +295,7 @@ join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and s.suite = :suite
 """  # noqa: S608 - our own names
-ADD = f"""
-insert into run_summaries ({", ".join(_ROW)})
-values ({", ".join(f":{name}" for name in _ROW)})
-"""  # noqa: S608 - our own names
+ADD = f"insert {RECORDS['run_summaries'].insert_sql()}"
 
 
 def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterable[str]) -> None:
@@ -350,36 +350,26 @@ COMPILER_COUNTS = (
     "cache_bypass_count",
     "cudagraph_skip_count",
 )
-RUN_COUNTS = (
-    *COMPILER_COUNTS,
-    "process_count",
-    "loss_count",
-    "result_count",
-    "failed_result_count",
-)
-RUN_COLUMNS = (*RUN_COUNTS, "compile_us", "recompile_us")
+RUN_COLUMNS = RECORDS["run_totals"].list_names("run_id")
+RUN_COUNTS = tuple(name for name in RUN_COLUMNS if name.endswith("_count"))
 
 
 @dataclass(frozen=True)
 class Rollup:
+    """One roll-up table and its second key."""
+
     table: str
     key: str
-    columns: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return its counters."""
+        return RECORDS[self.table].list_names("run_id", self.key)
 
 
-FUNCTIONS = Rollup(
-    "run_functions",
-    "function_id",
-    (
-        "compile_count",
-        "graph_break_count",
-        "recompile_count",
-        "recompile_limit_count",
-        "compile_us",
-    ),
-)
-BREAKS = Rollup("run_breaks", "distinct_id", ("break_count", "compile_us"))
-CAUSES = Rollup("run_causes", "cause_id", ("guard_failure_count", "recompile_count", "compile_us"))
+FUNCTIONS = Rollup("run_functions", "function_id")
+BREAKS = Rollup("run_breaks", "distinct_id")
+CAUSES = Rollup("run_causes", "cause_id")
 
 
 class BatchTotals:
@@ -430,20 +420,18 @@ class BatchTotals:
         )
 
     def _flush_rollup(self, rollup: Rollup, rows: dict[int, Counter[str]]) -> None:
-        names = ", ".join(rollup.columns)
-        values = ", ".join(f":{column}" for column in rollup.columns)
-        updates = ", ".join(f"{column} = {column} + excluded.{column}" for column in rollup.columns)
+        columns = rollup.columns
+        updates = ", ".join(f"{column} = {column} + excluded.{column}" for column in columns)
         self.connection.executemany(
-            f"""
-            insert into {rollup.table} (run_id, {rollup.key}, {names})
-            values (:run_id, :key, {values})
-            on conflict (run_id, {rollup.key}) do update set {updates}
-            """,  # noqa: S608 - our own table and column names
+            (
+                f"insert {RECORDS[rollup.table].insert_sql()} on conflict (run_id, {rollup.key}) "
+                f"do update set {updates}"
+            ),
             [
                 {
                     "run_id": self.run_id,
-                    "key": key,
-                    **{column: counts[column] for column in rollup.columns},
+                    rollup.key: key,
+                    **{column: counts[column] for column in columns},
                 }
                 for key, counts in rows.items()
             ],

@@ -21,6 +21,7 @@ from compileboard.app.server.openapi import get_document, write_path
 from compileboard.app.server.operations import OPERATIONS
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_writer
+from tests.tools.field_tables import PAGE, fill_page
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
@@ -240,6 +241,11 @@ def test_the_document_is_served(client: FlaskClient) -> None:
     answer = client.get("/api/v1/openapi.json")
     assert answer.json == DOCUMENT
     assert answer.json["openapi"].startswith("3.1")
+
+
+def test_the_tables_of_fields_in_the_docs_are_those_of_the_document() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill_page(text) == text, "write it anew: python -m tests.tools.field_tables"
 
 
 SECTIONS = re.findall(

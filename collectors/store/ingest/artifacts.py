@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import ArtifactSeen, SpanSeen, SymbolSeen
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.insert import Insert, pick
@@ -48,16 +49,8 @@ def write_totals(
     totals.clear()
 
 
-_ADD = """
-insert into span_totals
-  (
-    lane_id, name_id, span_count, instant_count, ended_count, total_us, exclusive_us, longest_us, longest_begin_us
-  )
-values
-  (
-    :lane_id, :name_id, :span_count, :instant_count, :ended_count, :total_us, :exclusive_us, :longest_us,
-    :longest_begin_us
-  )
+_ADD = f"""
+insert {RECORDS["span_totals"].insert_sql()}
 on conflict (lane_id, name_id) do update set
   span_count = span_count + excluded.span_count,
   instant_count = instant_count + excluded.instant_count,
@@ -256,12 +249,7 @@ class SpanRows:
         return lane
 
 
-_INSERT = """
-insert into spans
-  (lane_id, name_id, compile_key, compile_id, begin_us, duration_us, depth, instant, args, payload_id)
-values
-  (:lane_id, :name_id, :compile_key, :compile_id, :begin_us, :duration_us, :depth, :instant, :args, :payload_id)
-"""
+_INSERT = f"insert {RECORDS['spans'].insert_sql('id')}"
 
 
 def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
@@ -428,14 +416,7 @@ class TraceRows:
         )
 
 
-_INSERT_ARTIFACT = """
-insert or ignore into artifacts
-  (run_id, process_id, sequence, compile_key, compile_id, attempt, name, title, encoding, metadata, state,
-   size_bytes, md5, payload_id, time_us, envelope, stack_id)
-values
-  (:run_id, :process_id, :sequence, :compile_key, :compile_id, :attempt, :name, :title, :encoding, :metadata, :state,
-   :size_bytes, :md5, :payload_id, :time_us, :envelope, :stack_id)
-"""
+_INSERT_ARTIFACT = f"insert or ignore {RECORDS['artifacts'].insert_sql('id')}"
 # A text may have come for one of them alone.
 _IS_SAME = """
 select 1
@@ -444,7 +425,4 @@ where process_id = :process_id and sequence = :sequence and name is :name and ti
   and time_us = :time_us
   and coalesce(payload_id, :payload_id) is coalesce(:payload_id, payload_id)
 """
-_INSERT_AOT = """
-insert or ignore into aot_graphs (run_id, artifact_id, compile_key, compile_id, summary)
-values (:run_id, :artifact_id, :compile_key, :compile_id, :summary)
-"""
+_INSERT_AOT = f"insert or ignore {RECORDS['aot_graphs'].insert_sql('id')}"

@@ -32,6 +32,7 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
     SymbolSeen,
 )
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
@@ -57,17 +58,7 @@ _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", 
 SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
 _KEY = ("run_id", "series_id", "experiment")
 _ADD_SERIES = InsertOnce("series", *SERIES)
-_ROW = (
-    *_KEY,
-    "process_id",
-    "sequence",
-    "status",
-    "time_us",
-    *_LATER,
-    *NUMBERS,
-    "traceback",
-    "facts",
-)
+_ROW = RECORDS["results"].list_names("id")
 
 
 def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}") -> str:

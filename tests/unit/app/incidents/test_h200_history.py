@@ -156,7 +156,7 @@ def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(
 def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> None:
     filters = read_overview_filters({})
     screen = build_overview(SingleFile(history), filters, read_clock(), 100)
-    statuses = {recent.listed.run.git_commit: recent.status for recent in screen.runs}
+    statuses = {recent.run.git_commit: recent.status for recent in screen.runs}
     assert {str(commit)[:7]: status for commit, status in statuses.items()} == {
         "c2fb911": ("1 worse", "bad"),
         "9549806": ("1 worse", "bad"),

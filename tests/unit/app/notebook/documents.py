@@ -7,7 +7,7 @@ docs/notebook.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +17,7 @@ from nbclient import NotebookClient
 from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.frames import FrameMethod
 from compileboard.collectors.contract.fields import FIELDS
+from tests.tools.field_tables import fill_table
 from tests.tools.history import record_history
 from tests.tools.observed import ROOT
 
@@ -90,12 +91,7 @@ def write_columns() -> Iterator[str]:
 
 def fill_tables(text: str) -> str:
     """Return the page with its tables written anew."""
-    tables: dict[str, Iterable[str]] = {"frames": write_frames(), "columns": write_columns()}
-    for name, lines in tables.items():
-        start, end = f"<!-- {name} -->\n", "<!-- end -->"
-        before, _start, rest = text.partition(start)
-        text = "\n".join([before + start.rstrip("\n"), *lines, end + rest.partition(end)[2]])
-    return text
+    return fill_table(fill_table(text, "frames", write_frames()), "columns", write_columns())
 
 
 def main() -> None:

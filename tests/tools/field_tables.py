@@ -1,0 +1,67 @@
+"""The tables of fields in docs/api.md; `python -m tests.tools.field_tables` writes them from the
+API's document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from compileboard.app.server.openapi import get_document
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+ROWS = (
+    "Run",
+    "Compile",
+    "GraphBreak",
+    "DistinctBreak",
+    "Recompile",
+    "FailedGuard",
+    "RecompileCause",
+    "Failure",
+    "Result",
+    "Repro",
+    "Incident",
+)
+
+
+def fill_table(text: str, name: str, lines: Iterable[str]) -> str:
+    """Return a page with the lines of one table, which stands between comments, written anew."""
+    start, end = f"<!-- {name} -->\n", "<!-- end -->"
+    before, _start, rest = text.partition(start)
+    return "\n".join([before + start.rstrip("\n"), *lines, end + rest.partition(end)[2]])
+
+
+def write_fields() -> Iterator[str]:
+    """Yield a table for each of ROWS."""
+    schemas = get_document()["components"]["schemas"]
+    for name in ROWS:
+        yield from (
+            "",
+            f"### {name}",
+            "",
+            schemas[name]["description"],
+            "",
+            "| field | type | meaning |",
+            "|---|---|---|",
+        )
+        for field, schema in schemas[name]["properties"].items():
+            meaning = schema.get("description", "").replace("|", "\\|")
+            yield f"| `{field}` | {_name_type(schema)} | {meaning} |"
+    yield ""
+
+
+def _name_type(schema: dict[str, Any]) -> str:
+    types = schema.get("type", "object")
+    names = schema.get("enum") or ([types] if isinstance(types, str) else types)
+    return (", " if "enum" in schema else " or ").join(f"`{name or 'null'}`" for name in names)
+
+
+def fill_page(text: str) -> str:
+    """Return docs/api.md with its tables written anew."""
+    return fill_table(text, "fields", write_fields())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
