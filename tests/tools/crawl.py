@@ -1,0 +1,176 @@
+"""Compare what two checkouts answer: `python -m tests.tools.crawl OLD [NEW] [--times N] [--pages N]`.
+
+The old checkout makes one database with some of everything; each side gets a copy and is asked for every page that
+links lead to, every GET operation of the API for every run, reports, commands' help and the static site. Exit code 1
+if an address, a status, a header or a text differs. With --times, CPU time of N requests of each kind of page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from contextlib import ExitStack, closing
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from tests.tools.crawl_side import ANSWERS
+from tests.tools.observed import ROOT
+from tests.tools.serving import server_environ
+
+SIDE = Path(__file__).with_name("crawl_side.py")
+CANNOT_OPEN = 3  # the exit code of a side
+MAX_SHOWN, MAX_LINE = 40, 300
+
+
+def start(checkout: Path, folder: Path, task: str, max_pages: int = 0) -> subprocess.Popen[str]:
+    """Start a task of one side, with a person's own settings and spools out of its reach."""
+    command = [sys.executable, str(SIDE), str(checkout), str(folder), task, str(max_pages)]
+    environ = server_environ(folder / "home", PYTHONPATH=str(checkout), COLUMNS="100", PYTHONHASHSEED="0")
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+def build(checkout: Path, folder: Path) -> None:
+    """Make the database with a checkout's code.
+
+    Raises: CalledProcessError.
+    """
+    folder.mkdir()
+    with start(checkout, folder, "build") as process:
+        output = process.communicate()[0]
+    if process.returncode:
+        print(output)
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+
+
+def ask(checkouts: list[Path], folders: list[Path], max_pages: int) -> list[str]:
+    """Ask both sides at once; one that cannot open the database makes its own. Return the rules never asked for."""
+    sides = [start(*side, "ask", max_pages) for side in zip(checkouts, folders)]
+    outputs = [side.communicate()[0] for side in sides]
+    for index, (checkout, folder) in enumerate(zip(checkouts, folders)):
+        if sides[index].returncode == CANNOT_OPEN:
+            print(f"{checkout} cannot open the old checkout's database; it makes its own of the same data")
+            shutil.rmtree(folder)
+            build(checkout, folder)
+            sides[index] = start(checkout, folder, "ask", max_pages)
+            outputs[index] = sides[index].communicate()[0]
+        if sides[index].returncode:
+            raise subprocess.CalledProcessError(sides[index].returncode, sides[index].args)
+    return outputs[1].split()
+
+
+def unpack(packed: bytes) -> list[str]:
+    """Return the lines of a kept answer."""
+    return zlib.decompress(packed).decode("utf-8", "surrogatepass").split("\n")
+
+
+def first_difference(old: list[str], new: list[str]) -> tuple[str, str]:
+    """Return the first line that differs, of each side, from shortly before where it does."""
+    before, after = next(pair for pair in zip_longest(old, new, fillvalue="(end)") if pair[0] != pair[1])
+    same = next((n for n, pair in enumerate(zip(before, after)) if pair[0] != pair[1]), min(len(before), len(after)))
+    start_at = max(0, same - MAX_LINE // 2)
+    return before[start_at : start_at + MAX_LINE], after[start_at : start_at + MAX_LINE]
+
+
+def compare(folders: list[Path]) -> int:
+    """Print in what the answers of two sides differ; return how many do."""
+    with closing(sqlite3.connect(folders[0] / ANSWERS)) as store:
+        store.execute("attach ? as new", (str(folders[1] / ANSWERS),))
+        counts = store.execute("select kind, count(*) from answers group by kind order by kind").fetchall()
+        print("asked:", ", ".join(f"{count} {kind}" for kind, count in counts))
+        differing = 0
+        for word, one, other in (("old", "main", "new"), ("new", "new", "main")):
+            sql = f"select address from {one}.answers where address not in (select address from {other}.answers)"
+            addresses = [address for (address,) in store.execute(f"{sql} order by address")]
+            differing += len(addresses)
+            print(f"addresses of the {word} side alone: {len(addresses)}")
+            print(*(f"  {address}" for address in addresses[:MAX_SHOWN]), sep="\n", end="\n" * bool(addresses))
+        both = "from main.answers as o join new.answers as n using (address)"
+        statuses = store.execute(f"select address, o.status, n.status {both} where o.status <> n.status order by 1")
+        rows = statuses.fetchall()
+        print(f"statuses that differ: {len(rows)}")
+        for address, old, new in rows[:MAX_SHOWN]:
+            print(f"  {address}: {old}, now {new}")
+        differing += len(rows)
+        for word, where in (("JSON", "o.kind = 'JSON'"), ("texts", "o.kind <> 'JSON'")):
+            where += " and o.status = n.status and o.text <> n.text order by address"
+            found: dict[tuple[str, str], list[str]] = {}
+            for address, old, new in store.execute(f"select address, o.text, n.text {both} where {where}"):
+                found.setdefault(first_difference(unpack(old), unpack(new)), []).append(address)
+            count = sum(map(len, found.values()))
+            print(f"{word} that differ{'s' * (word == 'JSON')}: {count}, with {len(found)} first differences")
+            for (before, after), addresses in sorted(found.items(), key=lambda one: -len(one[1]))[:MAX_SHOWN]:
+                print(f"  {addresses[0]}" + (f" and {len(addresses) - 1} more" if addresses[1:] else ""))
+                print(f"    old: {before}\n    new: {after}")
+            differing += count
+    return differing
+
+
+def list_timed(folder: Path, checkout: Path) -> list[str]:
+    """Return the slowest page of each kind: of the addresses with one path but for ids, and the same parameters."""
+    with closing(sqlite3.connect(folder / ANSWERS)) as store:
+        rows = store.execute(
+            "select address from answers where kind = 'page' and status = 200 order by ms desc, address"
+        )
+        slowest: dict[tuple[str, ...], str] = {}
+        for (address,) in rows:
+            path, _mark, query = address.partition("?")
+            names = [pair.partition("=")[0] for pair in query.split("&")]
+            of_path = ["*" if any(c.isdigit() or c.isupper() for c in part) else part for part in path.split("/")]
+            if len(names) == 1:
+                slowest.setdefault((*of_path, *names), address)
+    return list(slowest.values())
+
+
+def print_times(checkouts: list[Path], folders: list[Path], count: int) -> None:
+    """Ask both sides for each page in turns and print medians, the page that became slowest last."""
+    with ExitStack() as stack:
+        sides = [stack.enter_context(start(*side, "time")) for side in zip(checkouts, folders)]
+        rows = []
+        for address in list_timed(folders[0], checkouts[0]):
+            times: list[list[float]] = [[], []]
+            for _ in range(count + 1):  # the first is thrown away: templates are compiled then
+                for side, taken in zip(sides, times):
+                    assert side.stdin is not None and side.stdout is not None
+                    side.stdin.write(f"{address}\n")
+                    side.stdin.flush()
+                    taken.append(float(side.stdout.readline()))
+            old, new = (median(taken[1:]) for taken in times)
+            rows.append((new / old, old, new, address))
+        for side in sides:
+            side.communicate()
+    print(f"{'old ms':>8} {'new ms':>8} {'ratio':>6}  page ({count} of each, CPU time)")
+    for ratio, old, new, address in sorted(rows):
+        print(f"{old:8.1f} {new:8.1f} {ratio:6.2f}  {address}")
+
+
+def main(argv: list[str]) -> int:
+    """Compare two checkouts; return 1 if they differ."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.crawl", description=__doc__.partition("\n")[0])
+    parser.add_argument("old", type=Path, metavar="OLD", help="the checkout whose answers are right")
+    parser.add_argument("new", type=Path, metavar="NEW", nargs="?", default=ROOT, help="default: this one")
+    parser.add_argument("--times", type=int, default=0, metavar="N", help="also measure N requests of each page")
+    parser.add_argument("--pages", type=int, default=100_000, metavar="N", help="pages and runs that are asked for")
+    options = parser.parse_args(argv)
+    checkouts = [options.old.resolve(), options.new.resolve()]
+    with TemporaryDirectory(prefix="compileboard-crawl-") as name:
+        folders = [Path(name, "old"), Path(name, "new")]
+        build(checkouts[0], folders[0])
+        shutil.copytree(folders[0], folders[1])
+        unasked = ask(checkouts, folders, options.pages)
+        differing = compare(folders)
+        print("never asked for:", ", ".join(unasked) or "nothing")
+        if options.times:
+            print_times(checkouts, folders, options.times)
+    print("the same" if not differing else f"{differing} differ")
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
