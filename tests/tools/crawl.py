@@ -8,12 +8,12 @@ if an address, a status, a header or a text differs. With --times, CPU time of N
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 import zlib
-from collections import Counter
 from contextlib import ExitStack, closing
 from itertools import zip_longest
 from pathlib import Path
@@ -112,19 +112,18 @@ def compare(folders: list[Path]) -> int:
     return differing
 
 
-def list_timed(folder: Path, checkout: Path) -> list[str]:
-    """Return the slowest page of each kind: of the addresses with one path but for ids, and the same parameters."""
+def list_timed(folder: Path) -> list[str]:
+    """Return the slowest page of each kind: of the addresses with one path but for ids, and one tab if it has tabs."""
+    slowest: dict[str, str] = {}
     with closing(sqlite3.connect(folder / ANSWERS)) as store:
         rows = store.execute(
             "select address from answers where kind = 'page' and status = 200 order by ms desc, address"
         )
-        slowest: dict[tuple[str, ...], str] = {}
         for (address,) in rows:
             path, _mark, query = address.partition("?")
-            names = [pair.partition("=")[0] for pair in query.split("&")]
-            of_path = ["*" if any(c.isdigit() or c.isupper() for c in part) else part for part in path.split("/")]
-            if len(names) == 1:
-                slowest.setdefault((*of_path, *names), address)
+            kind = re.sub(r"/[^/]*[^a-z_/.][^/]*", "/*", path) + (f"?{query}" if query.startswith("tab=") else "")
+            if not query or "&" not in query:
+                slowest.setdefault(kind, address)
     return list(slowest.values())
 
 
@@ -133,15 +132,16 @@ def print_times(checkouts: list[Path], folders: list[Path], count: int) -> None:
     with ExitStack() as stack:
         sides = [stack.enter_context(start(*side, "time")) for side in zip(checkouts, folders)]
         rows = []
-        for address in list_timed(folders[0], checkouts[0]):
-            times: list[list[float]] = [[], []]
-            for _ in range(count + 1):  # the first is thrown away: templates are compiled then
-                for side, taken in zip(sides, times):
-                    assert side.stdin is not None and side.stdout is not None
-                    side.stdin.write(f"{address}\n")
-                    side.stdin.flush()
-                    taken.append(float(side.stdout.readline()))
-            old, new = (median(taken[1:]) for taken in times)
+        for address in list_timed(folders[0]):
+            taken: list[list[float]] = [[], []]
+            for turn in range(count + 1):  # in the first, templates are compiled
+                for index in (0, 1) if turn % 2 else (1, 0):
+                    stdin, stdout = sides[index].stdin, sides[index].stdout
+                    assert stdin is not None and stdout is not None
+                    stdin.write(f"{address}\n")
+                    stdin.flush()
+                    taken[index].append(float(stdout.readline()))
+            old, new = (median(times[1:]) for times in taken)
             rows.append((new / old, old, new, address))
         for side in sides:
             side.communicate()

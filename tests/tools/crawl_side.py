@@ -64,7 +64,7 @@ def read_parquet(body: bytes) -> Iterator[str]:
 
 def to_text(body: bytes, kind: str) -> str:
     """Write a body as lines that can be compared; HTML without scripts and styles, a tag a line."""
-    if kind == "application/json":
+    if kind == "application/json" and body:
         return "\n".join(flatten(json.loads(body)))
     if body[:4] == b"PAR1":
         return "\n".join(read_parquet(body))
@@ -81,7 +81,7 @@ class Answers:
     """What one checkout answers, kept in a database for the comparison."""
 
     def __init__(self, folder: Path, client: Any) -> None:
-        self.client = client
+        self.client, self.label = client, ""
         self.store = sqlite3.connect(folder / ANSWERS)
         self.store.execute("create table answers (address text primary key, kind, status, ms real, text)")
 
@@ -91,7 +91,7 @@ class Answers:
         self.store.execute("insert or ignore into answers values (?, ?, ?, ?, ?)", (address, kind, status, ms, packed))
 
     def ask(self, address: str, kind: str = "") -> tuple[str, bytes]:
-        """Ask for an address and keep the answer; return its content type and body."""
+        """Ask for an address and keep the answer; return the content type of a good answer, and the body."""
         began = time.process_time()
         try:
             response = self.client.get(address, headers={"Host": "localhost"})
@@ -100,24 +100,13 @@ class Answers:
         except Exception as error:  # an answer breaks off when its rows are read
             status, mimetype, body, headers = 0, "", repr(error).encode(), []
         ms = (time.process_time() - began) * 1000
-        shown = "" if "/static/" in address else to_text(body if "/metrics" not in address else _names(body), mimetype)
-        head = "".join(f"{name}: {_without_hashes(value)}\n" for name, value in headers)
-        self.keep(
-            address,
-            kind or {"text/html": "page", "application/json": "JSON"}.get(mimetype, "file"),
-            status,
-            head + shown,
-            ms,
-        )
+        shown = b"" if address.startswith("/static/") else body
+        if address.startswith("/metrics") and mimetype == "text/plain":
+            shown = b"\n".join(line for line in body.splitlines() if line.startswith(b"#"))
+        text = to_text(b"\n".join(f"{name}: {value}".encode() for name, value in headers), "") + "\n"
+        kind = kind or {"text/html": "page", "application/json": "JSON"}.get(mimetype, "file")
+        self.keep(self.label + address, kind, status, text + to_text(shown, mimetype), ms)
         return (mimetype if status == 200 else ""), body
-
-
-def _without_hashes(text: str) -> str:
-    return re.sub(r"sha256-[\w+/=-]+", "sha256-", text)
-
-
-def _names(body: bytes) -> bytes:
-    return b"\n".join(line for line in body.splitlines() if line.startswith(b"#"))
 
 
 class Crawler:
@@ -179,10 +168,10 @@ class Crawler:
         for rule, address in sorted(plain.items()):
             for query in ("?sort=nonsense", "?cursor=!", "?limit=0", "?since=never", "?tab=x", "?nonsense=1"):
                 if "static" not in rule:
-                    self.answers.ask(address + query)
+                    self.answers.ask(address + query, "mistake")
             if "<" in rule:
-                self.answers.ask(re.sub(r"<[^>]*>", "0", rule))
-        self.answers.ask("/nothing/here")
+                self.answers.ask(re.sub(r"<[^>]*>", "0", rule), "mistake")
+        self.answers.ask("/nothing/here", "mistake")
 
 
 class Api:
@@ -303,9 +292,9 @@ def ask_everything(create_app: Any, settings: Any, folder: Path, max_pages: int)
     for module in ("compileboard.app", "compileboard.collectors"):
         ask_help(answers, module)
     keep_site(answers, folder)
-    answers.client = create_app(settings(db=BOARD, reading="tokens")).test_client()
+    answers.client, answers.label = create_app(settings(db=BOARD, reading="tokens")).test_client(), "with tokens: "
     for address in ("/", "/login", "/login?next=/runs", "/api/v1/runs", "/metrics", "/static/css/app.css"):
-        answers.ask(f"{address}#", "login")
+        answers.ask(address)
     rules = {str(rule.rule) for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())}
     asked = {crawler.find_rule(urlsplit(row[0]).path) for row in answers.store.execute("select address from answers")}
     answers.store.commit()

@@ -13,8 +13,6 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.incidents.update import update_incidents
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.dashboard.deliveries import start_rule
-from compileboard.collectors.store.sealed.address import BOARD
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.alerts.test_alerts_page import RULES
@@ -36,7 +34,7 @@ BENCHED = ("h200-performance", "h200-accuracy", "h200-user_models")
 
 def make_full_db(folder: Path) -> None:
     """Make the database in an empty folder, with what stands beside it: the alerts' rules and the imports' states."""
-    board, recorded, rules = folder / BOARD, folder / "recorded.db", folder / "alerts.toml"
+    board, recorded, rules = folder / "board.db", folder / "recorded.db", folder / "alerts.toml"
     make_db([str(recorded)])
     make_broad_board(board, recorded)
     recorded.unlink()
@@ -55,10 +53,9 @@ def make_full_db(folder: Path) -> None:
         store.execute("update runs set heartbeat_us = ? where id = '01JRUNNING000000000000000A'", (NOW_US,))
     assert dashboard(["baseline", "save", "main", "--run", RUNS[-1], "--db", str(board)]) == 0
     update_incidents(board, now_us=NOW_US)
-    rules.write_text(RULES)
+    rules.write_text(f"{RULES}since = 2000-01-01\n")
     with closing(open_writer(board)) as store:
         keep_one_of_each(store)
-        start_rule(store, "slower", 0, 0)
     send_due(str(board), str(rules), {}, NOW_US)
     add_imports(board)
 
