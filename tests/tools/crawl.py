@@ -33,35 +33,38 @@ def start(checkout: Path, folder: Path, task: str, max_pages: int = 0) -> subpro
     """Start a task of one side, with a person's own settings and spools out of its reach."""
     command = [sys.executable, str(SIDE), str(checkout), str(folder), task, str(max_pages)]
     environ = server_environ(folder / "home", PYTHONPATH=str(checkout), COLUMNS="100", PYTHONHASHSEED="0")
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with folder.with_suffix(".log").open("a") as log:
+        return subprocess.Popen(command, **pipes, stderr=log, text=True, env=environ)
+
+
+def finish(side: subprocess.Popen[str], folder: Path) -> str:
+    """Wait for the end of a side's task and return its output.
+
+    Raises: SystemExit with the end of its error output if it failed.
+    """
+    output = side.communicate()[0]
+    if side.returncode not in (0, CANNOT_OPEN):
+        log = folder.with_suffix(".log").read_text(errors="replace")
+        raise SystemExit(f"{side.args} ended with {side.returncode}:\n{log[-4000:]}")
+    return output
 
 
 def build(checkout: Path, folder: Path) -> None:
-    """Make the database with a checkout's code.
-
-    Raises: CalledProcessError.
-    """
+    """Make the database with a checkout's code."""
     folder.mkdir()
-    with start(checkout, folder, "build") as process:
-        output = process.communicate()[0]
-    if process.returncode:
-        print(output)
-        raise subprocess.CalledProcessError(process.returncode, process.args)
+    finish(start(checkout, folder, "build"), folder)
 
 
 def ask(checkouts: list[Path], folders: list[Path], max_pages: int) -> list[str]:
     """Ask both sides at once; one that cannot open the database makes its own. Return the rules never asked for."""
     sides = [start(*side, "ask", max_pages) for side in zip(checkouts, folders)]
-    outputs = [side.communicate()[0] for side in sides]
-    for index, (checkout, folder) in enumerate(zip(checkouts, folders)):
-        if sides[index].returncode == CANNOT_OPEN:
-            print(f"{checkout} cannot open the old checkout's database; it makes its own of the same data")
-            shutil.rmtree(folder)
-            build(checkout, folder)
-            sides[index] = start(checkout, folder, "ask", max_pages)
-            outputs[index] = sides[index].communicate()[0]
-        if sides[index].returncode:
-            raise subprocess.CalledProcessError(sides[index].returncode, sides[index].args)
+    outputs = [finish(*side) for side in zip(sides, folders)]
+    if sides[1].returncode == CANNOT_OPEN:
+        print(f"{checkouts[1]} cannot open the old side's database: it makes one of the same data")
+        shutil.rmtree(folders[1])
+        build(checkouts[1], folders[1])
+        outputs[1] = finish(start(checkouts[1], folders[1], "ask", max_pages), folders[1])
     return outputs[1].split()
 
 

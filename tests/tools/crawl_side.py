@@ -29,7 +29,8 @@ NOW_US = 1_795_000_000_000_000 + 4 * 86_400_000_000  # after everything in the d
 BOARD, ANSWERS = "board.db", "answers.db"
 # Addresses with a query that are asked for, of one rule: with the same one, with the same parameters, with any.
 MAX_OF_QUERY, MAX_OF_PARAMETERS, MAX_OF_RULE = 4, 20, 200
-MAX_OF_ID = 3  # artifacts, compiles … of one run
+MAX_OF_RUN = 8  # artifacts, compiles … of one run, on pages
+MAX_OF_LIST = 3  # things of one list of the API
 FORMATS = ("html", "md", "json", "csv", "parquet", "bundle")
 _CHANGING = {"date", "etag", "content-length", "last-modified", "set-cookie", "x-request-id", "server-timing"}
 _LINK = re.compile(r'\s(?:href|src|action|data-[\w-]+)="([/?][^"#]*)')
@@ -74,6 +75,7 @@ def to_text(body: bytes, kind: str) -> str:
         return f"{len(body)} bytes, sha256 {hashlib.sha256(body).hexdigest()}"
     if kind == "text/html" or kind.endswith("xml"):
         text = re.sub(r"\s+", " ", _UNSEEN.sub(r"\1\3", text)).replace("<", "\n<").replace(" \n", "\n")
+        text = re.sub(r',(?="|&#34;)', "\n,", text)  # a figure's JSON, a name a line
     return re.sub(r"([?&]v=|#sha256-|sha256-)[\w+/=-]+", r"\1", text)
 
 
@@ -144,7 +146,7 @@ class Crawler:
             self.counts.update(like.keys())
         if len(parts.path.split("/")) > 3 and "<run_id>" in rule and rule.count("<") > 1:
             run_part = (rule, parts.path.split("/")[2])
-            if self.counts[run_part] >= MAX_OF_ID:
+            if self.counts[run_part] >= MAX_OF_RUN:
                 return
             self.counts[run_part] += 1
         self.waiting.append(address)
@@ -205,6 +207,13 @@ class Api:
                 if "{run_id}" in path and "{" not in address:
                     self.ask_operation(path, address, parameters, all_values=number % 8 == 0)
 
+    def ask_twins(self, crawler: Crawler) -> None:
+        """Ask for what the API has of each thing that a page is of."""
+        pages = (f"/api/v1{address}" for address in sorted(crawler.known) if "?" not in address)
+        for address in pages:
+            if crawler.find_rule(address):
+                self.ask(address)
+
     def ask_operation(self, path: str, address: str, parameters: list[dict[str, Any]], *, all_values: bool) -> None:
         """Ask for one operation plainly, page by page, with each parameter; and for the things that it lists."""
         answer = self.ask(address)
@@ -222,7 +231,7 @@ class Api:
                     self.ask(f"{address}?{urlencode({'limit': 1, 'cursor': page['next']})}")
         for deeper in self.paths:
             match = re.fullmatch(re.escape(path) + r"/\{(\w+)\}", deeper)
-            for row in rows[:: max(1, len(rows) // MAX_OF_ID)][:MAX_OF_ID] if match else ():
+            for row in rows[:: max(1, len(rows) // MAX_OF_LIST)][:MAX_OF_LIST] if match else ():
                 key = next(
                     (row[name] for name in (match[1], "artifact_id", "id", "model", "name") if row.get(name)), None
                 )
@@ -271,9 +280,11 @@ def ask_help(answers: Answers, module: str, *words: str) -> None:
         ask_help(answers, module, *words, name)
 
 
-def keep_site(answers: Answers, folder: Path) -> None:
+def keep_site(answers: Answers, folder: Path, max_pages: int) -> None:
     """Keep the files of the static site."""
-    code, text = call("compileboard.app", "export", "--site", "site", "--db", BOARD, "--runs", "12", "--pages", "250")
+    code, text = call(
+        "compileboard.app", "export", "--site", "site", "--db", BOARD, "--runs", "12", "--pages", str(max_pages)
+    )
     answers.keep("export --site", "site", code, text)
     kinds = {".html": "text/html", ".json": "application/json"}
     for path in sorted(path for path in (folder / "site").rglob("*") if path.is_file()):
@@ -285,13 +296,16 @@ def ask_everything(create_app: Any, settings: Any, folder: Path, max_pages: int)
     app = create_app(settings(db=BOARD, alerts="alerts.toml"))
     answers = Answers(folder, app.test_client())
     crawler, api = Crawler(app, answers), Api(answers)
-    crawler.crawl(("/", "/metrics", "/healthz", "/readyz", "/login", "/incidents.atom"), max_pages)
+    crawler.crawl(("/", "/incidents.atom"), max_pages)
+    for address in ("/metrics", "/healthz", "/readyz", "/login"):
+        answers.ask(address)
     crawler.ask_wrongly()
     api.ask_all(max_pages)
+    api.ask_twins(crawler)
     ask_reports(answers, api.list_runs()[:max_pages])
     for module in ("compileboard.app", "compileboard.collectors"):
         ask_help(answers, module)
-    keep_site(answers, folder)
+    keep_site(answers, folder, min(250, max_pages))
     answers.client, answers.label = create_app(settings(db=BOARD, reading="tokens")).test_client(), "with tokens: "
     for address in ("/", "/login", "/login?next=/runs", "/api/v1/runs", "/metrics", "/static/css/app.css"):
         answers.ask(address)

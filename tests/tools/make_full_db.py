@@ -13,6 +13,7 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.incidents.update import update_incidents
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.ingest.source_files import save_trace_file
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.alerts.test_alerts_page import RULES
@@ -46,7 +47,8 @@ def make_full_db(folder: Path) -> None:
             ingest_recorded(store, DATA / "bench" / f"{name}.jsonl.xz")
         add_results(store, "01JEXPORTED00000000000000A", *list_exported())
         record_hostile_run(store)
-        record_traced_run(store)
+        traced_id = record_traced_run(store)
+        save_trace_file(store, traced_id, DATA / "explored" / "zoo_recompiles.xz")
         capture_repros(store)
         delete_and_audit(store)
         add_run(store, "01JRUNNING000000000000000A", state="running", started_us=NOW_US - 60_000_000, exit_code=None)
