@@ -1,8 +1,8 @@
-"""Compare what two checkouts answer: `python -m tests.tools.crawl OLD [NEW] [--times N] [--pages N]`.
+"""Compare what two checkouts answer: `python -m tests.tools.crawl OLD [NEW]`.
 
-The old checkout makes one database with some of everything; each side gets a copy and is asked for every page that
-links lead to, every GET operation of the API for every run, reports, commands' help and the static site. Exit code 1
-if an address, a status, a header or a text differs. With --times, CPU time of N requests of each kind of page.
+The old checkout makes one database with some of everything. Each side gets a copy and is asked for
+every page that links lead to, every GET operation of the API, reports, commands' help and the
+static site. Exit code 1 if an address, status, header or text differs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def build(checkout: Path, folder: Path) -> None:
 
 
 def ask(checkouts: list[Path], folders: list[Path], max_pages: int) -> list[str]:
-    """Ask both sides at once; one that cannot open the database makes its own. Return the rules never asked for."""
+    """Ask both sides at once; return the new side's rules that no address belongs to."""
     sides = [start(*side, "ask", max_pages) for side in zip(checkouts, folders)]
     outputs = [finish(*side) for side in zip(sides, folders)]
     if sides[1].returncode == CANNOT_OPEN:
@@ -82,11 +82,11 @@ def first_difference(old: list[str], new: list[str]) -> tuple[str, str]:
 
 
 def compare(folders: list[Path]) -> int:
-    """Print in what the answers of two sides differ; return how many do."""
+    """Print the differences between the answers of two sides; return their number."""
     with closing(sqlite3.connect(folders[0] / ANSWERS)) as store:
         store.execute("attach ? as new", (str(folders[1] / ANSWERS),))
         counts = store.execute("select kind, count(*) from answers group by kind order by kind").fetchall()
-        print("asked:", ", ".join(f"{count} {kind}" for kind, count in counts))
+        print(f"asked: {sum(count for _, count in counts)}:", ", ".join(f"{count} {kind}" for kind, count in counts))
         differing = 0
         for word, one, other in (("old", "main", "new"), ("new", "new", "main")):
             sql = f"select address from {one}.answers where address not in (select address from {other}.answers)"
@@ -116,7 +116,7 @@ def compare(folders: list[Path]) -> int:
 
 
 def list_timed(folder: Path) -> list[str]:
-    """Return the slowest page of each kind: of the addresses with one path but for ids, and one tab if it has tabs."""
+    """Return the slowest page of each kind: paths that differ in ids alone, and each tab."""
     slowest: dict[str, str] = {}
     with closing(sqlite3.connect(folder / ANSWERS)) as store:
         rows = store.execute(
@@ -131,7 +131,7 @@ def list_timed(folder: Path) -> list[str]:
 
 
 def print_times(checkouts: list[Path], folders: list[Path], count: int) -> None:
-    """Ask both sides for each page in turns and print medians, the page that became slowest last."""
+    """Ask both sides in turns and print medians; the page with the highest ratio comes last."""
     with ExitStack() as stack:
         sides = [stack.enter_context(start(*side, "time")) for side in zip(checkouts, folders)]
         rows = []

@@ -1,7 +1,7 @@
-"""One side of tests.tools.crawl, in a process of its own: makes the database or asks for everything it answers.
+"""One side of tests.tools.crawl, in a process of its own: `python crawl_side.py CHECKOUT FOLDER TASK N`.
 
-`python crawl_side.py CHECKOUT FOLDER build|ask|time` runs the code of that checkout, whichever checkout this file is
-of, so it imports nothing of the project before its first line of work, and only names that a release keeps.
+It runs the code of that checkout, whichever checkout this file belongs to. Therefore it imports
+`compileboard.app` alone, and the tool that makes the database.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 NOW_US = 1_795_000_000_000_000 + 4 * 86_400_000_000  # after everything in the database
 BOARD, ANSWERS = "board.db", "answers.db"
-# Addresses with a query that are asked for, of one rule: with the same one, with the same parameters, with any.
+# Limits on addresses with a query, for each rule: of one query, of one set of parameters, of all.
 MAX_OF_QUERY, MAX_OF_PARAMETERS, MAX_OF_RULE = 4, 20, 200
 MAX_OF_RUN = 8  # artifacts, compiles … of one run, on pages
 MAX_OF_LIST = 3  # things of one list of the API
@@ -35,7 +35,6 @@ FORMATS = ("html", "md", "json", "csv", "parquet", "bundle")
 _CHANGING = {"date", "etag", "content-length", "last-modified", "set-cookie", "x-request-id", "server-timing"}
 _LINK = re.compile(r'\s(?:href|src|action|data-[\w-]+)="([/?][^"#]*)')
 _UNSEEN = re.compile(r"(<(script|style)\b(?![^>]*json)[^>]*>).*?(</\2>)", re.S)
-Pairs = list[tuple[str, str]]
 
 
 def fix_clock_and_chance() -> None:
@@ -83,7 +82,7 @@ class Answers:
     """What one checkout answers, kept in a database for the comparison."""
 
     def __init__(self, folder: Path, client: Any) -> None:
-        self.client, self.label = client, ""
+        self.client = client
         self.store = sqlite3.connect(folder / ANSWERS)
         self.store.execute("create table answers (address text primary key, kind, status, ms real, text)")
 
@@ -92,8 +91,8 @@ class Answers:
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         self.store.execute("insert or ignore into answers values (?, ?, ?, ?, ?)", (address, kind, status, ms, packed))
 
-    def ask(self, address: str, kind: str = "") -> tuple[str, bytes]:
-        """Ask for an address and keep the answer; return the content type of a good answer, and the body."""
+    def ask(self, address: str, kind: str = "", label: str = "") -> tuple[str, bytes]:
+        """Ask for an address and keep the answer; return its content type if it is 200, and its body."""
         began = time.process_time()
         try:
             response = self.client.get(address, headers={"Host": "localhost"})
@@ -107,12 +106,12 @@ class Answers:
             shown = b"\n".join(line for line in body.splitlines() if line.startswith(b"#"))
         text = to_text(b"\n".join(f"{name}: {value}".encode() for name, value in headers), "") + "\n"
         kind = kind or {"text/html": "page", "application/json": "JSON"}.get(mimetype, "file")
-        self.keep(self.label + address, kind, status, text + to_text(shown, mimetype), ms)
+        self.keep(label + address, kind, status, text + to_text(shown, mimetype), ms)
         return (mimetype if status == 200 else ""), body
 
 
 class Crawler:
-    """Asks for every page that links lead to, from the overview on, in the order in which they are met."""
+    """Follows links from the overview on, breadth first, and asks for every page they lead to."""
 
     def __init__(self, app: Any, answers: Answers) -> None:
         self.answers, self.rules = answers, app.url_map.bind("localhost")
@@ -155,17 +154,16 @@ class Crawler:
         """Ask for the addresses and all that they link to, `max_pages` at most."""
         for address in begin:
             self.add(address)
-        for _ in range(max_pages):
-            if not self.waiting:
-                return
+        while self.waiting and max_pages > 0:
             address = self.waiting.popleft()
+            max_pages -= not address.startswith("/static/")
             mimetype, body = self.answers.ask(address)
             if mimetype in ("text/html", "application/atom+xml") and "/report." not in address:
                 for link in _LINK.findall(body.decode()):
                     self.add(urljoin(address, html.unescape(link)))
 
     def ask_wrongly(self) -> None:
-        """Ask for every kind of page with parameters that it cannot use, and for things that there are none of."""
+        """Ask for each kind of page with invalid parameters, and for things that do not exist."""
         plain = {self.find_rule(address): address for address in sorted(self.known) if "?" not in address}
         for rule, address in sorted(plain.items()):
             for query in ("?sort=nonsense", "?cursor=!", "?limit=0", "?since=never", "?tab=x", "?nonsense=1"):
@@ -177,7 +175,7 @@ class Crawler:
 
 
 class Api:
-    """Asks for every GET operation of the OpenAPI document, of every run, with each of its parameters."""
+    """Asks for every GET operation of the OpenAPI document with each of its parameters."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -197,7 +195,7 @@ class Api:
         return [row["id"] for row in self.ask("/api/v1/runs?limit=1000").get("data", ())]
 
     def ask_all(self, max_runs: int) -> None:
-        """Ask for the operations across runs, then for those of each run; things of a list come after the list."""
+        """Ask for the operations across runs, then for those of each run."""
         for path, parameters in self.paths.items():
             if "{" not in path:
                 self.ask_operation(path, path, parameters, all_values=True)
@@ -208,14 +206,13 @@ class Api:
                     self.ask_operation(path, address, parameters, all_values=number % 8 == 0)
 
     def ask_twins(self, crawler: Crawler) -> None:
-        """Ask for what the API has of each thing that a page is of."""
-        pages = (f"/api/v1{address}" for address in sorted(crawler.known) if "?" not in address)
-        for address in pages:
-            if crawler.find_rule(address):
-                self.ask(address)
+        """Ask for the API's answer to each page that has one, such as a configuration's."""
+        for address in sorted(crawler.known):
+            if "?" not in address and crawler.find_rule(f"/api/v1{address}"):
+                self.ask(f"/api/v1{address}")
 
     def ask_operation(self, path: str, address: str, parameters: list[dict[str, Any]], *, all_values: bool) -> None:
-        """Ask for one operation plainly, page by page, with each parameter; and for the things that it lists."""
+        """Ask for one operation without and with each parameter, then for some of what it lists."""
         answer = self.ask(address)
         rows = [row for row in _list(answer.get("data")) if isinstance(row, dict)]
         for part in parameters:
@@ -247,7 +244,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def ask_reports(answers: Answers, run_ids: list[str]) -> None:
-    """Ask for every format of every run's report, and every table of CSV and Parquet."""
+    """Ask for each run's report in every format; for some runs, with every table and all texts."""
     for number, run_id in enumerate(run_ids):
         page = f"/runs/{run_id}/report"
         _kind, refusal = answers.ask(f"{page}.csv?table=-")
@@ -306,9 +303,9 @@ def ask_everything(create_app: Any, settings: Any, folder: Path, max_pages: int)
     for module in ("compileboard.app", "compileboard.collectors"):
         ask_help(answers, module)
     keep_site(answers, folder, min(250, max_pages))
-    answers.client, answers.label = create_app(settings(db=BOARD, reading="tokens")).test_client(), "with tokens: "
-    for address in ("/", "/login", "/login?next=/runs", "/api/v1/runs", "/metrics", "/static/css/app.css"):
-        answers.ask(address)
+    answers.client = create_app(settings(db=BOARD, reading="tokens")).test_client()
+    for address in ("/", "/login", "/login?next=/runs", "/api/v1/runs", "/metrics"):
+        answers.ask(address, "login", "with tokens: ")
     rules = {str(rule.rule) for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())}
     asked = {crawler.find_rule(urlsplit(row[0]).path) for row in answers.store.execute("select address from answers")}
     answers.store.commit()
@@ -325,7 +322,7 @@ def time_addresses(create_app: Any, settings: Any) -> None:
 
 
 def build(checkout: Path, folder: Path) -> None:
-    """Make the database with the checkout's own tool, or with the one beside this file where it has none."""
+    """Make the database with the checkout's own tool, or the one beside this file if it has none."""
     own = checkout / "tests" / "tools" / "make_full_db.py"
     tool = own if own.exists() else Path(__file__).with_name("make_full_db.py")
     runpy.run_path(str(tool))["make_full_db"](folder)

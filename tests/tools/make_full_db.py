@@ -1,4 +1,4 @@
-"""Make a database with some of everything that pages show: `python -m tests.tools.make_full_db FOLDER`."""
+"""Make a database with some of everything: `python -m tests.tools.make_full_db FOLDER`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BENCHED = ("h200-performance", "h200-accuracy", "h200-user_models")
 
 
 def make_full_db(folder: Path) -> None:
-    """Make the database in an empty folder, with what stands beside it: the alerts' rules and the imports' states."""
+    """Make the database in an empty folder, with the rules of alerts and the states of imports."""
     board, recorded, rules = folder / "board.db", folder / "recorded.db", folder / "alerts.toml"
     make_db([str(recorded)])
     make_broad_board(board, recorded)
