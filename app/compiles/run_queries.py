@@ -26,7 +26,8 @@ from compileboard.collectors.contract.compile_labels import (
     label_line,
     label_role,
 )
-from compileboard.collectors.store.causes import Caller, find_caller
+from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.store.causes import Caller, find_caller, find_user_call, is_wrapper
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import load_process_names
 
@@ -114,23 +115,16 @@ class CompileRow:
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
-    caller: Caller | None = field(metadata=PRIVATE)  # of a library's function
+    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper of torch's or Python's own
+    called_at: Annotated[
+        str | None, "Of a library's function: the line of the user's code that called it."
+    ]
 
     @property
     @published
     def phases_us(self) -> PhaseTimes:
         """Return the time of each phase."""
         return self.phases.times
-
-    @property
-    @published
-    def called_at(
-        self,
-    ) -> Annotated[
-        str | None, "Of a library's function: the line of the user's code that called it."
-    ]:
-        """Return the user's own line where the compile is in a library's wrapper."""
-        return label_line(self.caller.file, self.caller.line) if self.caller else None
 
     @property
     def code(self) -> str:
@@ -141,7 +135,11 @@ class CompileRow:
 
     @property
     def location(self) -> str:
-        return self.called_at or label_line(self.file, self.line)
+        """Return its file and line, or those of what a wrapper of torch's or Python's own was
+        called by.
+        """
+        file, line = (self.caller.file, self.caller.line) if self.caller else (self.file, self.line)
+        return label_line(file, line)
 
     @property
     def role(self) -> str:
@@ -198,7 +196,7 @@ _COLUMNS = f"""
   coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, {OUTCOME_SQL} as outcome,
   c.started_us, c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
   c.recompiled_from, c.recompile_category,
-  case when f.file glob 'torch/*' or f.file in ('contextlib.py', 'functools.py') then c.stack_id end as wrapped_stack_id
+  c.stack_id
 """
 _SOURCE = """
 from compiles as c
@@ -338,16 +336,24 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
     processes = load_process_names(connection, (row["process_id"] for row in records))
+    callers: dict[tuple[str, int], tuple[Caller | None, Caller | None]] = {}
     rows = []
     for row in records:
         values = dict(row)
-        stack_id = values.pop("wrapped_stack_id")
+        caller = user_call = None
+        stack_id, file = values.pop("stack_id"), row["file"] or ""
+        if stack_id is not None and is_library_name(file):
+            if (file, stack_id) not in callers:
+                wrapped = find_caller(connection, stack_id) if is_wrapper(file) else None
+                callers[file, stack_id] = wrapped, find_user_call(connection, stack_id) or wrapped
+            caller, user_call = callers[file, stack_id]
         rows.append(
             CompileRow(
                 **values,
                 process=processes.get(row["process_id"], ""),
                 phases=phases.get(row["id"], nothing),
-                caller=None if stack_id is None else find_caller(connection, stack_id),
+                caller=caller,
+                called_at=label_line(user_call.file, user_call.line) if user_call else None,
             )
         )
     return rows

@@ -27,9 +27,10 @@ from compileboard.app.ranks.comparison import ASPECTS
 from compileboard.app.ranks.model import describe_caches
 from compileboard.app.repros.model import describe_message, describe_repro_kind, describe_result
 from compileboard.app.shapes.model import describe_guard, describe_range
-from compileboard.app.stacks.model import is_library_name, list_shares
+from compileboard.app.stacks.model import list_shares
 from compileboard.app.timeline.model import LEGEND, find_phase
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.fixes.titles import name_stack_values
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,37 +26,8 @@ from compileboard.app.stacks.run_queries import (
     list_nodes,
     list_stack_compiles,
 )
+from compileboard.collectors.contract.library_names import is_library_name
 
-# Packages whose frames say how torch and its neighbours call each other, not where the program is.
-_PACKAGES = frozenset(
-    [
-        "accelerate",
-        "deepspeed",
-        "diffusers",
-        "functorch",
-        "ignite",
-        "IPython",
-        "ipykernel",
-        "joblib",
-        "lightning",
-        "lightning_fabric",
-        "numpy",
-        "pluggy",
-        "_pytest",
-        "pytest",
-        "pytorch_lightning",
-        "ray",
-        "timm",
-        "torch",
-        "torchao",
-        "torchaudio",
-        "torchgen",
-        "torchtune",
-        "torchvision",
-        "transformers",
-        "triton",
-    ]
-)
 _NO_FRAME = StackNode(0, None, "", None, "")
 
 MOST_BLOCKS = 100
@@ -110,13 +80,6 @@ class StackTree:
     root: StackTreeNode
     without_stack: tuple[StackCompile, ...]
     nodes: dict[int, StackTreeNode]
-
-
-def is_library_name(file: str) -> bool:
-    head, slash, _rest = file.partition("/")
-    if not slash:
-        return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
-    return head in _PACKAGES or head in sys.stdlib_module_names
 
 
 def build_tree(

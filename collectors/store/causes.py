@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -143,7 +144,7 @@ where b.run_id = :run_id
 order by b.time_us, b.id
 limit :most
 """
-CALLER_SQL = """
+STACK_SQL = """
 with recursive stack (id, parent_id, file, line, name, code, depth) as (
   select id, parent_id, file, line, name, code, 0
   from stack_nodes
@@ -156,11 +157,9 @@ with recursive stack (id, parent_id, file, line, name, code, depth) as (
 )
 select file, line, name, code
 from stack
-where file not like 'torch/%'
-  and file not like '<%'
-  and file not in ('contextlib.py', 'functools.py')
+where file not like '<%'
 order by depth
-limit 1
+limit :deepest
 """
 
 
@@ -199,8 +198,29 @@ class Caller(NamedTuple):
 
 def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
     """Return the innermost user frame of a stack: not torch's, a decorator's or generated."""
-    row = connection.execute(CALLER_SQL, {"node": stack_id, "deepest": _DEEPEST}).fetchone()
-    return None if row is None else Caller(row["file"], row["line"], row["name"], row["code"])
+    return next(
+        (frame for frame in _list_callers(connection, stack_id) if not is_wrapper(frame.file)), None
+    )
+
+
+def find_user_call(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
+    """Return the innermost frame of a stack that is of no library."""
+    return next(
+        (frame for frame in _list_callers(connection, stack_id) if not is_library_name(frame.file)),
+        None,
+    )
+
+
+def is_wrapper(file: str) -> bool:
+    """Return whether a file is torch's or holds Python's own decorators."""
+    return file.startswith("torch/") or file in {"contextlib.py", "functools.py"}
+
+
+def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]:
+    return [
+        Caller(*row)
+        for row in connection.execute(STACK_SQL, {"node": stack_id, "deepest": _DEEPEST})
+    ]
 
 
 def _read_recompiles(

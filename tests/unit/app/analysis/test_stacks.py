@@ -14,12 +14,12 @@ from compileboard.app.stacks.model import (
     StackBlock,
     build_tree,
     filter_matching,
-    is_library_name,
     lay_out,
     list_callers,
     list_shares,
 )
 from compileboard.app.stacks.run_queries import StackCompile, StackNode
+from compileboard.collectors.contract.library_names import is_library_name
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 
 

@@ -145,6 +145,7 @@ def test_chart_compiles_escapes_names_and_is_plotlys() -> None:
         ),
         phases,
         None,
+        None,
     )
     chart = chart_compiles([row], "RUN", 1)
     go.Figure(chart.figure)
@@ -186,6 +187,7 @@ def test_bars_are_grouped_by_function_and_begin_with_its_first_compile() -> None
             "",
         ),
         Phases(500, *(None,) * 7),
+        None,
         None,
     )
     again = replace(

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.compiles.pages import write_value
 from tests.unit.app.recorded import MARKUP, RUN, record_run
-from tests.unit.pipeline.loading import DDP, load
+from tests.unit.pipeline.loading import DDP, PROGRAMS, load
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +104,19 @@ def test_a_compile_in_a_librarys_wrapper_names_the_users_own_call(
     assert page.count('called at <span class="mono">train_ddp.py:17</span>') == sum(
         1 for row in rows if row["called_at"]
     )
+
+
+def test_a_compile_in_a_packages_function_names_the_users_own_call(
+    database: Path, client: FlaskClient
+) -> None:
+    run_id = load(database, PROGRAMS).run_id
+    rows = client.get(f"/api/v1/runs/{run_id}/compiles?limit=100").get_json()["data"]
+    packaged = [row for row in rows if row["file"].startswith(("transformers/", "torchvision/"))]
+    assert packaged and {row["called_at"] for row in packaged} == {"models.py:104", "models.py:109"}
+    assert {row["called_at"] for row in rows if row["file"] == "models.py"} == {None}
+    labels = {
+        row["label"] for row in packaged if row["function"] == "wrapper" and row["line"] == 933
+    }
+    assert any(
+        "transformers/utils/generic.py:933" in label for label in labels
+    )  # its own line stays in its name
