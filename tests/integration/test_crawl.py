@@ -29,7 +29,9 @@ def test_a_changed_word_and_a_page_that_fails_are_found_and_nothing_else(
     assert "JSON that differs: 0," in shown
 
 
-def test_a_lost_column_is_named_by_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_column_is_named_by_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = (b'{"data": [{"id": "a", "host": "box"}]}', b'{"data": [{"id": "a"}]}')
     for name, body in zip(("old", "new"), rows):
         (tmp_path / name).mkdir()

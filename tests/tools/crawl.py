@@ -32,7 +32,9 @@ MAX_SHOWN, MAX_LINE = 40, 300
 def start(checkout: Path, folder: Path, task: str, max_pages: int = 0) -> subprocess.Popen[str]:
     """Start a task of one side, with a person's own settings and spools out of its reach."""
     command = [sys.executable, str(SIDE), str(checkout), str(folder), task, str(max_pages)]
-    environ = server_environ(folder / "home", PYTHONPATH=str(checkout), COLUMNS="100", PYTHONHASHSEED="0")
+    environ = server_environ(
+        folder / "home", PYTHONPATH=str(checkout), COLUMNS="100", PYTHONHASHSEED="0"
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with folder.with_suffix(".log").open("a") as log:
         return subprocess.Popen(command, **pipes, stderr=log, text=True, env=environ)
@@ -75,8 +77,13 @@ def unpack(packed: bytes) -> list[str]:
 
 def first_difference(old: list[str], new: list[str]) -> tuple[str, str]:
     """Return the first line that differs, of each side, from shortly before where it does."""
-    before, after = next(pair for pair in zip_longest(old, new, fillvalue="(end)") if pair[0] != pair[1])
-    same = next((n for n, pair in enumerate(zip(before, after)) if pair[0] != pair[1]), min(len(before), len(after)))
+    before, after = next(
+        pair for pair in zip_longest(old, new, fillvalue="(end)") if pair[0] != pair[1]
+    )
+    same = next(
+        (n for n, pair in enumerate(zip(before, after)) if pair[0] != pair[1]),
+        min(len(before), len(after)),
+    )
     start_at = max(0, same - MAX_LINE // 2)
     return before[start_at : start_at + MAX_LINE], after[start_at : start_at + MAX_LINE]
 
@@ -85,17 +92,28 @@ def compare(folders: list[Path]) -> int:
     """Print the differences between the answers of two sides; return their number."""
     with closing(sqlite3.connect(folders[0] / ANSWERS)) as store:
         store.execute("attach ? as new", (str(folders[1] / ANSWERS),))
-        counts = store.execute("select kind, count(*) from answers group by kind order by kind").fetchall()
-        print(f"asked: {sum(count for _, count in counts)}:", ", ".join(f"{count} {kind}" for kind, count in counts))
+        counts = store.execute(
+            "select kind, count(*) from answers group by kind order by kind"
+        ).fetchall()
+        print(
+            f"asked: {sum(count for _, count in counts)}:",
+            ", ".join(f"{count} {kind}" for kind, count in counts),
+        )
         differing = 0
         for word, one, other in (("old", "main", "new"), ("new", "new", "main")):
             sql = f"select address from {one}.answers where address not in (select address from {other}.answers)"
             addresses = [address for (address,) in store.execute(f"{sql} order by address")]
             differing += len(addresses)
             print(f"addresses of the {word} side alone: {len(addresses)}")
-            print(*(f"  {address}" for address in addresses[:MAX_SHOWN]), sep="\n", end="\n" * bool(addresses))
+            print(
+                *(f"  {address}" for address in addresses[:MAX_SHOWN]),
+                sep="\n",
+                end="\n" * bool(addresses),
+            )
         both = "from main.answers as o join new.answers as n using (address)"
-        statuses = store.execute(f"select address, o.status, n.status {both} where o.status <> n.status order by 1")
+        statuses = store.execute(
+            f"select address, o.status, n.status {both} where o.status <> n.status order by 1"
+        )
         rows = statuses.fetchall()
         print(f"statuses that differ: {len(rows)}")
         for address, old, new in rows[:MAX_SHOWN]:
@@ -104,12 +122,21 @@ def compare(folders: list[Path]) -> int:
         for word, where in (("JSON", "o.kind = 'JSON'"), ("texts", "o.kind <> 'JSON'")):
             where += " and o.status = n.status and o.text <> n.text order by address"
             found: dict[tuple[str, str], list[str]] = {}
-            for address, old, new in store.execute(f"select address, o.text, n.text {both} where {where}"):
+            for address, old, new in store.execute(
+                f"select address, o.text, n.text {both} where {where}"
+            ):
                 found.setdefault(first_difference(unpack(old), unpack(new)), []).append(address)
             count = sum(map(len, found.values()))
-            print(f"{word} that differ{'s' * (word == 'JSON')}: {count}, with {len(found)} first differences")
-            for (before, after), addresses in sorted(found.items(), key=lambda one: -len(one[1]))[:MAX_SHOWN]:
-                print(f"  {addresses[0]}" + (f" and {len(addresses) - 1} more" if addresses[1:] else ""))
+            print(
+                f"{word} that differ{'s' * (word == 'JSON')}: {count}, with {len(found)} first differences"
+            )
+            for (before, after), addresses in sorted(found.items(), key=lambda one: -len(one[1]))[
+                :MAX_SHOWN
+            ]:
+                print(
+                    f"  {addresses[0]}"
+                    + (f" and {len(addresses) - 1} more" if addresses[1:] else "")
+                )
                 print(f"    old: {before}\n    new: {after}")
             differing += count
     return differing
@@ -124,7 +151,9 @@ def list_timed(folder: Path) -> list[str]:
         )
         for (address,) in rows:
             path, _mark, query = address.partition("?")
-            kind = re.sub(r"/[^/]*[^a-z_/.][^/]*", "/*", path) + (f"?{query}" if query.startswith("tab=") else "")
+            kind = re.sub(r"/[^/]*[^a-z_/.][^/]*", "/*", path) + (
+                f"?{query}" if query.startswith("tab=") else ""
+            )
             if not query or "&" not in query:
                 slowest.setdefault(kind, address)
     return list(slowest.values())
@@ -155,11 +184,21 @@ def print_times(checkouts: list[Path], folders: list[Path], count: int) -> None:
 
 def main(argv: list[str]) -> int:
     """Compare two checkouts; return 1 if they differ."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tools.crawl", description=__doc__.partition("\n")[0])
-    parser.add_argument("old", type=Path, metavar="OLD", help="the checkout whose answers are right")
-    parser.add_argument("new", type=Path, metavar="NEW", nargs="?", default=ROOT, help="default: this one")
-    parser.add_argument("--times", type=int, default=0, metavar="N", help="also measure N requests of each page")
-    parser.add_argument("--pages", type=int, default=100_000, metavar="N", help="pages and runs that are asked for")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.tools.crawl", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "old", type=Path, metavar="OLD", help="the checkout whose answers are right"
+    )
+    parser.add_argument(
+        "new", type=Path, metavar="NEW", nargs="?", default=ROOT, help="default: this one"
+    )
+    parser.add_argument(
+        "--times", type=int, default=0, metavar="N", help="also measure N requests of each page"
+    )
+    parser.add_argument(
+        "--pages", type=int, default=100_000, metavar="N", help="pages and runs that are asked for"
+    )
     options = parser.parse_args(argv)
     checkouts = [options.old.resolve(), options.new.resolve()]
     with TemporaryDirectory(prefix="compileboard-crawl-") as name:

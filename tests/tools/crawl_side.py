@@ -32,7 +32,15 @@ MAX_OF_QUERY, MAX_OF_PARAMETERS, MAX_OF_RULE = 4, 20, 200
 MAX_OF_RUN = 8  # artifacts, compiles … of one run, on pages
 MAX_OF_LIST = 3  # things of one list of the API
 FORMATS = ("html", "md", "json", "csv", "parquet", "bundle")
-_CHANGING = {"date", "etag", "content-length", "last-modified", "set-cookie", "x-request-id", "server-timing"}
+_CHANGING = {
+    "date",
+    "etag",
+    "content-length",
+    "last-modified",
+    "set-cookie",
+    "x-request-id",
+    "server-timing",
+}
 _LINK = re.compile(r'\s(?:href|src|action|data-[\w-]+)="([/?][^"#]*)')
 _UNSEEN = re.compile(r"(<(script|style)\b(?![^>]*json)[^>]*>).*?(</\2>)", re.S)
 
@@ -48,7 +56,9 @@ def flatten(value: Any, path: str = "") -> Iterator[str]:
     """Write JSON as a line a value, each with its path."""
     if isinstance(value, dict | list) and value:
         for key, entry in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
-            yield from flatten(entry, f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}")
+            yield from flatten(
+                entry, f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}"
+            )
     else:
         yield f"{path or '.'} = {json.dumps(value, ensure_ascii=False)}"
 
@@ -73,7 +83,9 @@ def to_text(body: bytes, kind: str) -> str:
     except UnicodeDecodeError:
         return f"{len(body)} bytes, sha256 {hashlib.sha256(body).hexdigest()}"
     if kind == "text/html" or kind.endswith("xml"):
-        text = re.sub(r"\s+", " ", _UNSEEN.sub(r"\1\3", text)).replace("<", "\n<").replace(" \n", "\n")
+        text = (
+            re.sub(r"\s+", " ", _UNSEEN.sub(r"\1\3", text)).replace("<", "\n<").replace(" \n", "\n")
+        )
         text = re.sub(r',(?="|&#34;)', "\n,", text)  # a figure's JSON, a name a line
     return re.sub(r"([?&]v=|#sha256-|sha256-)[\w+/=-]+", r"\1", text)
 
@@ -84,27 +96,40 @@ class Answers:
     def __init__(self, folder: Path, client: Any) -> None:
         self.client = client
         self.store = sqlite3.connect(folder / ANSWERS)
-        self.store.execute("create table answers (address text primary key, kind, status, ms real, text)")
+        self.store.execute(
+            "create table answers (address text primary key, kind, status, ms real, text)"
+        )
 
     def keep(self, address: str, kind: str, status: int, text: str, ms: float = 0) -> None:
         """Keep an answer."""
         packed = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
-        self.store.execute("insert or ignore into answers values (?, ?, ?, ?, ?)", (address, kind, status, ms, packed))
+        self.store.execute(
+            "insert or ignore into answers values (?, ?, ?, ?, ?)",
+            (address, kind, status, ms, packed),
+        )
 
     def ask(self, address: str, kind: str = "", label: str = "") -> tuple[str, bytes]:
         """Ask for an address and keep the answer; return its content type if it is 200, and its body."""
         began = time.process_time()
         try:
             response = self.client.get(address, headers={"Host": "localhost"})
-            status, mimetype, body = response.status_code, response.mimetype or "", response.get_data()
-            headers = sorted((name, value) for name, value in response.headers if name.lower() not in _CHANGING)
+            status, mimetype, body = (
+                response.status_code,
+                response.mimetype or "",
+                response.get_data(),
+            )
+            headers = sorted(
+                (name, value) for name, value in response.headers if name.lower() not in _CHANGING
+            )
         except Exception as error:  # an answer breaks off when its rows are read
             status, mimetype, body, headers = 0, "", repr(error).encode(), []
         ms = (time.process_time() - began) * 1000
         shown = b"" if address.startswith("/static/") else body
         if address.startswith("/metrics") and mimetype == "text/plain":
             shown = b"\n".join(line for line in body.splitlines() if line.startswith(b"#"))
-        text = to_text(b"\n".join(f"{name}: {value}".encode() for name, value in headers), "") + "\n"
+        text = (
+            to_text(b"\n".join(f"{name}: {value}".encode() for name, value in headers), "") + "\n"
+        )
         kind = kind or {"text/html": "page", "application/json": "JSON"}.get(mimetype, "file")
         self.keep(label + address, kind, status, text + to_text(shown, mimetype), ms)
         return (mimetype if status == 200 else ""), body
@@ -131,15 +156,23 @@ class Crawler:
     def add(self, link: str) -> None:
         """Put an address into the queue, unless there are enough like it."""
         parts = urlsplit(link)
-        pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "v")
-        address = quote(parts.path, safe="/%:@!$&'()*+,;=~") + (f"?{urlencode(pairs)}" if pairs else "")
+        pairs = sorted(
+            pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "v"
+        )
+        address = quote(parts.path, safe="/%:@!$&'()*+,;=~") + (
+            f"?{urlencode(pairs)}" if pairs else ""
+        )
         if address in self.known:
             return
         self.known.add(address)
         rule = self.find_rule(parts.path)
         if pairs:
             names = tuple(name for name, _value in pairs)
-            like = {(rule, *pairs): MAX_OF_QUERY, (rule, *names): MAX_OF_PARAMETERS, (rule, "?"): MAX_OF_RULE}
+            like = {
+                (rule, *pairs): MAX_OF_QUERY,
+                (rule, *names): MAX_OF_PARAMETERS,
+                (rule, "?"): MAX_OF_RULE,
+            }
             if any(self.counts[key] >= most for key, most in like.items()):
                 return
             self.counts.update(like.keys())
@@ -164,9 +197,18 @@ class Crawler:
 
     def ask_wrongly(self) -> None:
         """Ask for each kind of page with invalid parameters, and for things that do not exist."""
-        plain = {self.find_rule(address): address for address in sorted(self.known) if "?" not in address}
+        plain = {
+            self.find_rule(address): address for address in sorted(self.known) if "?" not in address
+        }
         for rule, address in sorted(plain.items()):
-            for query in ("?sort=nonsense", "?cursor=!", "?limit=0", "?since=never", "?tab=x", "?nonsense=1"):
+            for query in (
+                "?sort=nonsense",
+                "?cursor=!",
+                "?limit=0",
+                "?since=never",
+                "?tab=x",
+                "?nonsense=1",
+            ):
                 if "static" not in rule:
                     self.answers.ask(address + query, "mistake")
             if "<" in rule:
@@ -211,7 +253,9 @@ class Api:
             if "?" not in address and crawler.find_rule(f"/api/v1{address}"):
                 self.ask(f"/api/v1{address}")
 
-    def ask_operation(self, path: str, address: str, parameters: list[dict[str, Any]], *, all_values: bool) -> None:
+    def ask_operation(
+        self, path: str, address: str, parameters: list[dict[str, Any]], *, all_values: bool
+    ) -> None:
         """Ask for one operation without and with each parameter, then for some of what it lists."""
         answer = self.ask(address)
         rows = [row for row in _list(answer.get("data")) if isinstance(row, dict)]
@@ -220,7 +264,11 @@ class Api:
             if name == "cursor":
                 continue
             seen = next((row[name] for row in rows if isinstance(row.get(name), str | int)), None)
-            usual = "1" if kind == "integer" or name == "limit" else str(seen if seen is not None else "x")
+            usual = (
+                "1"
+                if kind == "integer" or name == "limit"
+                else str(seen if seen is not None else "x")
+            )
             values = part["schema"].get("enum") or [usual]
             for value in values if all_values else values[:1]:
                 page = self.ask(f"{address}?{urlencode({name: value})}")
@@ -230,12 +278,24 @@ class Api:
             match = re.fullmatch(re.escape(path) + r"/\{(\w+)\}", deeper)
             for row in rows[:: max(1, len(rows) // MAX_OF_LIST)][:MAX_OF_LIST] if match else ():
                 key = next(
-                    (row[name] for name in (match[1], "artifact_id", "id", "model", "name") if row.get(name)), None
+                    (
+                        row[name]
+                        for name in (match[1], "artifact_id", "id", "model", "name")
+                        if row.get(name)
+                    ),
+                    None,
                 )
-                below = [(path_, parts) for path_, parts in self.paths.items() if path_.startswith(deeper)]
+                below = [
+                    (path_, parts)
+                    for path_, parts in self.paths.items()
+                    if path_.startswith(deeper)
+                ]
                 for path_, parts in below if key is not None and path != "/api/v1/runs" else ():
                     self.ask_operation(
-                        path_, f"{address}/{quote(str(key))}{path_[len(deeper) :]}", parts, all_values=True
+                        path_,
+                        f"{address}/{quote(str(key))}{path_[len(deeper) :]}",
+                        parts,
+                        all_values=True,
                     )
 
 
@@ -248,13 +308,17 @@ def ask_reports(answers: Answers, run_ids: list[str]) -> None:
     for number, run_id in enumerate(run_ids):
         page = f"/runs/{run_id}/report"
         _kind, refusal = answers.ask(f"{page}.csv?table=-")
-        tables = re.findall(r"\w+", html.unescape(refusal.decode()).partition("is not one of ")[2].partition("<")[0])
+        tables = re.findall(
+            r"\w+", html.unescape(refusal.decode()).partition("is not one of ")[2].partition("<")[0]
+        )
         for format in FORMATS:
             answers.ask(f"{page}.{format}", "report")
         for table in tables if number % 8 == 0 else ():
             answers.ask(f"{page}.csv?table={table}", "report")
             answers.ask(f"{page}.parquet?table={table}", "report")
-        answers.ask(f"{page}.html?payloads=yes" if number % 8 == 0 else f"{page}.md?source=0", "report")
+        answers.ask(
+            f"{page}.html?payloads=yes" if number % 8 == 0 else f"{page}.md?source=0", "report"
+        )
 
 
 def call(module: str, *words: str) -> tuple[int, str]:
@@ -273,19 +337,35 @@ def ask_help(answers: Answers, module: str, *words: str) -> None:
     """Keep the help of a command and of the commands below it."""
     code, text = call(module, *words, "--help")
     answers.keep(" ".join(("python -m", module, *words, "--help")), "help", code, text)
-    for name in re.findall(r"^  ([a-z][\w-]*)(?: |$)", text.partition("Commands:\n")[2].partition("\n\n")[0], re.M):
+    for name in re.findall(
+        r"^  ([a-z][\w-]*)(?: |$)", text.partition("Commands:\n")[2].partition("\n\n")[0], re.M
+    ):
         ask_help(answers, module, *words, name)
 
 
 def keep_site(answers: Answers, folder: Path, max_pages: int) -> None:
     """Keep the files of the static site."""
     code, text = call(
-        "compileboard.app", "export", "--site", "site", "--db", BOARD, "--runs", "12", "--pages", str(max_pages)
+        "compileboard.app",
+        "export",
+        "--site",
+        "site",
+        "--db",
+        BOARD,
+        "--runs",
+        "12",
+        "--pages",
+        str(max_pages),
     )
     answers.keep("export --site", "site", code, text)
     kinds = {".html": "text/html", ".json": "application/json"}
     for path in sorted(path for path in (folder / "site").rglob("*") if path.is_file()):
-        answers.keep(str(path.relative_to(folder)), "site", 0, to_text(path.read_bytes(), kinds.get(path.suffix, "")))
+        answers.keep(
+            str(path.relative_to(folder)),
+            "site",
+            0,
+            to_text(path.read_bytes(), kinds.get(path.suffix, "")),
+        )
 
 
 def ask_everything(create_app: Any, settings: Any, folder: Path, max_pages: int) -> None:
@@ -307,7 +387,10 @@ def ask_everything(create_app: Any, settings: Any, folder: Path, max_pages: int)
     for address in ("/", "/login", "/login?next=/runs", "/api/v1/runs", "/metrics"):
         answers.ask(address, "login", "with tokens: ")
     rules = {str(rule.rule) for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())}
-    asked = {crawler.find_rule(urlsplit(row[0]).path) for row in answers.store.execute("select address from answers")}
+    asked = {
+        crawler.find_rule(urlsplit(row[0]).path)
+        for row in answers.store.execute("select address from answers")
+    }
     answers.store.commit()
     print(*sorted(rules - asked))
 
@@ -335,12 +418,16 @@ def main(checkout: Path, folder: Path, task: str, max_pages: int) -> int:
     os.chdir(folder)
     import compileboard.app as dashboard
 
-    assert checkout in Path(dashboard.__file__ or "").resolve().parents, f"{dashboard.__file__} is not of {checkout}"
+    assert checkout in Path(dashboard.__file__ or "").resolve().parents, (
+        f"{dashboard.__file__} is not of {checkout}"
+    )
     if task == "build":
         build(checkout, folder)
     elif task == "time":
         time_addresses(dashboard.create_app, dashboard.Settings)
-    elif dashboard.create_app(dashboard.Settings(db=BOARD)).test_client().get("/").status_code == 503:
+    elif (
+        dashboard.create_app(dashboard.Settings(db=BOARD)).test_client().get("/").status_code == 503
+    ):
         return 3
     else:
         ask_everything(dashboard.create_app, dashboard.Settings, folder, max_pages)
@@ -348,4 +435,8 @@ def main(checkout: Path, folder: Path, task: str, max_pages: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3], int(sys.argv[4])))
+    sys.exit(
+        main(
+            Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3], int(sys.argv[4])
+        )
+    )

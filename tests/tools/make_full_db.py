@@ -41,7 +41,9 @@ def make_full_db(folder: Path) -> None:
     recorded.unlink()
     explore(board)
     for path in (*sorted((DATA / "captures").iterdir()), *sorted((DATA / "upstream").glob("*/"))):
-        assert collect(["import", str(path), "--db", str(board), "--name", path.name]) in (0, 1), path
+        assert collect(["import", str(path), "--db", str(board), "--name", path.name]) in (0, 1), (
+            path
+        )
     with closing(open_writer(board)) as store:
         for name in BENCHED:
             ingest_recorded(store, DATA / "bench" / f"{name}.jsonl.xz")
@@ -51,8 +53,16 @@ def make_full_db(folder: Path) -> None:
         save_trace_file(store, traced_id, DATA / "explored" / "zoo_recompiles.xz")
         capture_repros(store)
         delete_and_audit(store)
-        add_run(store, "01JRUNNING000000000000000A", state="running", started_us=NOW_US - 60_000_000, exit_code=None)
-        store.execute("update runs set heartbeat_us = ? where id = '01JRUNNING000000000000000A'", (NOW_US,))
+        add_run(
+            store,
+            "01JRUNNING000000000000000A",
+            state="running",
+            started_us=NOW_US - 60_000_000,
+            exit_code=None,
+        )
+        store.execute(
+            "update runs set heartbeat_us = ? where id = '01JRUNNING000000000000000A'", (NOW_US,)
+        )
     assert dashboard(["baseline", "save", "main", "--run", RUNS[-1], "--db", str(board)]) == 0
     update_incidents(board, now_us=NOW_US)
     rules.write_text(f"{RULES}since = 2000-01-01\n")
@@ -67,7 +77,14 @@ def add_imports(board: Path) -> None:
     queue = ImportQueue(str(board))
     for name, result in (
         ("trace.log", {"state": "done", "run_id": RUNS[0], "record_count": 7, "log_count": 1}),
-        ("<b>.log", {"state": "failed", "message": "<b>.log is not a trace log", "rejects": {"not_json": 2}}),
+        (
+            "<b>.log",
+            {
+                "state": "failed",
+                "message": "<b>.log is not a trace log",
+                "rejects": {"not_json": 2},
+            },
+        ),
     ):
         entry = queue.enqueue(name, most_receiving=9, most_waiting=9)
         entry.save(**result)
