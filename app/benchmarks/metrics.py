@@ -188,7 +188,7 @@ METRICS = (
         "cudagraph_skips", "CUDA graph skips", "down_is_good", _COUNTERS, "CUDA graphs not used"
     ),
 )
-# Of a suite; how each counts is its definition's (app.analysis.summaries).
+# Of a suite; how each counts is its definition's (app.benchmarks.summaries).
 _MEANS = ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
 SUMMARY_METRICS = (
     Metric(
@@ -288,7 +288,7 @@ PASSES = Metric(
     "the harness",
     "1 is measured and right, 0 is failed",
 )
-# Of a run that was observed, whatever it ran: fields of app.queries.series_points.
+# Of a run that was observed, whatever it ran: columns of app.benchmarks.series_queries.
 RUN_METRICS = (
     Metric(
         "compile_s",

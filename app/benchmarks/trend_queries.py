@@ -71,7 +71,7 @@ where r.id $in(:ids)
 order by r.started_us, r.id
 limit :limit
 """  # noqa: S608  own texts only
-# In ClickHouse these are columns of the run: app.engines reads them so when it publishes one.
+# In ClickHouse these are columns of the run: app.clickhouse reads them so when it publishes one.
 DRIVER_VERSION = "json_extract(r.facts, '$.gpus[0].driver_version')"
 TRITON_VERSION = """(
     select p.triton_version

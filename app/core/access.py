@@ -1,7 +1,7 @@
 """Authentication and permissions: API tokens, browser sessions, and users named by a reverse proxy.
 
 A view declares its scope with `@needs("write")`; by default GET and HEAD need `read`, everything
-else `write`. `app.web.security` calls `identify_client` and `check_scope` before every request.
+else `write`. `app.server.security` calls `identify_client` and `check_scope` before every request.
 """
 
 from __future__ import annotations

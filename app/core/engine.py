@@ -1,6 +1,6 @@
 """Engines across runs: how statements reach their tables in SQLite or ClickHouse.
 
-A statement in `queries/fleet` is in the SQL that both share, its values are `:name`, and
+A statement in a room's `queries.py` is in the SQL that both share, its values are `:name`, and
 differences are macros:
 
     $join           join that reads its left side first

@@ -42,7 +42,7 @@ SLACK_BYTES = (
     1 << 30
 )  # what a database may grow beyond the log: its indexes, and the write-ahead log
 ASK_EVERY_S = 0.5
-PAUSE_SIGNAL = signal.SIGUSR1  # collectors.pipeline.import_progress listens to it
+PAUSE_SIGNAL = signal.SIGUSR1  # collectors.logs.import_progress listens to it
 INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
 _PASSED_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")

@@ -281,7 +281,7 @@ def _explain(error: OSError) -> UploadRejected:
 MIB = child.MIB
 AUDIT_PATIENCE_MS = 60_000
 MOST_RECEIVING = (
-    32  # they hold no permit of app.worker while they wait for bytes; the disk is what they fill
+    32  # they hold no permit of app.server.worker while they wait for bytes; the disk is what they fill
 )
 MOST_WAITING = 8
 FORBIDDEN = (

@@ -35,7 +35,7 @@ from compileboard.app.incidents.series_changes import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.incidents import SERIES
 
-_SETTLED_COUNT = 20  # as in app.analysis.steps
+_SETTLED_COUNT = 20
 _DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
 _MOST_TRIED = 10
 _ENOUGH_DRIFT_POINTS = 10

@@ -15,7 +15,7 @@ FOLDERS = ("upstream",)
 # What is a database.
 BUNDLE = "bundle"
 # What csv and parquet have of a suite over a period, the first where none is named
-# (app.screens.fleet.suite_tables).
+# (app.benchmarks.suite).
 SUITE_TABLES = (
     "runs",
     "headlines",

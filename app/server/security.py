@@ -1,4 +1,4 @@
-"""Response headers, Host check and CSRF check; then authentication (app.web.access).
+"""Response headers, Host check and CSRF check; then authentication (app.core.access).
 
 CSRF by headers as in https://words.filippo.io/csrf/. A client that sends neither Sec-Fetch-Site nor
 Origin is not a browser that another site can control, and passes unless it sends a cookie or a

@@ -30,7 +30,7 @@ from compileboard.collectors.store.migrations import migrate
 
 PREFIX = b"V1121 08:04:26.487000 1 torch/_dynamo/convert_frame.py:303] "
 STRINGS = PREFIX + b'{"str": ["/srv/model.py", 0]}\n'
-DEEPEST = 500  # collectors.store.stacks keeps that many frames
+DEEPEST = 500  # collectors.store.ingest.frames keeps that many frames
 REASONS = 1000
 
 

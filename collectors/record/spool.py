@@ -301,7 +301,7 @@ class Manifest(RunConfig):
     )
     troubles: list[list[str]] = field(
         default_factory=list
-    )  # [kind of collectors.rejects, what went wrong]
+    )  # [kind of collectors.contract.rejects, what went wrong]
 
     def end(
         self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None

@@ -4,7 +4,7 @@
 export const ROW = 18;
 export const HEAD = 30; // a lane's label and its marks
 export const RULER = 22;
-export const BUCKETS = 240; // as in app/queries/timeline.py
+export const BUCKETS = 240; // as in app/timeline/run_queries.py
 
 // Pieces of real time that are drawn, each [begin, end, where it begins on the axis]; none: all of it.
 export function makeAxis(busy, length) {

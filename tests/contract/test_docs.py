@@ -2,6 +2,7 @@
 links.
 """
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -146,11 +147,15 @@ def test_links_to_headings_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", sorted(DOCS))
 def test_files_that_a_page_names_exist(page):
-    text = DOCS[page].partition("\n## What is left\n")[0]  # what follows there speaks of what was
-    named = re.findall(
-        r"`((?:app|benchmarks|collectors|compileboard|static|templates|tests)/[\w./-]+)`", text
-    )
+    tops = "app|benchmarks|collectors|compileboard|deploy|examples|static|templates|tests"
+    named = re.findall(rf"`((?:{tops})/[\w./-]+)`", DOCS[page])
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted(DOCS))
+def test_python_names_that_a_page_gives_exist(page):
+    for name in re.findall(r"`((?:app|collectors)(?:\.\w+)+)[`(]", DOCS[page]):
+        assert pkgutil.resolve_name(f"compileboard.{name}"), name
 
 
 def test_every_benchmark_the_documents_name_exists():
