@@ -12,8 +12,9 @@ STATES = ("waiting", "sending", "sent", "failed", "unknown", "dropped")
 MOST_WAITING = 10_000
 
 _COLUMNS = """
-  d.rule, d.channel, d.incident_id, d.event, d.state, d.message_id, d.attempt_count, d.error, d.due_us, d.queued_us,
-  d.changed_us, iif(d.event = 'opened', coalesce(i.noticed_us, d.queued_us), d.queued_us) as noticed_us
+  d.rule, d.channel, d.incident_id, d.event, d.state, d.message_id, d.attempt_count, d.error,
+  d.due_us, d.queued_us, d.changed_us,
+  iif(d.event = 'opened', coalesce(i.noticed_us, d.queued_us), d.queued_us) as noticed_us
 """
 LIST_SQL = f"""
 select {_COLUMNS}

@@ -376,7 +376,8 @@ base_url = "https://compileboard.example.org"   # the dashboard, for links in me
 timezone = "Europe/Berlin"                      # of quiet hours and digests
 
 [channels.team]
-kind = "slack"                                  # an incoming webhook of Slack, or what takes the same
+kind = "slack"                                  # an incoming webhook of Slack, \
+or what takes the same
 url_env = "TEAM_WEBHOOK"
 
 [channels.bot]
@@ -397,13 +398,15 @@ to = ["perf@example.org"]
 [[rules]]
 name = "slower"                                 # sent at once, except at night and weekends
 channels = ["team", "bot"]
-direction = "worse"                             # worse (default), better or changed, or a list of them
+direction = "worse"                             # worse (default), better or changed, \
+or a list of them
 subject = "model"                               # model, suite or runs
 suite = ["torchbench", "huggingface"]           # suite, model, metric, branch, hardware: patterns
 model = "*"
 metric = ["speedup", "passes", "compilation_*"]
 branch = "main"
-least_percent = 3                               # smaller changes are left out; a failure has no size
+least_percent = 3                               # smaller changes are left out; \
+a failure has no size
 quiet = "22:00-07:00"
 quiet_days = ["sat", "sun"]
 

@@ -122,7 +122,8 @@ def make_json(message: AlertMessage, base_url: str) -> bytes:
 def sign(body: bytes, secret: str, now_us: int) -> str:
     """Return the signature header: the time in seconds, and an HMAC-SHA256 of `second.body`."""
     second = str(now_us // 1_000_000)
-    return f"t={second},sha256={hmac.new(secret.encode(), second.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
+    signed = hmac.new(secret.encode(), second.encode() + b"." + body, hashlib.sha256)
+    return f"t={second},sha256={signed.hexdigest()}"
 
 
 def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:

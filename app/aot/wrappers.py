@@ -373,7 +373,9 @@ def list_unknown(summary: Summary) -> list[str]:
         "subclass_output_count": "whether outputs are tensor subclasses",
         "effect_token_count": "whether the graph has ordered side effects",
         "trained": "whether there is a backward",
-        "rng_functionalized": "whether random numbers are functionalised (torch._functorch.config says it)",
+        "rng_functionalized": (
+            "whether random numbers are functionalised (torch._functorch.config says it)"
+        ),
     }
     unknown = [
         f"Not in the metadata: {text}." for name, text in names.items() if summary.get(name) is None

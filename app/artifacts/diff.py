@@ -21,7 +21,10 @@ Pieces = tuple[tuple[str, bool], ...]
 # What two runs of one program never have in common; the second column finds the part that means
 # nothing.
 NOISE = {
-    "memory addresses": r"(?:\bat 0x(?P<address>[0-9a-fA-F]+)|\b0x(?P<pointer>[0-9a-fA-F]{9,16})\b)",
+    "memory addresses": (
+        r"(?:\bat 0x(?P<address>[0-9a-fA-F]+)"
+        r"|\b0x(?P<pointer>[0-9a-fA-F]{9,16})\b)"
+    ),
     "object ids": (
         r"___check_(?:obj|type)_id\([^\n]*?, "
         r"(?P<object>\d+)\)|\b__builtins_dict___(?P<dict>\d+)"

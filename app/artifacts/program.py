@@ -168,7 +168,8 @@ _TEMPLATE = '''"""{title}
 
     python {file_name} [DEVICE]
 
-Inputs are random, of the recorded types, sizes and strides. Without a DEVICE it runs where it was recorded, if it can.
+Inputs are random, of the recorded types, sizes and strides. \
+Without a DEVICE it runs where it was recorded, if it can.
 """
 
 import sys
@@ -202,7 +203,8 @@ def device(type, index=None):
 
 def make_tensor(dtype, size, stride):
     length = 1 + sum((n - 1) * step for n, step in zip(size, stride)) if all(size) else 0
-    flat = torch.randn(length, device=DEVICE) if dtype.is_floating_point else torch.zeros(length, device=DEVICE)
+    flat = torch.randn(length, device=DEVICE) if dtype.is_floating_point \
+else torch.zeros(length, device=DEVICE)
     return flat.to(dtype).as_strided(size, stride)
 
 

@@ -34,9 +34,9 @@ _NO_DESCRIPTION = "a.name not in ('describe_source', 'describe_storage', 'descri
 _HASHED = re.compile(r"c[a-z0-9]{50,52}(?:\.(\w+))?")
 
 _COLUMNS = """
-  a.id, a.run_id, a.process_id, a.sequence, coalesce(c.rank, p.rank) as rank, p.pid, a.compile_key, a.compile_id,
-  c.generation, a.attempt, a.name, a.title, a.encoding, a.state, a.size_bytes, a.md5, a.time_us, a.metadata,
-  a.envelope, a.stack_id
+  a.id, a.run_id, a.process_id, a.sequence, coalesce(c.rank, p.rank) as rank, p.pid, a.compile_key,
+  a.compile_id, c.generation, a.attempt, a.name, a.title, a.encoding, a.state, a.size_bytes, a.md5,
+  a.time_us, a.metadata, a.envelope, a.stack_id
 """
 _SOURCE = """
 from artifacts as a

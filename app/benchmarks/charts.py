@@ -260,7 +260,9 @@ def _trace(
         "meta": {"color": line.color},
         "marker": {"size": 7},
         "line": {"width": 1.5},
-        "hovertemplate": f"%{{y}} {drawing.unit} {line.label}, %{{x|%Y-%m-%d %H:%M}}<extra></extra>",
+        "hovertemplate": (
+            f"%{{y}} {drawing.unit} {line.label}, %{{x|%Y-%m-%d %H:%M}}<extra></extra>"
+        ),
     }
     if drawing.key == "speedup":
         trace["error_y"] = {

@@ -66,9 +66,9 @@ _WANTED = """
 # In the order of BriefResult.
 _BRIEF = """
   s.suite, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype, nullif(s.device, '') as device,
-  nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic, s.world_size, s.model,
-  x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy, x.speedup, x.speedup_high, x.time_us,
-  x.run_id
+  nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic, s.world_size,
+  s.model, x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy,
+  x.speedup, x.speedup_high, x.time_us, x.run_id
 """
 # The experiments of a series, each one step further in results_series; then the newest result of
 # each.

@@ -51,8 +51,12 @@ _WORDS: dict[str, str] = {
     "inputs_to_check": "Which inputs' alignment is checked at run time: changed by which of "
     "them keep their address "
     "and are aligned.",
-    "user_defined_triton_source": "The source of a Triton kernel that the graph calls: changed by editing it.",
-    "triton_kernel_source_codes": "The source of the Triton kernels that the graph calls: changed by editing them.",
+    "user_defined_triton_source": (
+        "The source of a Triton kernel that the graph calls: changed by editing it."
+    ),
+    "triton_kernel_source_codes": (
+        "The source of the Triton kernels that the graph calls: changed by editing them."
+    ),
     "aot_config": "What AOTAutograd was told of the inputs: where each comes from, whether "
     "sizes are dynamic, whether "
     "it is an inference.",
@@ -60,8 +64,12 @@ _WORDS: dict[str, str] = {
         "The settings of torch._functorch.config, as one: changed by code or an environment "
         "variable."
     ),
-    "grad_enabled": "Whether gradients were enabled: changed by torch.no_grad or torch.inference_mode.",
-    "autocast_state": "Automatic mixed precision by device: changed by torch.autocast and its dtype.",
+    "grad_enabled": (
+        "Whether gradients were enabled: changed by torch.no_grad or torch.inference_mode."
+    ),
+    "autocast_state": (
+        "Automatic mixed precision by device: changed by torch.autocast and its dtype."
+    ),
     "disable_amp": "Whether automatic mixed precision was on: changed by torch.autocast.",
     "deterministic_algorithms": "Changed by torch.use_deterministic_algorithms.",
     "deterministic_algorithms_settings": "Changed by torch.use_deterministic_algorithms, its "
@@ -74,18 +82,30 @@ _WORDS: dict[str, str] = {
     "cpp_runtime_thread_count": "How many threads CPU code is compiled for: changed by "
     "torch.set_num_threads, "
     "OMP_NUM_THREADS or a machine with other cores.",
-    "saved_tensors_hooks_fx_wrap_cache_hashes": "Hooks on saved tensors that are compiled in: changed by their code.",
-    "sac_context_fn_hashes": "Functions that choose what activation checkpointing keeps: changed by their code.",
+    "saved_tensors_hooks_fx_wrap_cache_hashes": (
+        "Hooks on saved tensors that are compiled in: changed by their code."
+    ),
+    "sac_context_fn_hashes": (
+        "Functions that choose what activation checkpointing keeps: changed by their code."
+    ),
     "region_activation_memory_budget": "How much memory the graph may keep for the backward.",
     "custom_estimator_solver_uuids": "Custom estimators of the partitioner's run time and memory.",
-    "cache_key_tag": "torch.compiler.config.cache_key_tag: a text that people set to keep caches apart.",
-    "torch_version": "The build of torch, as a hash of its sources: changed by installing another one.",
+    "cache_key_tag": (
+        "torch.compiler.config.cache_key_tag: a text that people set to keep caches apart."
+    ),
+    "torch_version": (
+        "The build of torch, as a hash of its sources: changed by installing another one."
+    ),
     "system_info": "The machine: the GPU's model, and the versions of CUDA (or HIP) and Triton.",
     "provenance_tracking_level": "Whether inductor tracks which nodes a kernel comes from.",
     "precompile_enabled": "Whether the compile is for torch's precompilation.",
     "custom_backend_passes": "Graph passes of other device backends.",
-    "_fuse_ddp_communication_passes": "Which passes fuse the collectives of DDP: changed by inductor's settings.",
-    "_custom_partitioner_fn": "A custom function that splits forward and backward: changed by its uuid().",
+    "_fuse_ddp_communication_passes": (
+        "Which passes fuse the collectives of DDP: changed by inductor's settings."
+    ),
+    "_custom_partitioner_fn": (
+        "A custom function that splits forward and backward: changed by its uuid()."
+    ),
 }
 _PASSES = "A custom graph pass: changed by setting one, or by its uuid()."
 _POSITIONS = {name: position for position, name in enumerate(_WORDS)}

@@ -35,14 +35,17 @@ from compileboard.exit_codes import DONE, FAILED, REFUSED
 EPILOG = """\
 Examples:
   %(prog)s example > alerts.toml
-  %(prog)s check --rules alerts.toml          what is wrong with it, and what each rule would send now
+  %(prog)s check --rules alerts.toml          what is wrong with it, \
+and what each rule would send now
   %(prog)s test slower                        send a test message
   %(prog)s send                               fit for cron, as */5 * * * *
   %(prog)s send --dry-run                     what it would send
   %(prog)s list --state failed
 
-The rules are the file that --rules or COMPILEBOARD_ALERTS names. `serve` sends what is due by itself where it has them.
-Exit codes: 0 done; 1 something was not sent, or check: a variable is not set; 2 the rules or the database cannot be
+The rules are the file that --rules or COMPILEBOARD_ALERTS names. \
+`serve` sends what is due by itself where it has them.
+Exit codes: 0 done; 1 something was not sent, or check: a variable is not set; \
+2 the rules or the database cannot be
 used.
 """
 MOST_LISTED = 10_000

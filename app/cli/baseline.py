@@ -46,7 +46,8 @@ Examples:
 
 A baseline holds its rows itself: deleting the run takes nothing from it.
 Compare with it: compileboard check --baseline NAME
-Exit codes: 0 done, 2 not done: the name is taken or unknown, or the run or the database cannot be used.
+Exit codes: 0 done, 2 not done: the name is taken or unknown, \
+or the run or the database cannot be used.
 """
 COLUMNS = ("name", "accuracy", "graph_breaks", "calls_captured", "fallbacks_to_eager")
 

@@ -49,19 +49,23 @@ from compileboard.command_line import Choice, Command, Option, Value
 
 EPILOG = """\
 what to compare with (--baseline):
-  latest, previous     another run of the same name and suite: the newest, or the newest before this one
+  latest, previous     another run of the same name and suite: the newest, \
+or the newest before this one
   ID                   a run, by its id or the beginning of it
   COMMIT               the newest run of a commit, by the beginning of its hash
   NAME, baseline:NAME  a stored baseline: compileboard baseline save NAME --run ID
-  FILE.csv             upstream's expected accuracies, pr_time_benchmarks' expected results, or any results CSV
+  FILE.csv             upstream's expected accuracies, pr_time_benchmarks' expected results, \
+or any results CSV
 
 Examples:
   %(prog)s --run latest --baseline previous
   %(prog)s --run latest --baseline main --junit check.xml --github-summary
-  %(prog)s --run 01JD3W --baseline ci_expected_accuracy/inductor_torchbench_inference.csv --rule accuracy \\
+  %(prog)s --run 01JD3W --baseline ci_expected_accuracy/inductor_torchbench_inference.csv \
+--rule accuracy \\
       --rule graph-breaks --suite torchbench --mode inference
   %(prog)s --run results.csv --rule performance --threshold 1.0 --threshold-scale 0.95
-  %(prog)s --run results.csv --baseline expected_results.csv --rule pr-time --propose new_expected.csv
+  %(prog)s --run results.csv --baseline expected_results.csv --rule pr-time \
+--propose new_expected.csv
 
 Exit codes: 0 pass, 1 fail, 2 could not compare. Rules and their verdicts: --list-rules.
 """

@@ -49,11 +49,14 @@ formats:
          --payloads puts the run's graphs, generated code and guards into it, up to 64 MiB
   json   everything recorded of the run, under the API's names
   csv    one table for a spreadsheet or a program: --table names it
-  parquet  the same table with types, for pandas, DuckDB, Spark; needs pip install 'compileboard[parquet]'
+  parquet  the same table with types, for pandas, DuckDB, Spark; \
+needs pip install 'compileboard[parquet]'
   md     a summary for a pull request's comment
-  bundle  the whole run as a database of its own, which serve, compileboard-collect import and compileboard.open
+  bundle  the whole run as a database of its own, which serve, \
+compileboard-collect import and compileboard.open
          take; several runs with commas between their ids
-  upstream  the run's benchmark results as PyTorch's harness writes them: a folder of CSV and JSON that its own
+  upstream  the run's benchmark results as PyTorch's harness writes them: \
+a folder of CSV and JSON that its own
          checkers take (--output names the folder); --raw-timings adds each repeat's time
 
 Examples:
@@ -67,15 +70,20 @@ Examples:
   %(prog)s --suite nightly --since 2026-10-01 --until 2026-10-31 --format html --output october.html
   %(prog)s --site public --db team.db      the dashboard as files for any web server, docs/site.md
 
---compare writes what changed from BASE to NEW as html, json, csv, parquet or md. A side is a run's id or its
-beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, branch or version the newest run of
-each suite. NEW may be latest, the newest run; BASE latest or previous, which are of NEW's name and suite, the newest
+--compare writes what changed from BASE to NEW as html, json, csv, parquet or md. \
+A side is a run's id or its
+beginning, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME; of a commit, \
+branch or version the newest run of
+each suite. NEW may be latest, the newest run; BASE latest or previous, \
+which are of NEW's name and suite, the newest
 other run or the newest before it, as with `check`.
 
---suite without --run and --compare writes a suite over a period: start, end, change, trends, incidents,
+--suite without --run and --compare writes a suite over a period: start, end, change, trends, \
+incidents,
 failures. `compileboard report` writes such a file for every suite, for cron.
 
-The id is on the run's page and in `compileboard-collect list`; its beginning is enough if no other run has the same.
+The id is on the run's page and in `compileboard-collect list`; \
+its beginning is enough if no other run has the same.
 Exit codes: 0 written, 1 --site: a page could not be made, 2 not written.
 """
 

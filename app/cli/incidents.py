@@ -19,14 +19,16 @@ from compileboard.command_line import Choice, Group
 
 EPILOG = """\
 Examples:
-  %(prog)s update                       scan new runs; the dashboard does so by itself while it serves
+  %(prog)s update                       scan new runs; \
+the dashboard does so by itself while it serves
   %(prog)s list                         open incidents
   %(prog)s list --all --suite nightly
   %(prog)s show gx3k2m7yqz4ab6tn
   %(prog)s acknowledge gx3k2m7yqz4ab6tn --author Ada --text "fix in #812"
   %(prog)s ignore gx3k2m7yqz4ab6tn --author Ada --text "the machine was moved"
 
-Exit codes: 0 done, 2 not done: there is no such incident, a text is missing, or the database cannot be used.
+Exit codes: 0 done, 2 not done: there is no such incident, a text is missing, \
+or the database cannot be used.
 """
 _ACTION_HELP = {
     "acknowledge": "Acknowledge an incident: you take care of it.",

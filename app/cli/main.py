@@ -63,7 +63,8 @@ EPILOG = """\
 Examples:
   %(prog)s serve                              the dashboard over compileboard.db at http://127.0.0.1:8000
   %(prog)s serve --db /data/team.db --port 9000
-  %(prog)s migrate --db /data/team.db         bring an older database up to date, or make an empty one
+  %(prog)s migrate --db /data/team.db         bring an older database up to date, \
+or make an empty one
   %(prog)s export --run ID --format html --output report.html
   %(prog)s report --folder reports            every suite's last week as files, for cron
   %(prog)s check --run latest --baseline previous     exit 1 where it got worse
@@ -72,7 +73,8 @@ Examples:
   %(prog)s trash restore ID                   restore a run deleted within a week
   %(prog)s token create ann --scope write --expires 90d
   %(prog)s audit                              who changed what
-  %(prog)s backup /backups/2026-11-23         a live database into a folder; verify and restore take it
+  %(prog)s backup /backups/2026-11-23         a live database into a folder; \
+verify and restore take it
   %(prog)s copy team.db clickhouse:///srv/board   a file into a folder beside ClickHouse, or back
   %(prog)s alerts send --rules alerts.toml    send alerts
 

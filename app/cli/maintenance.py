@@ -40,29 +40,38 @@ _SIZES_BYTES = {
     for unit, factor in (("b", 1000), ("ib", 1024))
 }
 BACKUP_NOTES = """\
-A backup is a folder: database.db, the deleted runs that can be restored, the files of sealed runs, and manifest.json
-with checksums. Uploads that wait for their import are left out. Servers and recorders go on meanwhile.
-Exit codes: 0 done, 1 done without some runs' files, which are damaged or missing, 2 nothing was written, as of a
+A backup is a folder: database.db, the deleted runs that can be restored, \
+the files of sealed runs, and manifest.json
+with checksums. Uploads that wait for their import are left out. \
+Servers and recorders go on meanwhile.
+Exit codes: 0 done, 1 done without some runs' files, which are damaged or missing, \
+2 nothing was written, as of a
 damaged database.
 """
 RESTORE_NOTES = """\
 What was there moves to FILE.replaced-<time>. Stop the servers and recorders of FILE first.
---run-files needs no stop, and changes nothing but the files of sealed runs that are damaged or missing.
+--run-files needs no stop, and changes nothing but the files of sealed runs that are damaged or \
+missing.
 Exit codes: 0 done, 1 done, and files of sealed runs are missing, 2 nothing was replaced.
 """
 VERIFY_NOTES = """\
-Checks pages, references, roll-ups against a recount, deleted runs, and the checksums of sealed runs and of a backup.
+Checks pages, references, roll-ups against a recount, deleted runs, \
+and the checksums of sealed runs and of a backup.
 Exit codes: 0 whole, 1 something is wrong, 2 it cannot be read.
 """
 COPY_NOTES = """\
-SRC may be served meanwhile; what is recorded after the copy began is not in DST. It is left as it is.
-The copy is made in DST.copying and moved to DST once counts and checksums of every table are those of SRC.
+SRC may be served meanwhile; what is recorded after the copy began is not in DST. \
+It is left as it is.
+The copy is made in DST.copying and moved to DST once counts and checksums of every table are \
+those of SRC.
 Exit codes: 0 the same, 1 they differ, 2 nothing is at DST.
 """
 PRUNE_NOTES = """\
-Stay: results, totals, summaries, breaks and recompile causes with their counts, tags, notes, repros.
+Stay: results, totals, summaries, breaks and recompile causes with their counts, tags, notes, \
+repros.
 Go: events, compiles, artifacts, spans, stacks, trace logs, and texts that no other run has.
-Pinned runs, and runs of baselines and open incidents, are not pruned. Back up first: nothing undoes this.
+Pinned runs, and runs of baselines and open incidents, are not pruned. Back up first: \
+nothing undoes this.
 Exit codes: 0 done, 1 a sealed run's file is damaged or missing and stays, 2 nothing was pruned.
 """
 

@@ -33,21 +33,25 @@ if TYPE_CHECKING:
 
 DEFAULT_LAST = "7d"
 EPILOG = """\
-A report covers whole days in UTC: --last 7d ends with yesterday. Each suite and configuration (mode, dtype, GPU, …)
+A report covers whole days in UTC: --last 7d ends with yesterday. \
+Each suite and configuration (mode, dtype, GPU, …)
 has its own file:
 
   {suite}-{first day}-{last day}.html, with several configurations {suite}-{configuration}-…
 
-A file appears whole or not at all, also where two commands run at once; one of that name is replaced. Each file's
+A file appears whole or not at all, also where two commands run at once; \
+one of that name is replaced. Each file's
 name is printed with its number of runs and bytes.
 
 Examples:
   %(prog)s --db /data/team.db --folder /srv/reports
-  %(prog)s --db /data/team.db --folder /srv/reports --suite nightly --last 4w --format html --format parquet
+  %(prog)s --db /data/team.db --folder /srv/reports --suite nightly --last 4w --format html \
+--format parquet
   %(prog)s --folder reports --until 2026-10-31 --last 31d --verbose
   %(prog)s --folder reports --until today    today included
 
-Exit codes: 0 every report is written, 1 one could not be written or a suite named does not exist, 2 nothing was
+Exit codes: 0 every report is written, 1 one could not be written or a suite named does not exist, \
+2 nothing was
 written, 3 no suite has a run in these days.
 """
 

@@ -34,7 +34,8 @@ SERVE_SETTINGS = {  # those that are options, by what they take
     "log_format": "FORMAT",
 }
 FOLLOW_NOTES = """\
-`serve` starts this by itself (--follow no leaves it out). Where nothing serves, run it beside the collectors, or
+`serve` starts this by itself (--follow no leaves it out). Where nothing serves, \
+run it beside the collectors, or
 from cron: `compileboard incidents update` and `compileboard alerts send`.
 Exit codes: 0 stopped, 2 the database cannot be used.
 """

@@ -26,7 +26,8 @@ from compileboard.command_line import Command, Group
 
 UNITS_S = {"d": 86_400, "h": 3_600}
 NOTES = """\
-Scopes: ingest sends runs; read sees pages and API; write may read, send, comment, delete and restore; admin may all.
+Scopes: ingest sends runs; read sees pages and API; write may read, send, comment, \
+delete and restore; admin may all.
 A server that runs notices both at its next request.
 Exit codes: 0 done, 2 not done.
 """

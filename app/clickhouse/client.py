@@ -194,7 +194,7 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
                 client = clickhouse_connect.get_client(
                     interface="chdb", path=folder, database=address.database
                 )
-            finally:  # chdb blocks SIGPIPE, and every program that is started later would inherit that
+            finally:  # chdb blocks SIGPIPE, and programs started later would inherit that
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _opened.add(address.path)
             return client

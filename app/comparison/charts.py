@@ -69,8 +69,8 @@ def chart_changes(
         "title": {"text": "new relative to base"},
     }
     note = ", ".join(
-        word for word in ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)) if word
-    )  # fmt: skip
+        filter(None, ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)))
+    )
     columns = [
         ("Model", False),
         ("Base", True),

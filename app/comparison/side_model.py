@@ -135,8 +135,15 @@ def name_side(named: NamedSide) -> str:
 def label_run(detail: RunDetail, clock: RecorderClock) -> ComparedRun:
     run, state = detail.run, describe_state(detail.run, *clock).word
     return ComparedRun(
-        run.id, run.shown_name, run.started_us, run.state, state, run.git_commit, run.git_branch, run.git_subject
-    )  # fmt: skip
+        run.id,
+        run.shown_name,
+        run.started_us,
+        run.state,
+        state,
+        run.git_commit,
+        run.git_branch,
+        run.git_subject,
+    )
 
 
 def sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:

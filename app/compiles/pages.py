@@ -222,7 +222,9 @@ def _describe_record() -> Keywords:
     described = {name: describe_type(hint, {}) for name, hint in ours.items()}
     metrics = {
         name: {
-            "description": f"torch's `{name}`. {field.help} {_UNIT_SENTENCES.get(field.unit, '')}".strip()
+            "description": " ".join(
+                filter(None, (f"torch's `{name}`.", field.help, _UNIT_SENTENCES.get(field.unit)))
+            )
         }
         for name, field in FIELDS.items()
     }

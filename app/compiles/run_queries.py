@@ -211,7 +211,8 @@ _SUMS = """
   sum(case when k.kind != 'runtime' then k.triton_us end) as triton_us,
   sum(k.cudagraph_us) as cudagraph_us,
   sum(case when k.kind != 'runtime' then k.restart_us end) as restart_us,
-  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end) as first_calls_us
+  sum(case when k.kind = 'runtime' then k.duration_us - coalesce(k.cudagraph_us, 0) end)
+    as first_calls_us
 """
 _WHERE = f"""
   c.run_id = :run_id

@@ -36,7 +36,8 @@ Dialect = Literal["sqlite", "clickhouse"]
 # What an engine writes in its own way: macros and values, outside of texts and comments.
 TOKENS = re.compile(
     r"""(?P<literal>'(?:[^']|'')*')|(?P<comment>--[^\n]*)"""
-    r"""|\$(?P<macro>\w+)(?:\((?:(?P<table>\w+), )?(?P<bound>:)?(?P<of>\w+)\))?|(?<![:\w]):(?P<name>[a-z_]\w*)"""
+    r"""|\$(?P<macro>\w+)(?:\((?:(?P<table>\w+), )?(?P<bound>:)?(?P<of>\w+)\))?"""
+    r"""|(?<![:\w]):(?P<name>[a-z_]\w*)"""
 )
 _SQLITE = {
     "join": "cross join",

@@ -73,8 +73,8 @@ class GuardTotals:
 
 
 _COLUMNS = """
-  g.id, g.run_id, g.artifact_id, a.process_id, coalesce(c.rank, p.rank) as rank, g.compile_key, g.compile_id,
-  f.name as function, f.file, c.line, g.guard_count, g.latency_us, g.summary
+  g.id, g.run_id, g.artifact_id, a.process_id, coalesce(c.rank, p.rank) as rank, g.compile_key,
+  g.compile_id, f.name as function, f.file, c.line, g.guard_count, g.latency_us, g.summary
 """
 _SOURCE = """
 from guard_sets as g

@@ -73,7 +73,10 @@ def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
 def _address(changes: Sequence[SeriesChange]) -> str:
     if len(changes) == 1:
         change = changes[0]
-        return f"/incidents/{quote(change.incident_id or change.id, safe='')}?change={quote(change.id, safe='')}"
+        incident_id, change_id = (
+            quote(key, safe="") for key in (change.incident_id or change.id, change.id)
+        )
+        return f"/incidents/{incident_id}?change={change_id}"
     return f"/incidents?state=any&status=any&run={quote(changes[0].first_run_id, safe='')}"
 
 

@@ -39,9 +39,9 @@ MOST_COMMENTS = 1000
 Moment = Literal["first_us", "noticed_us"]
 
 _COLUMNS = """
-  i.id, i.direction, i.state, i.status, i.owner, i.reason, i.title, i.suite, i.branch, i.severity, i.lead_change_id,
-  i.change_count, i.last_good_run_id, i.first_bad_run_id, i.recovered_run_id, i.first_us, i.recovered_us, i.found_us,
-  i.confirmed_us, i.noticed_us, i.changed_us, i.evidence
+  i.id, i.direction, i.state, i.status, i.owner, i.reason, i.title, i.suite, i.branch, i.severity,
+  i.lead_change_id, i.change_count, i.last_good_run_id, i.first_bad_run_id, i.recovered_run_id,
+  i.first_us, i.recovered_us, i.found_us, i.confirmed_us, i.noticed_us, i.changed_us, i.evidence
 """
 _OF_CHANGE = (
     "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"

@@ -47,8 +47,10 @@ def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
     for run in runs:
         branches.setdefault(run.branch, []).append(run)
     return {
-        run.id: rank for members in branches.values() for rank, run in enumerate(_sort_branch(members, parents))
-    }  # fmt: skip
+        run.id: rank
+        for members in branches.values()
+        for rank, run in enumerate(_sort_branch(members, parents))
+    }
 
 
 def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[SeriesRun]:

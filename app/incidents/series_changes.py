@@ -18,10 +18,11 @@ KINDS = ("step", "drift", "vanished")
 SUBJECTS = ("model", "suite", "runs")
 
 _COLUMNS = """
-  c.id, c.kind, c.direction, c.state, c.subject, c.suite, c.model, c.mode, c.dtype, c.device, c.hardware,
-  c.backend, c.dynamic, c.batch_size, c.world_size, c.branch, c.metric, c.before_value, c.after_value, c.relative,
-  c.p_value, c.before_run_id, c.first_run_id, c.low_run_id, c.high_run_id, c.recovered_run_id, c.first_us, c.found_us,
-  c.confirmed_us, c.noticed_us, c.changed_us, c.incident_id, c.evidence
+  c.id, c.kind, c.direction, c.state, c.subject, c.suite, c.model, c.mode, c.dtype, c.device,
+  c.hardware, c.backend, c.dynamic, c.batch_size, c.world_size, c.branch, c.metric, c.before_value,
+  c.after_value, c.relative, c.p_value, c.before_run_id, c.first_run_id, c.low_run_id,
+  c.high_run_id, c.recovered_run_id, c.first_us, c.found_us, c.confirmed_us, c.noticed_us,
+  c.changed_us, c.incident_id, c.evidence
 """
 SERIES_SQL = f"""
 select {_COLUMNS}

@@ -132,7 +132,9 @@ GRAPH_BREAKS = ReasonSubject(
         "first": "first_us",
     },
     events_sql=_EVENTS_SQL,
-    events_of_newest="cross join graph_breaks as e on e.run_id = newest.run_id and e.distinct_id = :id",
+    events_of_newest=(
+        "cross join graph_breaks as e on e.run_id = newest.run_id and e.distinct_id = :id"
+    ),
     filter=BreakFilter,
     make_reason=_make_break,
     summarize=_summarize,

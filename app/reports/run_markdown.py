@@ -121,12 +121,8 @@ def write_results(reported: ReportedResults | None) -> list[str]:
         return []
     shown = reported.results
     count, left_count = shown.result_count, MOST_ROWS
-    lines = [
-        (
-            "### Benchmark "
-            f"results{f' (the first {MOST_ROWS} of {format_count(count)})' if count > MOST_ROWS else ''}"
-        )
-    ]
+    limit = f" (the first {MOST_ROWS} of {format_count(count)})" if count > MOST_ROWS else ""
+    lines = [f"### Benchmark results{limit}"]
     for matrix in shown.matrices:
         lines += ["", f"#### {prose(matrix.suite)}", "", *_write_matrix(matrix)]
     for configuration in shown.configurations:

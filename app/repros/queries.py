@@ -108,7 +108,8 @@ _CONDITIONS: dict[str, str] = {
     "torch": "r.torch_version = :torch",
     "device": "r.device = :device",
     "text": """(
-    instr(lower(r.error_type), :text) > 0 or instr(lower(r.message), :text) > 0 or instr(lower(r.operation), :text) > 0
+    instr(lower(r.error_type), :text) > 0 or instr(lower(r.message), :text) > 0
+    or instr(lower(r.operation), :text) > 0
     or instr(lower(f.name), :text) > 0 or instr(lower(f.file), :text) > 0
   )""",
 }

@@ -139,9 +139,9 @@ limit :limit
 
 
 FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
-    f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program, coalesce(w.name, f.name) as function,
-  coalesce(w.file, f.file) as file, case when x.phase = 'compile' then c.line else x.line
-    end as line,
+    f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program,
+  coalesce(w.name, f.name) as function, coalesce(w.file, f.file) as file,
+  case when x.phase = 'compile' then c.line else x.line end as line,
   x.error_type, x.message, e.body, coalesce(
     (
       select max(q.id)

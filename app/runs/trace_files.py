@@ -232,7 +232,9 @@ limit :limit
 
 
 STRETCH_SQL = """
-select min(begin_us) as from_us, max(begin_us + coalesce(duration_us, 0)) as to_us from spans where compile_key = :key
+select min(begin_us) as from_us, max(begin_us + coalesce(duration_us, 0)) as to_us
+from spans
+where compile_key = :key
 """
 
 

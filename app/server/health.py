@@ -43,7 +43,8 @@ from streams
 RUN_COUNTS_SQL = """
 select
   (select count(*) from runs) as run_count,
-  (select count(*) from runs where state = 'running' and heartbeat_us >= :alive_since_us) as running_count,
+  (select count(*) from runs where state = 'running' and heartbeat_us >= :alive_since_us)
+    as running_count,
   (select count(*) from pruned_runs) as pruned_count
 """
 

@@ -18,8 +18,10 @@ from compileboard.app.server.operations import OPERATIONS
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
 
-Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. What torch did not record is null.
-Every answer has an ETag: send it back as `If-None-Match`, and an answer that is still the same is 304 without a body.
+Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. \
+What torch did not record is null.
+Every answer has an ETag: send it back as `If-None-Match`, \
+and an answer that is still the same is 304 without a body.
 """
 
 
@@ -57,7 +59,9 @@ PATH_PARAMETERS = {
     "baseline_name": "A stored baseline's name.",
     "guards_id": "The `artifact_id` of a set of guards.",
     "name": "A model's name, whole.",
-    "stream_id": "The id that a recorder gives its stream: letters, digits, dots and dashes, 64 at most.",
+    "stream_id": (
+        "The id that a recorder gives its stream: letters, digits, dots and dashes, 64 at most."
+    ),
     "digest": "32 hex digits: BLAKE2b of the text, 16 bytes.",
 }
 _FAILURES = {

@@ -169,7 +169,8 @@ def _rewrite_link(link: re.Match[str], page: SitePage) -> str:
     # Entities go first: the # of &#39; begins no fragment.
     file = page.find(html.unescape(href[1]))
     if file is not None:
-        return f"<a{attributes[: href.start(1)]}{html.escape(file)}{attributes[href.end(1) :]}>{words}</a>"
+        before, after = attributes[: href.start(1)], attributes[href.end(1) :]
+        return f"<a{before}{html.escape(file)}{after}>{words}</a>"
     classes = _CLASS.search(attributes)
     if ' rel="next"' in attributes:
         return f'<span class="pager__end">{words}: {LEFT_OUT.lower()}</span>'

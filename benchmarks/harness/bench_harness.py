@@ -235,7 +235,8 @@ def compare_with_upstream(
         ours = " ".join(f"{row['speedup']:.3f} ({row['page_faults']:g} faults)" for row in matching)
         ratio = ""
         if reference:
-            ratio = f"{statistics.median(row['speedup'] for row in matching) / statistics.median(reference):.3f}"
+            median = statistics.median(row["speedup"] for row in matching)
+            ratio = f"{median / statistics.median(reference):.3f}"
         upstreams = " ".join(f"{value:.3f}" for value in reference) or (
             "failed" if is_measured else ""
         )

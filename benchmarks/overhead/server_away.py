@@ -25,7 +25,8 @@ PROGRAM = """
 import os, sys, time
 from compileboard.collectors.observe.spool_writer import Spool
 run_id = os.environ["COMPILEBOARD_RUN_ID"]
-spool = Spool(os.environ["COMPILEBOARD_SPOOL"], run_id, "", lambda: {"run_id": run_id, "pid": os.getpid()})
+describe = lambda: {"run_id": run_id, "pid": os.getpid()}
+spool = Spool(os.environ["COMPILEBOARD_SPOOL"], run_id, "", describe)
 frame = {"line": 1, "name": "f", "filename": "/a/b.py", "loc": "x"}
 began_s = time.perf_counter()
 for number in range(int(sys.argv[1])):

@@ -77,12 +77,16 @@ VALUES = {
     "tag": "select distinct key || '=' || value as value from run_tags order by 1",
     "run": "select id as value from runs order by substr(id, -6)",
     "large": "select run_id as value from run_totals order by compile_count desc limit 5",
-    "run_compile": "select run_id || '/compiles/' || max(id) as value from compiles group by run_id",
+    "run_compile": (
+        "select run_id || '/compiles/' || max(id) as value from compiles group by run_id"
+    ),
     "distinct_break": (
         "select printf('%016x', distinct_id) from run_breaks group by 1 order by "
         "sum(break_count) desc"
     ),
-    "benched": "select run_id as value from run_totals where result_count > 0 order by run_id limit 40",
+    "benched": (
+        "select run_id as value from run_totals where result_count > 0 order by run_id limit 40"
+    ),
     "torch": (
         "select distinct torch_version as value from runs where torch_version is not null "
         "order by 1"
@@ -99,7 +103,9 @@ WATCH = """
   new MutationObserver((_, watch) => {
     if (!document.querySelector(".main-svg, .spark")) return;
     watch.disconnect();
-    requestAnimationFrame(() => requestAnimationFrame(() => { globalThis.chartDrawn = performance.now(); }));
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      globalThis.chartDrawn = performance.now();
+    }));
   }).observe(document, { childList: true, subtree: true });
 """
 SINCE_ANSWER = """

@@ -112,8 +112,12 @@ WATCH = """
   new MutationObserver((_, watch) => {
     if (!document.querySelector("canvas[data-drawn]")) return;
     watch.disconnect();
-    requestAnimationFrame(() => requestAnimationFrame(() => { globalThis.timelineDrawn = performance.now(); }));
-  }).observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-drawn"] });
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      globalThis.timelineDrawn = performance.now();
+    }));
+  }).observe(document, {
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-drawn"],
+  });
 """
 SINCE_ANSWER = (
     'globalThis.timelineDrawn - performance.getEntriesByType("navigation")[0].responseEnd'
@@ -132,14 +136,17 @@ ZOOM = """
     let last = await new Promise(requestAnimationFrame);
     const step = async (deltaY) => {
       if (deltaY) {
-        const at = { clientX: box.left + box.width * place, clientY: box.top + 60, deltaY, cancelable: true };
+        const clientX = box.left + box.width * place;
+        const at = { clientX, clientY: box.top + 60, deltaY, cancelable: true };
         canvas.dispatchEvent(new WheelEvent("wheel", at));
       }
       const now = await new Promise(requestAnimationFrame);
       frames.push(now - last);
       last = now;
     };
-    for (const deltaY of [-60, 0, -60, 0, 60, 0, 60, 0]) for (let n = 0; n < 40; n += 1) await step(deltaY);
+    for (const deltaY of [-60, 0, -60, 0, 60, 0, 60, 0]) {
+      for (let n = 0; n < 40; n += 1) await step(deltaY);
+    }
     return { frames, longest: Math.max(...tasks) };
   }
 """

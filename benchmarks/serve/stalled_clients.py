@@ -50,8 +50,13 @@ app.get("/healthz")(lambda: "well")
 app.post("/form", endpoint="form")(lambda: str(len(request.form)))
 LARGE = b"x" * (16 << 20)
 app.get("/large", endpoint="large")(lambda: LARGE)
-QUERY = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000000) select sum(i) from n"
-app.get("/work", endpoint="work")(lambda: str(sqlite3.connect(":memory:").execute(QUERY).fetchone()))
+QUERY = (
+    "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000000) "
+    "select sum(i) from n"
+)
+@app.get("/work")
+def work():
+    return str(sqlite3.connect(":memory:").execute(QUERY).fetchone())
 listener = socket.create_server(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
 run_gunicorn(app, listener.detach(), Settings(), worker_class=sys.argv[1])

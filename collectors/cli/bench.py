@@ -85,7 +85,8 @@ EXAMPLES = """\
 Examples:
   %(prog)s                                          the built-in suite: performance, inference
   %(prog)s --performance --accuracy --training -k transformer
-  %(prog)s --only path:/home/me/nets.py,class:Net   a class with get_example_inputs(), as upstream's harness takes it
+  %(prog)s --only path:/home/me/nets.py,class:Net   a class with get_example_inputs(), \
+as upstream's harness takes it
   %(prog)s --suite timm --device cuda --amp --output-directory out
   %(prog)s --resume                                 continue an interrupted run
 """

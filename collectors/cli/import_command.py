@@ -69,7 +69,9 @@ FOR_PROGRAMS = "For programs that import what others sent"
 # torch writes about 250 rows a MB of log: 64 GiB are as much as the limits on records and rows.
 DEFAULT_LIMITS = Limits(64 << 30, 1000, 200_000, 20_000_000, 20_000_000)
 LIMITS = {
-    "bytes": "Most unpacked bytes of compressed files and archives of a PATH, as 200G. Default: 64G.",
+    "bytes": (
+        "Most unpacked bytes of compressed files and archives of a PATH, as 200G. Default: 64G."
+    ),
     "ratio": (
         "Largest unpacked ÷ packed size of a file; real logs reach 180. Default: "
         f"{DEFAULT_LIMITS.ratio}."

@@ -62,7 +62,9 @@ NOT_NEEDED = {  # flags of the scripts that torch writes
     "--no-isolate": f"{_OWN_PROCESS}; a search in one process would end with the first crash",
     "--offload-to-disk": _OWN_PROCESS,
     "--skip-sanity": "the whole graph is tried once, and its answer is remembered",
-    "--max-granularity": "the operation that is suspected is tried first; --max-time bounds the search",
+    "--max-granularity": (
+        "the operation that is suspected is tried first; --max-time bounds the search"
+    ),
     "--skip-saving-eager-intermediates": "values between operations are not saved",
     "--skip-saving-inductor-intermediates": "values between operations are not saved",
     "--skip-saving-float64-intermediates": "values between operations are not saved",

@@ -33,7 +33,8 @@ EXAMPLES = """\
 Examples:
   %(prog)s 01JD --fix 1                       the first fix that the run's page names
   %(prog)s 01JD --patch fix.patch             a change of your own, as `git diff` writes it
-  git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, so stash it first
+  git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, \
+so stash it first
   %(prog)s 01JD --fix 1 --repeat 3            three times each, so that times can be judged
   %(prog)s 01JD --fix 1 -- python train.py --token "$TOKEN"
 """

@@ -108,7 +108,8 @@ tensorify_float_success|bool|Whether that worked.
 tensorify_float_failure|list|Why it did not.
 recompile_reason|text|The newest cache entry's failed guard.
 recompile_user_contexts|list|The program's own context at the recompile.
-num_graph_breaks|count|The process's graph breaks so far, where inductor compiled; no count of this compile.
+num_graph_breaks|count|The process's graph breaks so far, where inductor compiled; \
+no count of this compile.
 ir_count|count|Bytecode instructions of the function.
 cudagraph_skip_reason|text|Why inductor used no CUDA graph.
 param_numel|count|Elements of the graph's parameters.

@@ -20,15 +20,21 @@ KINDS: dict[str, str] = {
     "bad_utf8": "a text that is not UTF-8; the bad bytes are replaced",
     "wrong_md5": "a text that does not fit its md5; kept as it came",
     "missing_text": "a record whose text is missing",
-    "bad_field": "a record with a missing or impossible value, which is left out; the rest of it is kept",
+    "bad_field": (
+        "a record with a missing or impossible value, which is left out; the rest of it is kept"
+    ),
     "refused": "a record that the database cannot take; left out",
     "bad_envelope": "a record whose number, time, name or compile is impossible; left out",
     "number_taken": "a record whose number another of its process has; left out",
     "not_decoded": "a record that could not be decoded; left out",
     "bad_event": "a line that is no event; left out",
     "no_room": "an event that the box which pushed it had no room for; left out",
-    "dropped_text": "a text that the box which pushed it had no room for, or was refused with; left out",
-    "not_taken": "a line that the server, or a proxy before it, refused for what it holds; left out",
+    "dropped_text": (
+        "a text that the box which pushed it had no room for, or was refused with; left out"
+    ),
+    "not_taken": (
+        "a line that the server, or a proxy before it, refused for what it holds; left out"
+    ),
     "no_repro": "a script that is no repro, or is left out as source",
     "bad_fact": "a fact of the run that is impossible; taken as not recorded",
     "not_asked": "a fact of the run that could not be asked for; not recorded",
@@ -41,14 +47,20 @@ KINDS: dict[str, str] = {
     "bad_row": "a row that does not fit its table's heading, or names no model; left out",
     "bad_record": "a record of results without a model, a metric or a value; left out",
     "not_finite": "a number that is not finite; kept as text, because it is no measurement",
-    "bad_number": "a text or a number below 0 where a count, a ratio or a time belongs; kept as text",
+    "bad_number": (
+        "a text or a number below 0 where a count, a ratio or a time belongs; kept as text"
+    ),
     "duplicate_row": "a row that repeats an earlier one, which is kept",
     "duplicate_column": "a column whose name another one has; kept under a name of its own",
     "conflict_marker": "a line that a merge conflict left behind",
-    "misplaced_phases": "compile phases that lie under another model's heading; left out: the JSON has them",
+    "misplaced_phases": (
+        "compile phases that lie under another model's heading; left out: the JSON has them"
+    ),
     "no_result": "compile phases or raw timings of a model that no table beside them has; left out",
     "too_large_file": "a file of results larger than 256 MiB; left out",
-    "wrong_separator": "a table that is separated by semicolons, tabs or bars; expected commas; left out",
+    "wrong_separator": (
+        "a table that is separated by semicolons, tabs or bars; expected commas; left out"
+    ),
     "too_many_rows": (
         "a file of results with more than 100,000 rows; those are read and the others left "
         "out: part it"

@@ -91,9 +91,7 @@ def _is_name(key: Any) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Write lone surrogates as escapes: \\xe9 for a byte of an argument or a path that is not UTF-8,
-    else \\ud800.
-    """
+    """Write lone surrogates as escapes: \\xe9 for a byte that is not UTF-8, else \\ud800."""
     if text.isascii():
         return text
     try:

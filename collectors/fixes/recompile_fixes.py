@@ -134,7 +134,11 @@ _INT = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
-_LOOP_OR_BRANCH = r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b|\b{name}\b\s*(?:[<>]|[=!]=)|\[[^\],:]*\b{name}\b[^\],:]*\]\("
+_LOOP_OR_BRANCH = (
+    r"\b(?:range|if|elif|while|assert)\b.*\b{name}\b"
+    r"|\b{name}\b\s*(?:[<>]|[=!]=)"
+    r"|\[[^\],:]*\b{name}\b[^\],:]*\]\("
+)
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")

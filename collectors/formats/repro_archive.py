@@ -217,7 +217,8 @@ def preload():
 
 
 def make_inputs():
-    """Return the inputs: recorded bytes where they are here, else drawn from a seed; what shares storage does so."""
+    """Return the inputs: recorded bytes where they are here, else drawn from a seed; \
+what shares storage does so."""
     import base64, zlib
 
     generator = torch.Generator().manual_seed({seed})
@@ -232,7 +233,8 @@ def make_inputs():
             size = spec["bytes"]
             if spec.get("digest") in VALUES:
                 body = bytearray(zlib.decompress(base64.b64decode(VALUES[spec["digest"]])))
-                raw = torch.frombuffer(body, dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+                raw = torch.frombuffer(body, dtype=torch.uint8) if body \
+else torch.empty(0, dtype=torch.uint8)
             else:
                 count = -(-size // dtype.itemsize)
                 if dtype.is_floating_point or dtype.is_complex:
@@ -240,7 +242,8 @@ def make_inputs():
                 elif spec.get("index"):
                     drawn = torch.zeros(count, dtype=dtype)
                 else:
-                    drawn = torch.randint(0, 2 if dtype is torch.bool else 8, (count,), generator=generator).to(dtype)
+                    drawn = torch.randint(0, 2 if dtype is torch.bool else 8, (count,), \
+generator=generator).to(dtype)
                 raw = drawn.view(torch.uint8)
             storages[key] = raw.to(spec["device"]).untyped_storage()
         tensor = torch.empty(0, dtype=dtype, device=spec["device"])
@@ -277,7 +280,8 @@ if __name__ == "__main__":
     from torch._dynamo.repro.after_dynamo import run_repro
 
     preload()
-    run_repro(mod, load_args, accuracy={accuracy!r}, command="run", save_dir=None, autocast=False, backend={backend!r})
+    run_repro(mod, load_args, accuracy={accuracy!r}, command="run", save_dir=None, autocast=False, \
+backend={backend!r})
 """
 
 

@@ -262,7 +262,8 @@ def render_files(
         files |= _write_breaks(table, breaks)
         for result in table.results if raw_timings else ():
             if result.repeats.get("eager") and result.repeats.get("compiled"):
-                name = f"{table.stem}-raw_timings-{safe_name(result.model)}-{safe_name(result.device or 'cpu')}.npy"
+                model, device = safe_name(result.model), safe_name(result.device or "cpu")
+                name = f"{table.stem}-raw_timings-{model}-{device}.npy"
                 files[name] = write_timings(result.repeats)
     return files
 

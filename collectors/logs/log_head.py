@@ -178,7 +178,7 @@ class PeekedFile:
         while not log_keys(head) and self.damage is None and len(head) == size:
             if size < LARGEST_BYTES + HEAD_BYTES:
                 size *= 2
-            else:  # what stands there is larger than any record that is read: its last line may go on
+            else:  # This text is larger than any record that is read: its last line may go on.
                 self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
         begin = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0

@@ -298,13 +298,14 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
     return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
 
 
+def _first_reject(file: ResultFile) -> str | None:
+    return next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), None)
+
+
 def _format_no_results(read: list[ReadFile]) -> str:
     reasons = "; ".join(
-        (
-            f"{file.name}: "
-            f"{next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), file.kind)}"
-        )
-        for file in (source.file for source in read[:3])
+        f"{source.file.name}: {_first_reject(source.file) or source.file.kind}"
+        for source in read[:3]
     )
     return (
         f"There is no benchmark result in {len(read)} file{'s' if len(read) > 1 else ''} "

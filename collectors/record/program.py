@@ -179,7 +179,8 @@ def _start(
         ) from None
     except PermissionError:
         raise CannotRun(f"{command[0]!r} is not executable", NOT_EXECUTABLE) from None
-    except OSError as error:  # no further process or descriptor for us, most of all: it may still be had in our place
+    except OSError as error:
+        # Mostly no process or descriptor is left for us: the program may still take our place.
         group.close()
         unblock()
         _become(command, environment, error)

@@ -156,7 +156,8 @@ on conflict do nothing
 """
 SEE_RULE = "update alert_rules set seen_us = max(seen_us, :now_us) where rule = :rule"
 QUEUE = """
-insert into incident_deliveries (rule, channel, incident_id, event, state, due_us, queued_us, changed_us)
+insert into incident_deliveries
+  (rule, channel, incident_id, event, state, due_us, queued_us, changed_us)
 values (:rule, :channel, :incident_id, :event, 'waiting', :now_us, :now_us, :now_us)
 on conflict do nothing
 """
@@ -309,8 +310,8 @@ class Trial:
 
 
 _COLUMNS = """
-  id, run_id, base_run_id, new_run_id, fix_id, cause_fingerprint, title, patch, settings, outcome, summary,
-  started_us, ended_us, result
+  id, run_id, base_run_id, new_run_id, fix_id, cause_fingerprint, title, patch, settings, outcome,
+  summary, started_us, ended_us, result
 """
 
 

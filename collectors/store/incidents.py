@@ -185,7 +185,10 @@ _COLUMNS = ("id", *IDENTITY, *DETECTED)
 # The statements name our own columns alone; every value is bound.
 SAVE_CHANGE = f"""
 insert into series_changes ({", ".join(_COLUMNS)}, found_us, changed_us, noticed_us)
-values ({", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
+values (
+  {", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us,
+  iif(:confirmed_us is null, null, :now_us)
+)
 on conflict (id) do update set
   {", ".join(f"{name} = excluded.{name}" for name in DETECTED if name != "confirmed_us")},
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
@@ -194,7 +197,10 @@ on conflict (id) do update set
 """  # noqa: S608 - our own names
 SAVE_INCIDENT = f"""
 insert into incidents (id, {", ".join(ASSEMBLED)}, found_us, changed_us, noticed_us)
-values (:id, {", ".join(f":{name}" for name in ASSEMBLED)}, :now_us, :now_us, iif(:confirmed_us is null, null, :now_us))
+values (
+  :id, {", ".join(f":{name}" for name in ASSEMBLED)}, :now_us, :now_us,
+  iif(:confirmed_us is null, null, :now_us)
+)
 on conflict (id) do update set
   {", ".join(f"{name} = excluded.{name}" for name in ASSEMBLED if name != "confirmed_us")},
   confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
@@ -212,7 +218,8 @@ where id = :id
 MARK = """
 insert into detection (id, seen, version, finished_us)
 values (1, :seen, :version, :now_us)
-on conflict (id) do update set seen = excluded.seen, version = excluded.version, finished_us = excluded.finished_us
+on conflict (id) do update set
+  seen = excluded.seen, version = excluded.version, finished_us = excluded.finished_us
 """
 
 

@@ -139,8 +139,8 @@ COUNTS = tuple(name for name in NUMBERS if STORED[name].is_count)
 # A series keeps '' and 0 for what was not said.
 COLUMNS = f"""
   x.id, x.run_id, s.suite, s.model, nullif(s.mode, '') as mode, nullif(s.dtype, '') as dtype,
-  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware, nullif(s.backend, '') as backend, s.dynamic,
-  nullif(s.batch_size, 0) as batch_size, s.world_size,
+  nullif(s.device, '') as device, nullif(s.hardware, '') as hardware,
+  nullif(s.backend, '') as backend, s.dynamic, nullif(s.batch_size, 0) as batch_size, s.world_size,
   {", ".join(f"x.{name}" for name in _NAMES[_NAMES.index("status") :])}
 """
 

@@ -399,7 +399,8 @@ class _Indexing:
                 insert into search_runs (run_id, indexed_us, text_bytes)
                 values (:run_id, :indexed_us, :text_bytes)
                 on conflict (run_id) do update set
-                  indexed_us = coalesce(:indexed_us, indexed_us), text_bytes = text_bytes + :text_bytes
+                  indexed_us = coalesce(:indexed_us, indexed_us),
+                  text_bytes = text_bytes + :text_bytes
                 """,
                 {
                     **self._key,
@@ -419,7 +420,8 @@ class _Indexing:
             """
             insert or ignore into search_documents
               (run_id, kind, ref_id, compile_key, title, payload_id, body, character_count)
-            values (:run_id, :kind, :ref_id, :compile_key, :title, :payload_id, :body, :character_count)
+            values
+              (:run_id, :kind, :ref_id, :compile_key, :title, :payload_id, :body, :character_count)
             returning id
             """,
             {

@@ -52,8 +52,8 @@ def save_stream(connection: sqlite3.Connection, stream: Stream, before_bytes: in
         connection.execute(
             """
             insert or ignore into streams
-              (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count, dropped_text_count,
-               started_us, updated_us)
+              (run_id, stream_id, token_id, stored_bytes, checksum, event_count, lost_count,
+               dropped_text_count, started_us, updated_us)
             values (:run_id, :stream_id, :token_id, 0, 0, 0, 0, 0, :started_us, :updated_us)
             """,
             values,
@@ -170,7 +170,8 @@ def save_text(
     with write_transaction(connection):
         is_new = connection.execute(
             """
-            insert or ignore into payloads (digest, size_bytes, body) values (:digest, :size_bytes, :body)
+            insert or ignore into payloads (digest, size_bytes, body)
+            values (:digest, :size_bytes, :body)
             """,
             values,
         ).rowcount

@@ -195,7 +195,8 @@ def record_action(
     with write_transaction(connection):
         connection.execute(
             """
-            insert into audit (time_us, action, subject, detail, channel, actor, address, user_agent)
+            insert into audit
+              (time_us, action, subject, detail, channel, actor, address, user_agent)
             values (:time_us, :action, :subject, :detail, :channel, :actor, :address, :user_agent)
             """,
             {

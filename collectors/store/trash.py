@@ -65,8 +65,8 @@ TEXTS = (  # what points to one
     *(("repros", "program_id"), ("repros", "dynamo_program_id")),
 )
 _IN_USE = " union all ".join(
-    f"select {column} from {table} where {column} is not null"
-    for table, column in TEXTS  # noqa: S608 - our own names
+    f"select {column} from {table} where {column} is not null"  # noqa: S608 - our own names
+    for table, column in TEXTS
 )
 DROP_TEXTS = (  # what a box sent before its events stays
     f"delete from payloads where id not in ({_IN_USE} union all select id from temp.trashed_texts) "  # noqa: S608 - our own names
@@ -122,7 +122,8 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         publish_removal(connection)
         connection.execute(
             """
-            insert or replace into removed_runs (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
+            insert or replace into removed_runs
+              (run_id, deleted_us, expires_us, name, suite, started_us, trash_bytes)
             values (:run_id, :now_us, :expires_us, :name, :suite, :started_us, :trash_bytes)
             """,
             {

@@ -76,7 +76,8 @@ class OutputComparison:
         parts = ["exit code"]
         if self.call_count:
             parts.append(
-                f"{_count_values(self.value_count, 'value')} of {_count_values(self.call_count, 'compiled call')}"
+                f"{_count_values(self.value_count, 'value')} of "
+                f"{_count_values(self.call_count, 'compiled call')}"
             )
         if self.line_count:
             parts.append(_count_values(self.line_count, "printed line"))

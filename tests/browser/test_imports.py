@@ -33,7 +33,8 @@ DROP = """
   for (const kind of ["dragover", "drop"]) {
     const event = new DragEvent(kind, { dataTransfer: transfer, bubbles: true, cancelable: true });
     document.querySelector(target).dispatchEvent(event);
-    if (kind === "dragover" && document.querySelector("[data-drop]").hidden) throw new Error("nothing shows");
+    const isHidden = document.querySelector("[data-drop]").hidden;
+    if (kind === "dragover" && isHidden) throw new Error("nothing shows");
   }
 }
 """

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 RANGES = """
-  () => [...document.querySelectorAll("[data-linked] [data-chart]")].map((it) => it.layout.xaxis.range.map(String))
+  () => [...document.querySelectorAll("[data-linked] [data-chart]")].map(
+    (it) => it.layout.xaxis.range.map(String))
 """
 # A date comes back from Plotly as a text or as a number, whichever it was given.
 SPAN = """
   () => {
     const [plot] = document.querySelectorAll("[data-linked] [data-chart]");
-    const [from, to] = plot.layout.xaxis.range.map((it) => typeof it === "number" ? it : Date.parse(it + "Z"));
+    const [from, to] = plot.layout.xaxis.range.map(
+      (it) => typeof it === "number" ? it : Date.parse(it + "Z"));
     return to - from;
   }
 """

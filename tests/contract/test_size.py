@@ -27,5 +27,8 @@ def test_a_room_that_fell_is_recorded_as_smaller():
 
 def test_docstrings_comments_and_long_lines_do_not_count():
     short = "def add(a, b):\n    return a + b\n"
-    long = '"""Sums."""\n\ndef add(\n    a,\n    b,\n):\n    """Add."""\n    # two numbers\n    return a + b\n'
+    long = (
+        '"""Sums."""\n\ndef add(\n    a,\n    b,\n):\n    """Add."""\n'
+        "    # two numbers\n    return a + b\n"
+    )
     assert count_nodes(short) == count_nodes(long)

@@ -36,7 +36,9 @@ ENDS = {
         "print(signal.pthread_sigmask(0, []), [signal.getsignal(s) for s in "
         "signal.valid_signals()])"
     ),
-    "threads": "import threading; print(threading.active_count(), sys.gettrace(), sys.getprofile())",
+    "threads": (
+        "import threading; print(threading.active_count(), sys.gettrace(), sys.getprofile())"
+    ),
     "meta path": "print(len([f for f in sys.meta_path if f.__class__.__name__ != '_Finder']))",
 }
 STATES = {

@@ -29,8 +29,8 @@ COMPILE = "import torch\ndef f(x): return x + 1\ng = torch.compile(f, backend='e
 UNTIL = """
 import pathlib
 def until(words):  # the terminal shows them: a slow machine takes its time, a broken one a minute
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not (pathlib.Path("seen").exists() and words in pathlib.Path("seen").read_text()):
+    end, seen = time.monotonic() + 60, pathlib.Path("seen")
+    while time.monotonic() < end and not (seen.exists() and words in seen.read_text()):
         time.sleep(0.02)
 """
 PROGRAM = (
@@ -47,7 +47,8 @@ for n in range(4):
     sys.stdout.write(f"\\r{n + 1}/4 " + "#" * n)
     sys.stdout.flush()
     g(torch.ones(3 + n))
-    until("compileboard: 1 compile, 0 graph" if n == 0 else "compileboard: 2 compiles, 0 graph breaks, 1 recompile")
+    until("compileboard: " + (
+        "1 compile, 0 graph" if n == 0 else "2 compiles, 0 graph breaks, 1 recompile"))
 print()
 print("over")
 """
@@ -166,10 +167,8 @@ def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, ho
 @pytest.mark.parametrize("case", ["dumb", "no name", "raw", "nothing compiled"])
 def test_nothing_is_written_where_it_would_be_in_the_way(workplace: Workplace, case: str) -> None:
     raw = "import tty; tty.setcbreak(0)\n" if case == "raw" else ""
-    text = (
-        f"{raw}import "
-        f"time\n{COMPILE}{'' if case == 'nothing compiled' else 'g(torch.ones(3))'}\ntime.sleep(1)\n"
-    )
+    call = "" if case == "nothing compiled" else "g(torch.ones(3))"
+    text = f"{raw}import time\n{COMPILE}{call}\ntime.sleep(1)\n"
     terminal = {"dumb": "dumb", "no name": ""}.get(case, "xterm")
     started, written, _, _ = watch(workplace, collect(workplace, text), TERM=terminal)
     assert started.returncode == 0

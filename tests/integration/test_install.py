@@ -18,13 +18,15 @@ from compileboard.collectors.observe import hooks, torch_compat
 NAMES = ("trace_structured", "log_compilation_event", "log_cudagraph_skip_and_bump_counter")
 
 def held():
-    loaded = [(name, vars(module)) for name, module in sys.modules.items() if name.startswith("torch") and module]
+    modules = [(name, module) for name, module in sys.modules.items() if module]
+    loaded = [(name, vars(module)) for name, module in modules if name.startswith("torch")]
     return {(name, one): found[one] for name, found in loaded for one in NAMES if one in found}
 
 def restored():
     now = held()
     return all(now[key] is value for key, value in before.items()) and not any(
-        "compileboard" in (getattr(value, "__module__", "") or "") or "collectors" in value.__module__
+        "compileboard" in (getattr(value, "__module__", "") or "")
+        or "collectors" in value.__module__
         for value in now.values())
 
 def work(k):
@@ -102,7 +104,8 @@ def work(k):
     exec(f"def function_{{k}}(x):\\n    return x + {{k}}", scope)
     torch.compile(scope[f"function_{{k}}"], backend="eager")(torch.ones(2))
 
-outer = compileboard.install(db=sys.argv[1], name="outer", tags={{"hf_token": "hunter2Xyzzy", "model": "m"}})
+tags = {{"hf_token": "hunter2Xyzzy", "model": "m"}}
+outer = compileboard.install(db=sys.argv[1], name="outer", tags=tags)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     with compileboard.observe(name="inner", db=sys.argv[1], capture_env=("HOME",)) as inner:  # here
@@ -112,7 +115,8 @@ work(2)
 print(inner is outer, again is outer)
 lines = open(sys.argv[0]).read().splitlines()
 for one in said:
-    print(one.filename == sys.argv[0], lines[one.lineno - 1].split("# ")[-1], str(one.message).split("; ")[1])
+    comment = lines[one.lineno - 1].split("# ")[-1]
+    print(one.filename == sys.argv[0], comment, str(one.message).split("; ")[1])
 compileboard.uninstall()
 print(repr(outer))
 with warnings.catch_warnings(record=True) as said:

@@ -63,7 +63,8 @@ def test_nothing_is_left(compileboard):
         compiled()(torch.ones(2))
         with compileboard.observe() as inner:
             compiled()(torch.ones(3))
-    assert (torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured) == before
+    after = torch._dynamo.utils.log_compilation_event, torch._logging._internal.trace_structured
+    assert after == before
     assert len(outer.graph_breaks) == 2 and len(inner.graph_breaks) == 1
 
 def test_inside_the_block(compileboard):

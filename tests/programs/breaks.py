@@ -140,8 +140,9 @@ def nested(x):
 
 
 FUNCTIONS = [
-    printing, explicit, branching, item, tolist, skipped_function, deep_copying, logging_call, dynamic_shape, warning,
-    calls_disabled, in_a_loop, in_a_with, opening, generator, raises_after, set_attribute, numpy_free, nested,
+    printing, explicit, branching, item, tolist, skipped_function, deep_copying, logging_call,
+    dynamic_shape, warning, calls_disabled, in_a_loop, in_a_with, opening, generator, raises_after,
+    set_attribute, numpy_free, nested,
 ]  # fmt: skip
 
 

@@ -69,8 +69,15 @@ def compiled(function, **options):
 
 def tensors():
     f = compiled(plain, dynamic=False)
-    for x in (torch.ones(4), torch.ones(5), torch.ones(4, 2), torch.ones(4, dtype=torch.float64),
-              torch.ones(4, requires_grad=True), torch.ones(2, 4).t(), torch.nn.Parameter(torch.ones(4))):  # fmt: skip
+    for x in (
+        torch.ones(4),
+        torch.ones(5),
+        torch.ones(4, 2),
+        torch.ones(4, dtype=torch.float64),
+        torch.ones(4, requires_grad=True),
+        torch.ones(2, 4).t(),
+        torch.nn.Parameter(torch.ones(4)),
+    ):
         f(x)
 
 

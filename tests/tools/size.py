@@ -1,7 +1,7 @@
-"""Count how much there is to read in each room: `python -m tests.tools.size` prints it, `--lower` records what fell.
+"""Count the syntax nodes of each room: `python -m tests.tools.size`; `--lower` records what fell.
 
-A node is a node of Python's syntax tree, without docstrings and load and store marks, so that the count does not
-change with line length, blank lines or comments.
+A node is a node of Python's syntax tree, without docstrings and load and store marks, so that the
+count does not change with line length, blank lines or comments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def count_rooms(root: Path = ROOT) -> dict[str, int]:
 
 
 def read_recorded() -> dict[str, int]:
-    """Return the nodes that each room may have: its recorded size and the rises with their reasons."""
+    """Return the nodes that each room may have: its recorded size and the rises."""
     recorded = tomllib.loads(RECORDED.read_text())
     rooms = Counter(recorded["rooms"])
     for rise in recorded.get("rise", []):
@@ -58,7 +58,8 @@ def lower() -> None:
     grown = {room for room, nodes in counted.items() if nodes > allowed.get(room, 0)}
     if grown:
         sys.exit(
-            f"these rooms grew: {', '.join(sorted(grown))}. Take something away, or add a [[rise]] with its reason."
+            f"these rooms grew: {', '.join(sorted(grown))}. Take something away, or add a "
+            "[[rise]] with its reason."
         )
     head = re.split(r"^\[", RECORDED.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
     lines = [f'"{room}" = {nodes}' for room, nodes in sorted(counted.items())]

@@ -11,7 +11,11 @@ from benchmarks.harness.against_upstream import (
     list_rows,
 )
 
-THEIRS = "dev,name,batch_size,accuracy,graph_breaks,unique_graphs\ncpu,resnet18,4,pass,0,1\ncpu,lcnet_050,4,pass,2,1\n"
+THEIRS = """\
+dev,name,batch_size,accuracy,graph_breaks,unique_graphs
+cpu,resnet18,4,pass,0,1
+cpu,lcnet_050,4,pass,2,1
+"""
 
 
 def _write(folder: Path, text: str, *others: str) -> Path:

@@ -104,9 +104,8 @@ class RankWorkbench(Workbench):
 
         def compiled(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
             for part in list_sharded(module):
-                if (
-                    part not in calls
-                ):  # not `Module.compile`, which compiles nothing of a part that is torch's own class
+                if part not in calls:
+                    # `Module.compile` compiles nothing of a part that is torch's own class.
                     calls[part] = super(RankWorkbench, self).compile(part.forward, **changes)
                 part.forward = calls[part]
             try:

@@ -32,7 +32,9 @@ FACTS = {
     "use_eval_mode": "train it in eval mode",
     "dtype": "run it in this precision (value) instead",
     "loss_divisor": "divide its loss by this (value)",
-    "fsdp_wrap": "FSDP shards its modules of this class (value) by themselves, not those above a size",
+    "fsdp_wrap": (
+        "FSDP shards its modules of this class (value) by themselves, not those above a size"
+    ),
 }
 CONDITIONS = ("mode", "device", "dtype", "backend", "freezing", "machine", "ci")
 HALF_RANGE = ("float16", "amp")

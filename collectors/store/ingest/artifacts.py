@@ -123,7 +123,7 @@ class SpanRows:
         lane.new_count += 1
         if event.phase == "B":
             lane.open.append(span)
-        else:  # an instant; or an end whose beginning is not in the log, which is all that is known of it
+        else:  # An instant, or an end whose beginning is not in the log.
             span.instant, span.duration_us = int(event.phase != "E"), 0
             self._closed.append((lane, span))
         total = lane.totals.setdefault(name_id, SpanTotal())

@@ -284,7 +284,8 @@ class Ingestor:
         self.connection.execute(
             """
             insert or ignore into runs
-              (id, name, source, state, level, keep_source, command, started_us, heartbeat_us, gpu_count, facts)
+              (id, name, source, state, level, keep_source, command, started_us, heartbeat_us,
+               gpu_count, facts)
             values (:id, :id, 'live', 'running', 'light', 1, '', :time_us, :now_us, 0, '{}')
             """,
             {"id": run_id, "time_us": time_us, "now_us": now_us},

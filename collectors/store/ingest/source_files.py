@@ -74,11 +74,11 @@ def advance_log(
     connection.execute(
         """
         insert into logs
-          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, content_digest, line_count, record_count,
-           payloads, redacted, first_us, last_us, read_us)
+          (process_id, run_id, name, file_name, size_bytes, end_offset_bytes, content_digest,
+           line_count, record_count, payloads, redacted, first_us, last_us, read_us)
         values
-          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :content_digest, :line_count,
-           :record_count, :payloads, :redacted, :first_us, :last_us, :read_us)
+          (:process_id, :run_id, :name, :file_name, :size_bytes, :end_offset_bytes, :content_digest,
+           :line_count, :record_count, :payloads, :redacted, :first_us, :last_us, :read_us)
         on conflict (process_id) do update set
           size_bytes = excluded.size_bytes, end_offset_bytes = excluded.end_offset_bytes,
           content_digest = excluded.content_digest,
@@ -122,7 +122,8 @@ def save_rejects(
         """
         insert into log_rejects (process_id, kind, reject_count, first_line, example)
         values (:process_id, :kind, :reject_count, :first_line, :example)
-        on conflict (process_id, kind) do update set reject_count = reject_count + excluded.reject_count
+        on conflict (process_id, kind) do update set
+          reject_count = reject_count + excluded.reject_count
         """,
         [{**key, **row} for row in rejects],
     )

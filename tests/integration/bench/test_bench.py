@@ -188,10 +188,15 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     words = result(planted, "Fine", "performance")["command"].split()
     workplace = planted[0]
     before = len(rows(workplace, "select id from runs"))
+    words = ["-m", "compileboard.collectors", *words[words.index("bench") :]]
     done = subprocess.run(
-        [sys.executable, "-m", "compileboard.collectors", *words[words.index("bench") :], "--db", workplace.database],
-        env=workplace.environ(), cwd=workplace.folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *words, "--db", workplace.database],
+        env=workplace.environ(),
+        cwd=workplace.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert len(rows(workplace, "select id from runs")) == before + 1
     again = rows(

@@ -69,15 +69,18 @@ from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.torch_setup import arrange
-settings = BenchSettings(specialize_int=True, propagate_real_tensors=True, suppress_errors=True, deterministic=True,
-    inductor_config=("split_reductions=0", "triton.persistent_reductions=0", "triton.divisible_by_16=0"))
+settings = BenchSettings(
+    specialize_int=True, propagate_real_tensors=True, suppress_errors=True, deterministic=True,
+    inductor_config=(
+        "split_reductions=0", "triton.persistent_reductions=0", "triton.divisible_by_16=0"))
 arrange(Task("performance", ModelRef("builtin", "mlp", "m:f"), settings))
 dynamo, functorch = torch._dynamo.config, torch._functorch.config
 assert dynamo.specialize_int and dynamo.suppress_errors and dynamo.capture_scalar_outputs
 assert dynamo.capture_dynamic_output_shape_ops and functorch.fake_tensor_propagate_real_tensors
 assert torch.are_deterministic_algorithms_enabled()
 from torch._inductor import config
-assert not (config.split_reductions or config.triton.persistent_reductions or config.triton.divisible_by_16)
+assert not config.split_reductions
+assert not (config.triton.persistent_reductions or config.triton.divisible_by_16)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

@@ -33,7 +33,8 @@ for only, experiment, changes in json.loads(sys.argv[1]):
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()  # a child has measured nothing before
     torch.manual_seed(0)
-    settings = settings_for(experiment, BenchSettings(**{"backend": "eager", "quick": True, "repeat": 3, **changes}))
+    changes = {"backend": "eager", "quick": True, "repeat": 3, **changes}
+    settings = settings_for(experiment, BenchSettings(**changes))
     ref = ModelRef("local", "it", BUILD, only, batch_size=4)
     bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
     try:

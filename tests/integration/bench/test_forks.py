@@ -37,8 +37,10 @@ import torch
 
 class Tells(torch.nn.Module):
     def forward(self, x):
-        raise RuntimeError(f"cache={torch._inductor.config.fx_graph_cache} server={os.getppid()} cwd={os.getcwd()} "
-                           f"task={os.environ['COMPILEBOARD_TASK']} added={os.environ.get('ADDED')} "
+        raise RuntimeError(f"cache={torch._inductor.config.fx_graph_cache} "
+                           f"server={os.getppid()} cwd={os.getcwd()} "
+                           f"task={os.environ['COMPILEBOARD_TASK']} "
+                           f"added={os.environ.get('ADDED')} "
                            f"words={sys.orig_argv[4:]}")
 
     def get_example_inputs(self):

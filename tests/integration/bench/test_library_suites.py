@@ -31,13 +31,16 @@ it = getattr(importlib.import_module(module), function)(1, argument)
 inputs = it.resize(it.sizes[0])
 call = (lambda m: m(**inputs)) if isinstance(inputs, dict) else (lambda m: m(*inputs))
 def first(out):
-    return out if isinstance(out, torch.Tensor) else next(iter(out.values())) if hasattr(out, "values") else out[0]
+    if isinstance(out, torch.Tensor):
+        return out
+    return next(iter(out.values())) if hasattr(out, "values") else out[0]
 it.module.eval()
 with torch.no_grad():
     eager, compiled = first(call(it.module)), first(call(torch.compile(it.module, backend="eager")))
 same = torch.allclose(eager, compiled, rtol=1e-3, atol=1e-3)
 loss = it.loss(call(it.module)) if it.loss else None
-print(json.dumps({"same": same, "finite": bool(eager.isfinite().all()), "loss": None if loss is None else loss.dim()}))
+loss = None if loss is None else loss.dim()
+print(json.dumps({"same": same, "finite": bool(eager.isfinite().all()), "loss": loss}))
 """
 
 

@@ -82,17 +82,22 @@ def describe(only, batch_size):
     named = isinstance(it.inputs, dict)
     out = it.module(**it.inputs) if named else it.module(*it.inputs)
     first = list(it.inputs.values())[0] if named else it.inputs[0]
-    return {"module": type(it.module).__name__, "kind": type(it.inputs).__name__, "in": list(first.shape),
-            "out": list(out.shape), "loss": it.loss is not None, "path": sys.path[0]}
+    return {"module": type(it.module).__name__, "kind": type(it.inputs).__name__,
+            "in": list(first.shape), "out": list(out.shape), "loss": it.loss is not None,
+            "path": sys.path[0]}
 
 print(json.dumps([describe(only, 8) for only in sys.argv[1:]]))
 """
 REFUSED = {
-    "class:Nett": "has no class 'Nett'; its torch.nn.Module classes are Net, NoInputs, BareTensor, Breaks",
+    "class:Nett": (
+        "has no class 'Nett'; its torch.nn.Module classes are Net, NoInputs, BareTensor, Breaks"
+    ),
     "class:NoModule": "NoModule is not a class derived from torch.nn.Module",
     "class:WIDTH": "WIDTH is not a class derived from torch.nn.Module",
     "class:NoInputs": "NoInputs has no method get_example_inputs()",
-    "class:BareTensor": "gave a Tensor as inputs; expected a tuple or a dict of them; write `return (x,)`",
+    "class:BareTensor": (
+        "gave a Tensor as inputs; expected a tuple or a dict of them; write `return (x,)`"
+    ),
     "class:Breaks": "RuntimeError: no weights here",
     "model:nothing": "nothing(8) returned nothing; expected (module, inputs) or",
     "model:swapped": "swapped(8) returned a tuple first; expected a torch.nn.Module",

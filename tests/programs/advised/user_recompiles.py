@@ -32,7 +32,8 @@ class Encoder(nn.Module):
         return self.head(hidden.sum(1) / attention_mask.sum(1, keepdim=True))
 
 def collate(length):
-    return {"input_ids": torch.arange(4 * length).view(4, length) % 50, "attention_mask": torch.ones(4, length)}
+    input_ids = torch.arange(4 * length).view(4, length) % 50
+    return {"input_ids": input_ids, "attention_mask": torch.ones(4, length)}
 
 model, result = torch.compile(Encoder()), []
 for length in (7, 9, 12):

@@ -43,7 +43,9 @@ CONTENTS = {
     "events": "run_id, process_id, sequence, kind, time_us",
     "processes": "run_id, id, pid, rank",
     "compiles": "run_id, process_id, generation, compile_id, outcome",
-    "artifacts left join payloads on payloads.id = payload_id": "run_id, process_id, sequence, state, digest",
+    "artifacts left join payloads on payloads.id = payload_id": (
+        "run_id, process_id, sequence, state, digest"
+    ),
     "spans": "begin_us, duration_us, depth, compile_id",
     "span_totals": "span_count, ended_count, total_us, exclusive_us",
     "payloads where digest not in (select digest from sent_texts)": "digest, size_bytes",

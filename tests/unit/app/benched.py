@@ -277,9 +277,15 @@ def list_break(process_id: str, at_us: int) -> list[Event]:
         "outcome": "resumed",
     }
     failed = GuardFailure(
-        "0/0", "tensor 'x' size mismatch at index 0. expected 8, actual 4", "tensor_size", "x", "8", "4",
-        "Use mark_dynamic(x, 0).", fingerprint="size-x",
-    )  # fmt: skip
+        "0/0",
+        "tensor 'x' size mismatch at index 0. expected 8, actual 4",
+        "tensor_size",
+        "x",
+        "8",
+        "4",
+        "Use mark_dynamic(x, 0).",
+        fingerprint="size-x",
+    )
     return [
         CompileStarted(process_id, 1, at_us + 1, **frame, **where),
         GraphBroke(process_id, 2, at_us + 2, **frame, **where, **broke),

@@ -255,7 +255,10 @@ def _reports(reader: sqlite3.Connection) -> list[str]:
 def _models(reader: sqlite3.Connection) -> list[str]:
     sorts = [f"/models?sort={order}{way}&limit=2" for order in table.ORDERS for way in ("", ".asc")]
     run_id = _read_value(reader, "select run_id from results order by id desc limit 1")
-    filters = "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor&status=measured"
+    filters = (
+        "q=e&suite=bench_models&mode=inference&dtype=float32&device=cuda&backend=inductor"
+        "&status=measured"
+    )
     more = [
         f"/models?run={run_id}",
         f"/models?{filters}",
@@ -362,7 +365,10 @@ def _alerts(_reader: sqlite3.Connection) -> list[str]:
 def _incidents(reader: sqlite3.Connection) -> list[str]:
     ids = [key for (key,) in reader.execute("select id from incidents order by id")]
     run_id = _read_value(reader, "select first_bad_run_id from incidents order by id limit 1")
-    filters = "state=any&status=open&direction=worse&suite=bench_models&model=Breaky&metric=speedup&branch=main"
+    filters = (
+        "state=any&status=open&direction=worse&suite=bench_models&model=Breaky&metric=speedup"
+        "&branch=main"
+    )
     queries = ["", "?limit=2", f"?run={run_id}", f"?{filters}", "?state=recovered&since=2026-01-01"]
     lists = [f"{page}{query}" for page in ("/incidents", "/api/v1/incidents") for query in queries]
     ones = [f"{page}/{key}" for page in ("/incidents", "/api/v1/incidents") for key in ids]

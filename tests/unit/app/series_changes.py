@@ -152,24 +152,30 @@ def keep_one_of_each(store: sqlite3.Connection) -> None:
     keep(
         store,
         make_change(),
-        make_change(id="changed", metric="unique_graphs", direction="changed", relative=None, before_value=0.0),
+        make_change(
+            id="changed", metric="unique_graphs", direction="changed", relative=None,
+            before_value=0.0,
+        ),
         make_change(id="suite", **suite, recovered_run_id=RUNS[2]),
         make_change(
-            id="better", direction="better", model="Bert4", relative=0.2, before_value=1.5, after_value=1.8,
-            branch="next",
+            id="better", direction="better", model="Bert4", relative=0.2,
+            before_value=1.5, after_value=1.8, branch="next",
         ),
         make_change(
-            id="unconfirmed", state="unconfirmed", confirmed_us=None, model="GPT2x4", metric="abs_latency_ms",
-            branch="other", **later, evidence=alone,
+            id="unconfirmed", state="unconfirmed", confirmed_us=None, model="GPT2x4",
+            metric="abs_latency_ms", branch="other", **later, evidence=alone,
         ),
         make_change(
-            id="drift", kind="drift", model="Mlp", metric="compilation_latency_s", relative=0.1, before_value=2.0
+            id="drift", kind="drift", model="Mlp", metric="compilation_latency_s",
+            relative=0.1, before_value=2.0,
         ),
         make_change(
-            id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0, p_value=None,
-            model="Resnet18", branch="next", recovered_run_id=RUNS[2], evidence=alone,
+            id="fails", metric="passes", before_value=1.0, after_value=0.0, relative=-1.0,
+            p_value=None, model="Resnet18", branch="next", recovered_run_id=RUNS[2], evidence=alone,
         ),
-        make_change(id="gone", kind="vanished", model="Sleeper", **missing, **later, evidence=alone),
+        make_change(
+            id="gone", kind="vanished", model="Sleeper", **missing, **later, evidence=alone,
+        ),
         make_change(id="runs", **runs, **later, evidence=nothing),
         make_change(id="withdrawn", state="withdrawn", model="Hungry", branch="third", **later),
     )  # fmt: skip

@@ -31,8 +31,10 @@ def guards_text(size: int, name: str = "x") -> str:
 TREE_GUARD_MANAGER:
 +- RootGuardManager
 | +- GLOBAL_STATE: ___check_global_state()
-| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x'), type=<class 'torch.Tensor'>
-| | +- TENSOR_MATCH: check_tensor(L['x'], Tensor, Keys(CPU), torch.float32, size=[{size}])  # x + 1  # m.py:3 in f
+| +- GuardManager: source=L['x'], accessed_by=FrameLocalsGuardAccessor(key='x'), type=<class \
+'torch.Tensor'>
+| | +- TENSOR_MATCH: check_tensor(L['x'], Tensor, Keys(CPU), torch.float32, size=[{size}])  # x + \
+1  # m.py:3 in f
 | | +- EQUALS_MATCH: L['x'].name == {name!r}
 
 Guard latency = {size}.50 us

@@ -67,7 +67,10 @@ def test_an_event_reads_back_as_it_was_written(kind: str) -> None:
 
 
 def test_a_field_of_a_later_collector_is_passed_over() -> None:
-    line = '{"v":1,"kind":"run_ended","process_id":"p","sequence":1,"time_us":2,"run_id":"R","state":"failed","new":1}'
+    line = (
+        '{"v":1,"kind":"run_ended","process_id":"p","sequence":1,"time_us":2,"run_id":"R",'
+        '"state":"failed","new":1}'
+    )
     assert load_event(line).KIND == "run_ended"
 
 

@@ -19,7 +19,8 @@ from tests.unit.decode.recorded_logs import captured, events
 
 NAMER = PathNamer(["/srv/bench"])
 OLD = """Graph break in user code at /srv/bench/m.py:{line}
-Reason: Unsupported: call_method UserDefinedObjectVariable(Foo) bar [ConstantVariable(int: {value})] {{}}
+Reason: Unsupported: call_method UserDefinedObjectVariable(Foo) bar [ConstantVariable(int: \
+{value})] {{}}
 User code traceback:
   File "/srv/bench/m.py", line 3, in <module>
     main()
@@ -27,7 +28,8 @@ User code traceback:
     y = foo.bar(x)
 
 Traceback (most recent call last):
-  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/symbolic_convert.py", line 9, in wrapper
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/symbolic_convert.py", line 9, in \
+wrapper
     return inner_fn(self, inst)
 torch._dynamo.exc.Unsupported: call_method UserDefinedObjectVariable(Foo) bar []
 """
@@ -36,10 +38,12 @@ SKIP = """Graph break: skip: from user code at:
     assert x is None
 
 Traceback (most recent call last):
-  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/symbolic_convert.py", line 9, in wrapper
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/symbolic_convert.py", line 9, in \
+wrapper
     raise
 torch._dynamo.exc.Unsupported: Data-dependent assertion failed (cannot compile partial graph)
-  Explanation: Dynamo has determined when encountering a data-dependent assert failure that it should not compile.
+  Explanation: Dynamo has determined when encountering a data-dependent assert failure that it \
+should not compile.
   Hint: Use `torch._assert()`.
 
   Developer debug context: value: TensorVariable()
@@ -409,11 +413,13 @@ def test_words_of_a_skip_count_before_and_in_the_reason_alone() -> None:
 
 def test_a_data_dependent_guard_is_named_and_not_the_advice_on_debugging_after_it() -> None:
     text = """Graph break in user code at /srv/model.py:8
-Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):
+Graph Break Reason: Encountered graph break when attempting to trace CALL: a function call, e.g. \
+f(x, y):
 
 Could not guard on data-dependent expression zuf1 (unhinted: zuf1).  (Size-like symbols: none)
 
-consider using data-dependent friendly APIs such as guard_or_false, guard_or_true and statically_known_true.
+consider using data-dependent friendly APIs such as guard_or_false, guard_or_true and \
+statically_known_true.
 
 For C++ stack trace, run with TORCHDYNAMO_EXTENDED_DEBUG_CPP=1
 For more information about this error, see: https://pytorch.org/docs/main/generated/exportdb/index.html

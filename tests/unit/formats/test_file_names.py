@@ -46,7 +46,9 @@ CASES = {
     "onnx_builtin_float32_inference_cpu_dynamo_onnx.csv": FileNameInfo(
         "builtin", "float32", "inference", "cpu", None, "onnx", "onnx"
     ),
-    "inductor_quantization=int8dynamic_builtin_bfloat16_inference_cpu_speedup_torchao.csv": FileNameInfo(
+    (
+        "inductor_quantization=int8dynamic_builtin_bfloat16_inference_cpu_speedup_torchao.csv"
+    ): FileNameInfo(
         "builtin",
         "bfloat16",
         "inference",

@@ -22,8 +22,10 @@ RECORDED = (DATA / "dynamic_pad.txt").read_text()  # of torch 2.13
 LOAD = """
 class Repro: pass
 def load_args(reader):
-    buf0 = reader.storage('d41d8', 4096, device=device(type='cuda', index=1), dtype_hint=torch.bfloat16)
-    reader.tensor(buf0, (2, 3), (1, 2), dtype=torch.bfloat16, storage_offset=7, requires_grad=True)  # x
+    buf0 = reader.storage('d41d8', 4096, device=device(type='cuda', index=1), \
+dtype_hint=torch.bfloat16)
+    reader.tensor(buf0, (2, 3), (1, 2), dtype=torch.bfloat16, storage_offset=7, \
+requires_grad=True)  # x
     reader.tensor(buf0, (4,), dtype=torch.bfloat16)  # y
     reader.const('z')  # z, filtered out during compilation
     reader.unsupported('w')  # unsupported type

@@ -34,7 +34,8 @@ def load_args(reader):
     buf0 = reader.storage(None, 128*s77, device=device(type='cuda', index=1))
     reader.tensor(buf0, (s77, 32), is_leaf=True)  # arg1_1
     buf1 = reader.storage('ab12', 64, dtype_hint=torch.bfloat16)
-    reader.tensor(buf1, (4, 4), (1, 4), dtype=torch.bfloat16, storage_offset=2, requires_grad=True)  # arg2_1
+    reader.tensor(buf1, (4, 4), (1, 4), dtype=torch.bfloat16, storage_offset=2, \
+requires_grad=True)  # arg2_1
     reader.tensor(buf1, (2,))  # arg3_1
     reader.const('arg4_1')  # arg4_1, filtered out during compilation
     reader.symint(s3)  # arg5_1

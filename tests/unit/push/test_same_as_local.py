@@ -35,7 +35,9 @@ from tests.unit.decode.recorded_logs import log_bytes
 LOG = "torch2.11-cuda-zoo_recompiles"
 TABLES = {
     "events": "process_id, sequence, kind, time_us",
-    "artifacts left join payloads on payloads.id = payload_id": "sequence, name, state, digest, compile_key",
+    "artifacts left join payloads on payloads.id = payload_id": (
+        "sequence, name, state, digest, compile_key"
+    ),
     "logs": (
         "process_id, name, size_bytes, end_offset_bytes, line_count, record_count, payloads, "
         "last_us"

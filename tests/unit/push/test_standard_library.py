@@ -16,7 +16,8 @@ import sys
 class Finder:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in ("compileboard", "sitecustomize", "usercustomize"):
+        ours = ("compileboard", "sitecustomize", "usercustomize")
+        if top not in sys.stdlib_module_names and top not in ours:
             raise ModuleNotFoundError(f"{name} is not of the standard library", name=name)
 sys.meta_path.insert(0, Finder())
 """
@@ -28,10 +29,12 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.observe.spool_writer import Spool
 from compileboard.collectors.record.sidecar import spawn_sidecar
 from compileboard.collectors.record.facts import describe_run, make_spool, spool_folder
-manifest = describe_run(RunConfig(name="plain", server=sys.argv[1]), {}, argv=["x"], cwd="/", code_folder="/")
+config = RunConfig(name="plain", server=sys.argv[1])
+manifest = describe_run(config, {}, argv=["x"], cwd="/", code_folder="/")
 folder = spool_folder(manifest, os.environ)
 make_spool(folder, manifest)
-spool = Spool(str(folder), manifest.run_id, "", lambda: {"run_id": manifest.run_id, "pid": os.getpid()})
+facts = {"run_id": manifest.run_id, "pid": os.getpid()}
+spool = Spool(str(folder), manifest.run_id, "", lambda: facts)
 spool.write("cudagraph_skip", {"reason": "cpu device"}, context=[None, 0, 0, 0, None])
 spawn_sidecar(folder)
 manifest.end("finished", time.time_ns() // 1000).write(folder)

@@ -62,8 +62,9 @@ def test_a_server_is_an_address_without_its_last_slash(address: str, checked: st
 
 @pytest.mark.parametrize(
     "address",
-    ["board", "ftp://board", "https://", "https://a:secret@board", "https://board/?token=secret", "https://b oard",
-     "https://board:99999", "https://board:0", "http://[", "https://board/#secret"],
+    ["board", "ftp://board", "https://", "https://a:secret@board", "https://board/?token=secret",
+     "https://b oard", "https://board:99999", "https://board:0", "http://[",
+     "https://board/#secret"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused_without_its_secrets(address: str) -> None:
     with pytest.raises(TargetError) as refusal:

@@ -62,8 +62,14 @@ def test_copies_multiply_events_and_not_breaks_or_causes(tmp_path: Path) -> None
         kind: ROUNDS * count for kind, count in Counter(e.KIND for e in originals).items()
     }
     for kind in (GraphBroke, Recompiled):
-        was, now = ({str(e.reason if isinstance(e, GraphBroke) else e.guards) for e in some if isinstance(e, kind)}
-                    for some in (originals, copies))  # fmt: skip
+        was, now = (
+            {
+                str(e.reason if isinstance(e, GraphBroke) else e.guards)
+                for e in some
+                if isinstance(e, kind)
+            }
+            for some in (originals, copies)
+        )
         assert len(now) == len(was) > 0
 
 

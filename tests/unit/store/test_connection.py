@@ -45,7 +45,8 @@ path, run = sys.argv[1:]
 connection = open_writer(path)
 migrate_connection(connection)
 for number in range(40):
-    Ingestor(connection, path).ingest(run, [ProcessStarted(f"{run}-{number}", 0, 1, run_id=run, pid=1)])
+    started = ProcessStarted(f"{run}-{number}", 0, 1, run_id=run, pid=1)
+    Ingestor(connection, path).ingest(run, [started])
 """
 
 

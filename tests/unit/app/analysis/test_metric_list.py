@@ -44,9 +44,7 @@ def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() 
     assert direct(BY_NAME["speedup"], 1.0, 1.0) == "changed"
 
 
-def test_what_the_terminal_compares_is_what_the_dashboard_compares_by_the_same_names_and_directions() -> (
-    None
-):
+def test_terminal_and_dashboard_compare_metrics_of_the_same_names_and_directions() -> None:
     assert [compared_metric.name for compared_metric in COMPARED] == [
         metric.name for metric in compared_by_app
     ]

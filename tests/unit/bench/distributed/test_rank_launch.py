@@ -52,9 +52,11 @@ def test_the_slowest_rank_of_each_repeat_is_the_time_and_the_highest_memory_the_
 ) -> None:
     program = """
 times = [[2.0, 6.0, 2.0], [4.0, 3.0, 3.0]][rank]
-facts = {"distributed": {"one_process_latency_ms": 2.0} if rank == 0 else {"bucket_count": 2}, "rank": {"splits": rank}}
-leave(values={"dynamo_peak_mem": 1.0 + rank, "eager_peak_mem": 4.0, "abs_latency": times[0], "graph_breaks": 5},
-      repeats={"eager": [8.0, 8.0, 8.0], "compiled": times}, facts=facts)
+distributed = {"one_process_latency_ms": 2.0} if rank == 0 else {"bucket_count": 2}
+leave(values={"dynamo_peak_mem": 1.0 + rank, "eager_peak_mem": 4.0, "abs_latency": times[0],
+              "graph_breaks": 5},
+      repeats={"eager": [8.0, 8.0, 8.0], "compiled": times},
+      facts={"distributed": distributed, "rank": {"splits": rank}})
 """
     outcome = run(tmp_path, monkeypatch, program)
     assert outcome.repeats["compiled"] == [4.0, 6.0, 3.0]
@@ -100,7 +102,8 @@ def test_the_rank_that_failed_first_is_named_and_not_those_whose_connection_it_c
     program = """
 if rank == 0:
     time.sleep(0.3)
-leave(status="failed", reason="OOM" if rank else "fail_to_run", message="no memory" if rank else "closed by peer")
+reason, message = ("OOM", "no memory") if rank else ("fail_to_run", "closed by peer")
+leave(status="failed", reason=reason, message=message)
 """
     outcome = run(tmp_path, monkeypatch, program)
     assert (outcome.reason, outcome.message) == ("OOM", "rank 1: no memory")

@@ -22,13 +22,14 @@ FLAGS = json.loads(
     (Path(__file__).parents[3] / "data" / "upstream" / "flags.json").read_text(encoding="utf-8")
 )
 EXAMPLES = """\
---repeat 4 --iterations-per-run 4 --threads 4 --batch-size 4 --iterations 4 --filter unet --exclude unet
---exclude-exact unet --save-model-outputs-to a --compare-model-outputs-with a --profiler-trace-name a --devices cpu
---total-partitions 2 --partition-id 0 --device-index 0 --only mlp --batch-size-file sizes.txt --part head --tag main
---inductor-config max_autotune=0 --optimize-ddp-mode python_reducer --distributed-master-port 6790 --output x.csv
---output-directory out --baseline before.csv --timeout 99 --per_process_memory_fraction 0.5 --amp-dtype float16
---backend aot_eager --xla-tolerance 0.1 --quantization noquant --inductor-compile-mode max-autotune --optimus all
---compilers eager
+--repeat 4 --iterations-per-run 4 --threads 4 --batch-size 4 --iterations 4 --filter unet
+--exclude unet --exclude-exact unet --save-model-outputs-to a --compare-model-outputs-with a
+--profiler-trace-name a --devices cpu --total-partitions 2 --partition-id 0 --device-index 0
+--only mlp --batch-size-file sizes.txt --part head --tag main --inductor-config max_autotune=0
+--optimize-ddp-mode python_reducer --distributed-master-port 6790 --output x.csv
+--output-directory out --baseline before.csv --timeout 99 --per_process_memory_fraction 0.5
+--amp-dtype float16 --backend aot_eager --xla-tolerance 0.1 --quantization noquant
+--inductor-compile-mode max-autotune --optimus all --compilers eager
 """
 VALUES = dict(re.findall(r"(\S+) (\S+)", EXAMPLES))
 GIVEN_ONCE = {"--accuracy", "--performance", "--tolerance", "--training", "--inference"}

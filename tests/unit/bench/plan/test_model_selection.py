@@ -64,9 +64,7 @@ def test_partitions_share_nothing_and_leave_nothing_out(given_names: list[str], 
     assert all(len(part) == len(models) // total for part in parts[:-1])
 
 
-def test_a_partition_is_cut_before_the_filter_so_that_filters_move_no_model_to_another_machine() -> (
-    None
-):
+def test_partitions_are_cut_before_the_filter_which_moves_no_model_to_another_machine() -> None:
     chosen = {"filter": ["res"], "total_partitions": 2}
     assert names(select(MODELS, partition_id=0, **chosen)) == ["resnet18"]  # type: ignore[arg-type]
     assert names(select(MODELS, partition_id=1, **chosen)) == ["resnet50"]  # type: ignore[arg-type]

@@ -14,8 +14,9 @@ from compileboard.collectors.bench.suites.builtin import MODELS, SUITE
 
 ROOT = Path(__file__).resolve().parents[4]
 ASKED_FOR = {  # the families of the issue
-    "mlp", "cnn_batchnorm", "resnet", "depthwise_cnn", "transformer_encoder", "transformer_decoder", "encoder_decoder",
-    "mixture_of_experts", "lstm", "recommendation", "unet", "vision_transformer", "detector",
+    "mlp", "cnn_batchnorm", "resnet", "depthwise_cnn", "transformer_encoder",
+    "transformer_decoder", "encoder_decoder", "mixture_of_experts", "lstm", "recommendation",
+    "unet", "vision_transformer", "detector",
 }  # fmt: skip
 
 

@@ -157,8 +157,12 @@ def check_roll_ups(store: sqlite3.Connection) -> None:
         "failure_count": "select count(*) from compiles where outcome = 'failed'",
         "recompile_limit_count": "select count(*) from compiles where outcome = 'recompile_limit'",
         "cache_hit_count": "select count(*) from cache_lookups where result = 'hit'",
-        "compile_us": "select coalesce(sum(duration_us), 0) from compilations where kind <> 'runtime'",
-        "recompile_us": "select coalesce(sum(total_us), 0) from compiles where recompiled_from is not null",
+        "compile_us": (
+            "select coalesce(sum(duration_us), 0) from compilations where kind <> 'runtime'"
+        ),
+        "recompile_us": (
+            "select coalesce(sum(total_us), 0) from compiles where recompiled_from is not null"
+        ),
         "restart_count": "select sum(restart_count) from compilations",
     }.items():
         assert totals(store)[column] == store.execute(sql).fetchone()[0], column

@@ -32,7 +32,8 @@ KILLED = """
 import os, signal, sys
 from compileboard.collectors.store import backup
 backup.PAGES_AT_ONCE = 20
-backup.write_backup(*sys.argv[1:], program_version="", progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+backup.write_backup(*sys.argv[1:], program_version="", progress=kill)
 """
 
 

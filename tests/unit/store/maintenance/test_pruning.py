@@ -125,7 +125,8 @@ def test_runs_of_baselines_and_open_incidents_and_running_ones_are_spared(
     store.execute("insert into baselines values ('main', ?, null, 1, 1, x'')", (base,))
     store.execute(
         """
-        insert into incidents (id, direction, state, title, suite, branch, severity, lead_change_id, change_count,
+        insert into incidents (id, direction, state, title, suite, branch, severity,
+          lead_change_id, change_count,
           first_bad_run_id, first_us, found_us, changed_us, evidence)
         values ('i', 'worse', 'open', 't', 's', 'b', 1, 'c', 1, ?, 1, 1, 1, '{}')
         """,

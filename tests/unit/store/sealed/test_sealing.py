@@ -56,7 +56,8 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store import pruning
 from compileboard.collectors.store import sealing
 pruning.ROWS_AT_ONCE = 50
-pruning.time.sleep = lambda _s, left=iter(range(1)): next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
+left = iter(range(1))
+pruning.time.sleep = lambda _s: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
 sealing.seal_run(open_writer(sys.argv[1]), sys.argv[2], now_us=int(sys.argv[3]))
 """
 

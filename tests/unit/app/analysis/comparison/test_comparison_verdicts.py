@@ -40,9 +40,13 @@ def test_intervals_that_lie_apart_say_so_and_how_far() -> None:
 
 @pytest.mark.parametrize(
     ("base", "new", "message"),
-    [((1.0, 2.0), (2.0, 3.0), "overlap"), ((2.0, 3.0), (1.0, 2.0), "overlap"), ((2.1, 3.0), (1.0, 2.0), "lie apart"),
-     ((1.0, 2.0), (1.5, 3.0), "overlap")],
-)  # fmt: skip
+    [
+        ((1.0, 2.0), (2.0, 3.0), "overlap"),
+        ((2.0, 3.0), (1.0, 2.0), "overlap"),
+        ((2.1, 3.0), (1.0, 2.0), "lie apart"),
+        ((1.0, 2.0), (1.5, 3.0), "overlap"),
+    ],
+)
 def test_intervals_that_touch_overlap(
     base: tuple[float, float], new: tuple[float, float], message: str
 ) -> None:

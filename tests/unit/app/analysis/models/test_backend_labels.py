@@ -32,7 +32,10 @@ def test_every_part_of_a_label_is_split_off(name: str) -> None:
 
 @pytest.mark.parametrize("mode", DDP_MODES)
 def test_a_label_as_recorded_reads_as_words(mode: str) -> None:
-    label = f"inductor_with_cudagraphs_compiled_autograd_quick_TORCHINDUCTOR_COMPILE_THREADS=4_ddp={mode}"
+    label = (
+        "inductor_with_cudagraphs_compiled_autograd_quick_"
+        f"TORCHINDUCTOR_COMPILE_THREADS=4_ddp={mode}"
+    )
     words = [
         "inductor",
         "CUDA graphs",

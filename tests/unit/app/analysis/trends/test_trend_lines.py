@@ -131,9 +131,7 @@ def test_a_point_is_described_with_what_was_recorded_alone() -> None:
     )
 
 
-def test_where_ancestry_is_known_an_older_commit_that_was_measured_late_stands_before_its_descendants() -> (
-    None
-):
+def test_an_older_commit_that_was_measured_late_stands_before_its_known_descendants() -> None:
     parents = {"old": (None, 0), "new": ("old", 5), "side": ("gone", 9)}
     commits = [("new", 10), ("mystery", 11), ("old", 12), ("side", 13)]
     runs = [replace(RUN, id=commit, git_commit=commit, started_us=at) for commit, at in commits]
