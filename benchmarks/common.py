@@ -1,6 +1,4 @@
-"""What every benchmark shares: the machine in words, interleaved pairs, intervals, and the
-table.
-"""
+"""What every benchmark shares: the machine, interleaved pairs, intervals, and the table."""
 
 from __future__ import annotations
 

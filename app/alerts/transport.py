@@ -1,6 +1,4 @@
-"""Delivery over HTTP within a deadline. Only a message that certainly did not arrive may be
-retried.
-"""
+"""Delivery over HTTP within a deadline; only what certainly did not arrive is retried."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Graphs that AOTAutograd compiled: the metadata of each, and the wrappers that torch wrote beside
-it.
-"""
+"""Graphs that AOTAutograd compiled: their metadata, and the wrappers that torch wrote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The work of AOTAutograd's wrappers around a compiled graph at each call, explained, with its
-cost.
+"""What AOTAutograd's wrappers around a compiled graph do at each call, with its cost.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, graph_compile.py (2.6 to 2.13)
 """

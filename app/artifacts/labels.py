@@ -1,6 +1,4 @@
-"""Labels of artifacts: torch's names explained, the language of a text, and why a text is
-missing.
-"""
+"""Labels of artifacts: torch's names, the language of a text, and why a text is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Lines of a metric over runs: gaps stay gaps, failures and changes of the environment are
-marked.
-"""
+"""Lines of a metric over runs, with gaps, failures and changes of the environment."""
 
 from __future__ import annotations
 

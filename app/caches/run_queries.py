@@ -1,6 +1,4 @@
-"""Lookups in a compile cache with the components of their keys, and earlier lookups to compare
-with.
-"""
+"""Lookups in a compile cache with the components of their keys, and earlier lookups."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""CSVs as upstream's checkers read them: short rows are padded, pandas' NA words are empty
-cells.
-"""
+"""CSVs as upstream's checkers read them: short rows and pandas' NA words are empty cells."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`export`: a run's report, a comparison, a suite over a period, or the dashboard as a static
-site.
-"""
+"""`export`: a run's report, a comparison, a suite over a period, or a static site."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`compileboard` = `python -m app`: the dashboard's commands; each is imported when it is
-called.
-"""
+"""`compileboard` = `python -m app`: the dashboard's commands, imported when they are called."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`backup`, `restore`, `verify`, `copy` and `prune`: maintenance of a database while it is
-served.
-"""
+"""`backup`, `restore`, `verify`, `copy` and `prune` of a database that is served meanwhile."""
 
 from __future__ import annotations
 

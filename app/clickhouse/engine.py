@@ -1,6 +1,4 @@
-"""The engine across runs over ClickHouse: statements with its macros, and rows as SQLite returns
-them.
-"""
+"""The engine across runs over ClickHouse: its macros, and rows as SQLite returns them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Comparison of two sides: models, sums, distinct graph breaks and causes, totals, functions,
-environment.
-"""
+"""Comparison of two sides: models, breaks and causes, totals, functions, environment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Runs' own records for a comparison or a check: repeats, settings, environment, distinct
-causes.
-"""
+"""Runs' records for a comparison or check: repeats, settings, environment, distinct causes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Shared parts of charts. Colours are defined in static/css/tokens.css: a trace names one with
-`meta={"color": "series-1"}`.
-"""
+"""Shared parts of charts. A trace names a colour of static/css/tokens.css in its `meta`."""
 
 from __future__ import annotations
 

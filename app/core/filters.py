@@ -1,6 +1,4 @@
-"""Template filters and globals: state labels, links that keep a list's filters, and active
-filters.
-"""
+"""Template filters and globals: state labels, links that keep filters, and active filters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Keyset pages: a page starts after the last row of the one before, so page 900 costs what page 1
-costs.
-"""
+"""Keyset pages: each starts after the last row of the one before, so page 900 costs no more."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Filters from URLs: a dataclass for each filter defines its parameters, types, choices and
-limits.
-"""
+"""Filters from URLs: a dataclass defines its parameters, types, choices and limits."""
 
 from __future__ import annotations
 

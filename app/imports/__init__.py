@@ -1,3 +1,1 @@
-"""Uploaded logs: received into a private folder, read by a child process under limits, one at a
-time.
-"""
+"""Uploaded logs: received into a private folder, read one at a time by a limited process."""

@@ -1,6 +1,4 @@
-"""Change points of a series: a scan for candidates, least squares between neighbours, and a test of
-each.
-"""
+"""Change points of a series: candidates, least squares between them, and a test of each."""
 
 from __future__ import annotations
 

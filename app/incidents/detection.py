@@ -1,6 +1,4 @@
-"""Changes detected in a series (steps, drift, failures, an end), and their match with stored
-changes.
-"""
+"""Changes of a series (steps, drift, failures, an end), matched with the stored ones."""
 
 from __future__ import annotations
 

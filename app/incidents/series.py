@@ -1,6 +1,4 @@
-"""Series for detection, as arrays: models, suites and observed runs, in the order of their
-commits.
-"""
+"""Series for detection, as arrays: models, suites and observed runs, in order of commits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Results that are both a frame and a figure: a trend, a comparison, a model's history, an
-incident.
-"""
+"""Results that are both frame and figure: a trend, a comparison, a history, an incident."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Request bodies of pushing clients: received and unpacked within limits, compared with their
-checksum.
-"""
+"""Request bodies of pushing clients: unpacked within limits, compared with their checksum."""
 
 from __future__ import annotations
 

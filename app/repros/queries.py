@@ -1,6 +1,4 @@
-"""Repros of all runs, from the board: failures by fingerprint, and the repros of a run or a
-failure.
-"""
+"""Repros of all runs: failures by fingerprint, and the repros of a run or a failure."""
 
 from __future__ import annotations
 

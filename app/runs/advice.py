@@ -1,6 +1,4 @@
-"""Causes of a run with their fixes, as pages, reports and the API show them, and the run's
-verdict.
-"""
+"""A run's causes with their fixes, as pages, reports and the API show them, and its verdict."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The contents of the database: totals, a point for each run over time, and the worst breaks and
-functions.
+"""The contents of the database: totals, a point for each run, the worst breaks and functions.
 
 All of it comes from roll-ups of the `newest` runs.
 """

@@ -1,6 +1,4 @@
-"""The follower: updates incidents while runs arrive and sends due alerts. `serve` starts one beside
-it.
-"""
+"""The follower beside `serve`: updates incidents while runs arrive and sends due alerts."""
 
 from __future__ import annotations
 

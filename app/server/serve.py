@@ -1,6 +1,4 @@
-"""Serve with gunicorn in this process. The socket is bound first, so that errors appear before
-anything starts.
-"""
+"""Serve with gunicorn in this process; the socket is bound before anything else starts."""
 
 from __future__ import annotations
 

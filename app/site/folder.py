@@ -1,6 +1,4 @@
-"""The folder of a static copy: files appear together, and files of other origin are never
-touched.
-"""
+"""The folder of a static copy: files appear together, and others are never touched."""
 
 from __future__ import annotations
 

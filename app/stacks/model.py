@@ -1,5 +1,4 @@
-"""Stacks of compiles as one tree: library frames folded, chains of single callers merged, sums by
-subtree.
+"""Stacks of compiles as one tree: library frames folded, single callers merged, summed.
 
 Nothing here recurses: a stack may be 500 frames deep.
 """

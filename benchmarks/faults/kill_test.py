@@ -1,5 +1,4 @@
-"""Kill an observed program, its recorder, or both, at random moments; say whether anything written
-was lost.
+"""Kill an observed program, its recorder, or both, at random; report written data that is lost.
 
     python -m benchmarks.faults.kill_test [--count 50] [--torch]
 

@@ -1,5 +1,6 @@
-"""Time odd spools and failing steps: `python -m benchmarks.faults.poisoned_spools [--commands
-list,run]`.
+"""Time odd spools and failing steps.
+
+    python -m benchmarks.faults.poisoned_spools [--commands list,run]
 
 A real run is recorded while its database is locked, so that its spool is left behind. Each kind of
 damage is done to a copy of it, and each command is run beside that copy: it must end as it ends

@@ -1,5 +1,6 @@
-"""Follow every suggested fix to the letter and count what becomes of the programs: `python -m
-benchmarks.fixes.advice`.
+"""Follow every suggested fix to the letter and count what becomes of the programs.
+
+    python -m benchmarks.fixes.advice
 
 Every program is recorded by our hooks into a database; the fixes of its causes that need no person
 are applied to the program's text, each alone and then all together, and the program is run again

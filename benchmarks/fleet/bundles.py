@@ -1,5 +1,6 @@
-"""How long others wait while a bundle is stored: `python -m benchmarks.fleet.bundles [--megabytes
-N]`.
+"""How long others wait while a bundle is stored.
+
+    python -m benchmarks.fleet.bundles [--megabytes N]
 
 A recorded run grows, half by rows of spans and events, half by texts, until its bundle has N MB.
 The bundle is imported into another board, in which a second process writes a note every 20 ms

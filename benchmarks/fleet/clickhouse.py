@@ -1,5 +1,6 @@
-"""Time pages across runs over ClickHouse: `python -m benchmarks.fleet.clickhouse FOLDER [SMALLER]
---requests 20`.
+"""Time pages across runs over ClickHouse.
+
+    python -m benchmarks.fleet.clickhouse FOLDER [SMALLER] --requests 20
 
 `python -m benchmarks.fleet.many_runs FOLDER --compilations N` makes such a folder. Requests go
 through the application

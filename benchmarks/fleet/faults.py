@@ -1,5 +1,6 @@
-"""Boxes at once through a faulty proxy, the server killed: `python -m benchmarks.fleet.faults
---boxes 50 --kills 10`.
+"""Boxes at once through a faulty proxy, the server killed.
+
+    python -m benchmarks.fleet.faults --boxes 50 --kills 10
 
 A tenth of the requests is dropped, delayed, cut, repeated, reordered or damaged, or its answer is
 lost. At the end every row is compared with those of the same events stored without a network.

@@ -1,5 +1,6 @@
-"""Ingest over HTTP, and pages meanwhile: `python -m benchmarks.fleet.ingest --seconds 60 --boxes
-8`.
+"""Ingest over HTTP, and pages meanwhile.
+
+    python -m benchmarks.fleet.ingest --seconds 60 --boxes 8
 
 Boxes send recorded events as streams over loopback, one request after another each, to the real
 server with two workers; another client opens pages. The boxes share the machine's cores with the

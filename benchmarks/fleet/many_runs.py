@@ -1,5 +1,6 @@
-"""Make runs out of numbers in ClickHouse's tables: `python -m benchmarks.fleet.many_runs FOLDER
---compilations N`.
+"""Make runs out of numbers in ClickHouse's tables.
+
+    python -m benchmarks.fleet.many_runs FOLDER --compilations N
 
 A run has 1,000 compiles; for each 4 of them a row of a break, for each 4 one of a cause, for each 8
 one of a function: about the most that recorded histories of small programs have. A replay of large

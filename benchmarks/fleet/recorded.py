@@ -1,6 +1,4 @@
-"""Streams of many boxes, made of one recorded run: the same events under other runs, processes and
-streams.
-"""
+"""Streams of many boxes from one recorded run: the same events under other ids."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""How long others wait while a sealed run is put back: `python -m benchmarks.fleet.reopening
-[--rows N]`.
+"""How long others wait while a sealed run is put back.
+
+    python -m benchmarks.fleet.reopening [--rows N]
 
 A recorded run grows to N rows of spans and events, and is sealed. It is put back in steps, then in
 one transaction; a second process writes a note every 20 ms meanwhile.

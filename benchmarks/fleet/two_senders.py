@@ -1,5 +1,6 @@
-"""Forge and replay what another token sends, by every route: `python -m
-benchmarks.fleet.two_senders --seeds 50`.
+"""Forge and replay what another token sends, by every route.
+
+    python -m benchmarks.fleet.two_senders --seeds 50
 
 Two tokens of the scope `ingest` at one server. At the end each run of the first is compared with
 the same run on a server that only the first sent to.

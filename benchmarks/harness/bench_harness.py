@@ -1,5 +1,6 @@
-"""Measure `collectors bench` itself: `python -m benchmarks.harness.bench_harness cost | imports |
-models FILE | suite`.
+"""Measure `collectors bench` itself.
+
+    python -m benchmarks.harness.bench_harness cost | imports | models FILE | suite
 
 cost    what the harness takes for a model beyond the model's own work, beside `import torch`
 imports the processor time of what a task imports beyond `import torch._dynamo`: true on a busy

@@ -1,5 +1,6 @@
-"""Write what `bench` measured of whole suites as one table: `python -m
-benchmarks.harness.suite_recording OUT.csv DB…`.
+"""Write what `bench` measured of whole suites as one table.
+
+    python -m benchmarks.harness.suite_recording OUT.csv DB…
 
 A row a model and mode, the newest result of each, in the order of their names; then a summary of
 each suite is printed.

@@ -1,5 +1,6 @@
-"""Run upstream's harness on your model: `python -m benchmarks.harness.upstream_harness COMMON
-[--stack-room] FLAGS…`.
+"""Run upstream's harness on your model.
+
+    python -m benchmarks.harness.upstream_harness COMMON [--stack-room] FLAGS…
 
 COMMON is `benchmarks/dynamo/common.py` of a PyTorch checkout; the harness is in no wheel. Its own
 runners know suites that have to be installed; `--only path:…,class:…` needs what is here. With

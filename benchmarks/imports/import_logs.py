@@ -1,6 +1,4 @@
-"""Run other programs pinned to cores and say what they took: wall time, CPU time, peak memory,
-output.
-"""
+"""Run other programs pinned to cores; print wall time, CPU time, peak memory and output."""
 
 from __future__ import annotations
 

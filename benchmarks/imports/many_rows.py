@@ -1,5 +1,6 @@
-"""How soon the limits on uploads end a small log that becomes very many rows: `python -m
-benchmarks.imports.many_rows`.
+"""How soon the limits on uploads end a small log that becomes very many rows.
+
+    python -m benchmarks.imports.many_rows
 
 Each kind is a gzip of `--mib` MiB, sent through the import that the server runs for uploads, with
 its default limits. `stacks` are compiles whose stacks share nothing but look alike: 500 rows a

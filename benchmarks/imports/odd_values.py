@@ -1,5 +1,4 @@
-"""Put 13 odd values into every field of every kind of recorded record, import each, and count what
-that costs.
+"""Put 13 odd values into every field of every recorded record, import each, count the losses.
 
 python -m benchmarks.imports.odd_values [LOG …] [--kinds NAME …] [--every N] [--cli N]
 """

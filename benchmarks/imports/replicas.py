@@ -1,5 +1,6 @@
-"""Replicate real trace logs with new frame ids until they are large: `python -m
-benchmarks.imports.replicas OUT LOG…`.
+"""Replicate real trace logs with new frame ids until they are large.
+
+    python -m benchmarks.imports.replicas OUT LOG…
 
 A replica reads like one long process: copy follows copy in time, every copy has frame ids of its
 own, and what torch writes once a process (interned strings, its version) is there once. Payloads

@@ -1,5 +1,6 @@
-"""Models that inductor loads from its caches, to measure overhead on: `python -m
-benchmarks.overhead.cached_program`.
+"""Models that inductor loads from its caches, to measure overhead on.
+
+    python -m benchmarks.overhead.cached_program
 
 A few MLPs, forward and backward, each of a size of its own. The first start in a cache folder fills
 it; what is measured is a later start, in which dynamo traces and inductor finds everything. It

@@ -1,5 +1,6 @@
-"""Compare compile time with the hooks and without: `python -m
-benchmarks.overhead.compile_overhead`.
+"""Compare compile time with the hooks and without.
+
+    python -m benchmarks.overhead.compile_overhead
 
 Observed and unobserved compiles alternate within one process, the hooks put in and taken out
 between them and the order drawn for each pair: two processes differ by more (address layout, hash

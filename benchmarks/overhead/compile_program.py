@@ -1,5 +1,6 @@
-"""The program that overhead is measured on: `python -m benchmarks.overhead.compile_program
---backend eager`.
+"""The program that overhead is measured on.
+
+    python -m benchmarks.overhead.compile_program --backend eager
 
 Twelve MLP blocks, forward and backward, with three graph breaks and a second call that recompiles
 every piece; all of it is compiled anew in each repetition. It prints the seconds, wall and CPU, as

@@ -1,5 +1,6 @@
-"""Compile many small functions with the eager backend: `python -m benchmarks.overhead.many_compiles
-[COUNT]`.
+"""Compile many small functions with the eager backend.
+
+    python -m benchmarks.overhead.many_compiles [COUNT]
 
 Of each ten compiles two come from a graph break (the part before it and the part after it) and two
 from a second call that recompiles.

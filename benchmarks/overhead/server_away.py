@@ -1,5 +1,4 @@
-"""Compare a program whose run is pushed to a server that hangs, or refuses, with one that goes into
-a database.
+"""Compare a program pushed to a server that hangs or refuses with one recorded into a database.
 
     python -m benchmarks.overhead.server_away [--pairs 8] [--records 4000]
 

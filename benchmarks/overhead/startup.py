@@ -1,5 +1,6 @@
-"""Compare the start-up of an observed process with an unobserved one: `python -m
-benchmarks.overhead.startup`.
+"""Compare the start-up of an observed process with an unobserved one.
+
+    python -m benchmarks.overhead.startup
 
 Whole processes, from fork to exit, in the environment that `collectors run` gives its program; wall
 time and CPU time of pairs in an order drawn for each.

@@ -1,5 +1,6 @@
-"""Compare a compiled call after warm-up with the hooks and without: `python -m
-benchmarks.overhead.steady_state`.
+"""Compare a compiled call after warm-up with the hooks and without.
+
+    python -m benchmarks.overhead.steady_state
 
 One function, compiled twice: while observed, so that its graphs have the collector's frame around
 them, and not. Then batches of calls, observed and not, in an order drawn for each pair. The frame's

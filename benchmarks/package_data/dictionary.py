@@ -1,5 +1,6 @@
-"""Make the dictionary that event bodies are compressed with: `python -m
-benchmarks.package_data.dictionary SOURCE…`.
+"""Make the dictionary that event bodies are compressed with.
+
+    python -m benchmarks.package_data.dictionary SOURCE…
 
 Sources are recorded logs and spools, or folders of them. Without `--write` it only tells what a new
 dictionary would give. A dictionary in use can never change: bodies written with it need it to be

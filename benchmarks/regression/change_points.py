@@ -1,5 +1,6 @@
-"""Measure change points beside asv's and HUD's rule: `python -m benchmarks.regression.change_points
-[--asv FOLDER]`.
+"""Measure change points beside asv's and HUD's rule.
+
+    python -m benchmarks.regression.change_points [--asv FOLDER]
 
 Rates over seeded series that all three get, then the time for 2 000 series of 400 points. asv comes
 from PyPI into a throw-away folder, unless --asv names one that has it (`pip install --target FOLDER

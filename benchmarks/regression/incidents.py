@@ -1,5 +1,6 @@
-"""Count the incidents of one commit in a suite: `python -m benchmarks.regression.incidents [--seeds
-N …]`.
+"""Count the incidents of one commit in a suite.
+
+    python -m benchmarks.regression.incidents [--seeds N …]
 
 Each line is a history of nightly runs through ingest and detection, in which one commit (or ten
 days) changed every model; the last one is flat. Numbers are of one seed each, in their order. Found

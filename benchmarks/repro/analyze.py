@@ -1,5 +1,4 @@
-"""What `repro analyze` and `repro bisect` name of the planted failures, and of graphs that are
-right.
+"""What `repro analyze` and `repro bisect` name of planted failures and of correct graphs.
 
     python -m benchmarks.repro.analyze [--bisect] [NAME …]
 

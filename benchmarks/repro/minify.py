@@ -1,5 +1,6 @@
-"""Minify planted failures beside torch's own minifier: `python -m benchmarks.repro.minify [NAME
-…]`.
+"""Minify planted failures beside torch's own minifier.
+
+    python -m benchmarks.repro.minify [NAME …]
 
 Torch's way is its environment variables: they leave a launcher, which is run with the planted
 operation registered and gets as long as is given. Ours is the command `repro minify` on the same

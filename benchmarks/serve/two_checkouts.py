@@ -1,5 +1,6 @@
-"""Time commands and pages of another checkout beside ours, in pairs: `python -m
-benchmarks.serve.two_checkouts OLD DB`.
+"""Time commands and pages of another checkout beside ours, in pairs.
+
+    python -m benchmarks.serve.two_checkouts OLD DB
 
 OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database of
 the older schema: each migrates and serves a copy of it. `python -m benchmarks.store.replay DB` and

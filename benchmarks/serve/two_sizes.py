@@ -1,5 +1,6 @@
-"""Time every page over a small and a large database in turns: `python -m benchmarks.serve.two_sizes
-SMALL.db LARGE.db`.
+"""Time every page over a small and a large database in turns.
+
+    python -m benchmarks.serve.two_sizes SMALL.db LARGE.db
 
 The pages are asked of the application itself, without a network. CPU time is little disturbed by a
 busy machine: the ratio is of it. Values that fill an address are drawn anew for each request, from

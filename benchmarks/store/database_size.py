@@ -1,5 +1,6 @@
-"""Compare the database a run fills with torch's own log of it: `python -m
-benchmarks.store.database_size`.
+"""Compare the database a run fills with torch's own log of it.
+
+    python -m benchmarks.store.database_size
 
 The same program of some 200 eager-backend compiles runs under `collectors run` and, on its own,
 with TORCH_TRACE.

@@ -1,5 +1,6 @@
-"""Copy a database's runs until it has millions of compilations: `python -m
-benchmarks.store.multiply BASE.db OUT.db`.
+"""Copy a database's runs until it has millions of compilations.
+
+    python -m benchmarks.store.multiply BASE.db OUT.db
 
 A copy of a run has ids of its own and is as much older as the copies are many; its texts are
 shared, and the bodies of its events, which no page across runs reads, are left out. Graph breaks,

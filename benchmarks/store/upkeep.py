@@ -1,5 +1,6 @@
-"""Back up, verify and prune a database that is written meanwhile: `python -m
-benchmarks.store.upkeep COPY.db`.
+"""Back up, verify and prune a database that is written meanwhile.
+
+    python -m benchmarks.store.upkeep COPY.db
 
 Each command runs in a process of its own. Beside it a writer commits a small transaction every 20
 ms, as recorders do. The database is changed and pruned, so give a copy; the backup is made beside

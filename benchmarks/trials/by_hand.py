@@ -1,5 +1,6 @@
-"""Compare `try` with a change made by hand, on ten programs with a known fix: `python -m
-benchmarks.trials.by_hand`.
+"""Compare `try` with a change made by hand, on ten programs with a known fix.
+
+    python -m benchmarks.trials.by_hand
 
 Each program is recorded, and its fix tried as a patch and, where the catalogue can apply one by
 itself, as `--fix 1`. Then the file is edited for real and recorded again. `try` is right if it says

@@ -1,6 +1,4 @@
-"""The benchmark harness. `model` marks a function of yours to be measured; nothing here imports
-torch.
-"""
+"""The benchmark harness. `model` marks a function to be measured; nothing here imports torch."""
 
 from __future__ import annotations
 

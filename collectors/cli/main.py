@@ -1,6 +1,4 @@
-"""`compileboard-collect` = `python -m collectors`; each command is imported when it is
-called.
-"""
+"""`compileboard-collect` = `python -m collectors`; each command is imported when called."""
 
 from __future__ import annotations
 

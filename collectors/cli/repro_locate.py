@@ -1,6 +1,4 @@
-"""`repro analyze` and `repro bisect`: find the operation, pass or setting that makes a
-graph fail.
-"""
+"""`repro analyze`, `repro bisect`: the operation, pass or setting that makes a graph fail."""
 
 from __future__ import annotations
 

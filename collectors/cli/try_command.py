@@ -1,6 +1,4 @@
-"""`try`: run a recorded program again with a fix applied to a copy, and print the
-effect.
-"""
+"""`try`: run a recorded program again with a fix in a copy, and print the effect."""
 
 from __future__ import annotations
 

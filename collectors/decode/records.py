@@ -1,6 +1,4 @@
-"""A record as torch emitted it, from the live spool or a trace log, so that one decoder serves
-both.
-"""
+"""A record as torch emitted it, from the live spool or a trace log, for one decoder of both."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""PyTorch's benchmark files: read CSV and JSON into events and write the same files. Standard
-library only.
-"""
+"""PyTorch's benchmark files: CSV and JSON to events and back. Standard library only."""

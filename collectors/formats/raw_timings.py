@@ -1,5 +1,4 @@
-"""Raw timings: a NumPy file with a float64 array of shape (repeat, 2), eager and compiled, in
-seconds.
+"""Raw timings: a NumPy file, float64 of shape (repeat, 2): eager, compiled, in seconds.
 
 Source: numpy/lib/format.py (versions 1 to 3). Read without NumPy, which the collector does not
 depend on.

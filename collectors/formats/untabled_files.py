@@ -1,5 +1,4 @@
-"""Upstream's files of what has no table: batch sizes that were found, reports of recompiles,
-minimal programs.
+"""Upstream's files without a table: found batch sizes, recompile reports, minimal programs.
 
 Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder, recompile_profiler_experiment,
 minify_model.

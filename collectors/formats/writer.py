@@ -1,6 +1,4 @@
-"""Write results as PyTorch's benchmark harness does: CSV, JSON and raw timings that its checkers
-accept.
-"""
+"""Write results as PyTorch's benchmark harness does: CSV, JSON and raw timings."""
 
 from __future__ import annotations
 

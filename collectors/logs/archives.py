@@ -1,6 +1,4 @@
-"""Read members of tar and zip archives as streams. Nothing is ever written to an archive's
-paths.
-"""
+"""Read members of tar and zip archives as streams; an archive's paths are never written."""
 
 from __future__ import annotations
 

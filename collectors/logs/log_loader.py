@@ -1,6 +1,4 @@
-"""Import the trace logs of one run, each from where it was last read, and follow them as they
-grow.
-"""
+"""Import the trace logs of one run, each from its last read byte, and follow them."""
 
 from __future__ import annotations
 

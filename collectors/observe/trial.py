@@ -1,6 +1,4 @@
-"""Apply a trial in this process: patched sources, settings, fixed seeds, recorded compiled
-calls.
-"""
+"""Apply a trial in this process: patched sources, settings, fixed seeds, recorded calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Record spools left over when a recorder was killed, the disk was full or the database was
-gone.
-"""
+"""Record spools left by a killed recorder, a full disk or a missing database."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Record in a separate process for a program that installed the hooks itself; the argument is
-SPOOL_FOLDER.
-"""
+"""Record a program that installed the hooks itself, in a process with the argument SPOOL_FOLDER."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Stored repros: graphs that failed or were wrong, with their inputs and answers. None is
-executed.
-"""
+"""Stored repros: graphs that failed, with their inputs and answers. None is executed."""
 
 from __future__ import annotations
 

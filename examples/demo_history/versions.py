@@ -1,5 +1,4 @@
-"""The history of the demo's project: what each commit changes in which file, and what it is
-measured with.
+"""The demo project's history: what each commit changes, and what it is measured with.
 
 Each edit replaces a text that its file has exactly once. None of the numbers that come of it is
 written down here.

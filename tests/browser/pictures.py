@@ -1,5 +1,6 @@
-"""Take README's pictures, the overview over the demo's history: `python -m
-tests.browser.pictures`.
+"""Take README's pictures, the overview over the demo's history.
+
+python -m tests.browser.pictures
 """
 
 from __future__ import annotations

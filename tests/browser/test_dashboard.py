@@ -1,6 +1,4 @@
-"""The dashboard as a person uses it: every page, filters, charts, themes, keyboard, a phone, no
-JavaScript.
-"""
+"""The dashboard in a browser: pages, filters, charts, themes, keyboard, a phone, no JavaScript."""
 
 from __future__ import annotations
 

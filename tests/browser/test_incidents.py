@@ -1,6 +1,4 @@
-"""Incidents in a real browser: opened and acknowledged by keyboard; on a phone; without
-JavaScript.
-"""
+"""Incidents in a browser: opened and acknowledged by keyboard, on a phone, without JavaScript."""
 
 from __future__ import annotations
 

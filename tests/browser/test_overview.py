@@ -1,6 +1,4 @@
-"""The overview in a real browser: a healthy suite is one screen, and a regression needs no
-scrolling.
-"""
+"""The overview in a browser: a healthy suite is one screen, a regression needs no scrolling."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Pages on paper: light, without what only a screen can use, charts as wide as the page and
-whole.
-"""
+"""Pages on paper: light, without controls, charts whole and as wide as the page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The HTML report opened from disk in a real browser: it draws, asks nobody and runs nothing of
-other people's.
-"""
+"""The HTML report opened from disk: it draws, makes no request and runs no foreign script."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The overview's chips and the trend page in a real browser: by keyboard, by mouse, on a phone, no
-JavaScript.
-"""
+"""Chips and the trend page in a browser: by keyboard, by mouse, on a phone, no JavaScript."""
 
 from __future__ import annotations
 

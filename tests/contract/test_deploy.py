@@ -1,6 +1,4 @@
-"""The files in deploy/: each as its own tool reads it where that is installed, and their settings
-as ours.
-"""
+"""The files in deploy/: each read by its own tool where installed, with our settings."""
 
 from __future__ import annotations
 

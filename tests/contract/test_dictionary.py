@@ -1,6 +1,4 @@
-"""The dictionary that stored events are packed with: a change would make every database
-unreadable.
-"""
+"""The dictionary of stored events: a change would make every database unreadable."""
 
 import hashlib
 import re

@@ -1,6 +1,4 @@
-"""The documents keep up with the program: commands, options, settings, pages, dependencies,
-links.
-"""
+"""The documents keep up with commands, options, settings, pages, dependencies and links."""
 
 import pkgutil
 import re

@@ -1,5 +1,4 @@
-"""The whole OpenAPI document with made-up values: no answer is 500, and without a token's scope
-nothing answers.
+"""Made-up values for the whole OpenAPI document: no answer is 500, nothing without a scope.
 
 `make fuzz` sends more of them.
 """

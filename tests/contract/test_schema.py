@@ -1,6 +1,4 @@
-"""The store's schema keeps the house rules: strict tables, units in names, and nothing left of a
-deleted run.
-"""
+"""The schema keeps the house rules: strict tables, units, nothing left of a deleted run."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""Render what a program writes to a terminal on a small screen: enough of a VT100 to see what is
-where.
-"""
+"""Render terminal output on a small screen: enough of a VT100 to see what is where."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""SIGKILL at any moment: every event written is in the store afterwards, and the database is
-whole.
-"""
+"""SIGKILL at any moment: every written event is stored afterwards, the database is whole."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The wheel in an environment of its own, beside a project with packages called `app` and
-`collectors`.
-"""
+"""The wheel in its own environment, beside packages called `app` and `collectors`."""
 
 from __future__ import annotations
 

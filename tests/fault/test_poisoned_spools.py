@@ -1,6 +1,4 @@
-"""A spool that was left behind holds something odd: its good lines are recorded, and no command is
-stopped.
-"""
+"""A left spool with something odd: its good lines are recorded, no command is stopped."""
 
 from __future__ import annotations
 

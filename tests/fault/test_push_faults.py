@@ -1,6 +1,4 @@
-"""Boxes push through a network that fails to a server that is killed: every event is stored exactly
-once.
-"""
+"""Boxes push over a faulty network to a killed server: every event is stored exactly once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The server hangs, refuses, fails or dies: the program goes on as ever, and what was recorded
-arrives later.
-"""
+"""The server hangs, refuses, fails or dies: the program goes on, its record arrives later."""
 
 from __future__ import annotations
 

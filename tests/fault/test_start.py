@@ -1,6 +1,4 @@
-"""Each step before and beside the program fails in turn: the program runs, with its own output and
-exit code.
-"""
+"""Each step beside the program fails in turn: it runs with its own output and exit code."""
 
 from __future__ import annotations
 

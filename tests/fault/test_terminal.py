@@ -1,6 +1,4 @@
-"""The count on a terminal keeps to its own row, and the program's screen is as it would be without
-it.
-"""
+"""The count on a terminal keeps to its own row; the program's screen is as without it."""
 
 from __future__ import annotations
 

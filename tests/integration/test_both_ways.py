@@ -1,6 +1,4 @@
-"""One program, seen by the hooks and read from torch's own log of the same process: the rows are
-the same.
-"""
+"""One program, seen by the hooks and read from torch's log: the rows are the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Every built-in model builds, runs, learns, repeats itself bit by bit, and takes every size it
-offers.
-"""
+"""Every built-in model builds, runs, learns, repeats itself bit by bit, and takes each size."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A small program's causes: its own source around them, and a module whose frame is torch's
-wrapper.
-"""
+"""A small program's causes: its source around them, and a module in torch's wrapper frame."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Real programs under observation: processes, threads, ranks, resets, failures, caches. Each is
-recorded whole.
-"""
+"""Real programs, recorded whole: processes, threads, ranks, resets, failures, caches."""
 
 from __future__ import annotations
 

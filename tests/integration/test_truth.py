@@ -1,6 +1,4 @@
-"""Everything that torch says is a row: checked against torch's own trace log of the same
-process.
-"""
+"""Everything that torch says is a row: checked against torch's own log of the same process."""
 
 from __future__ import annotations
 

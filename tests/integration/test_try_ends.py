@@ -1,6 +1,4 @@
-"""How `try` ends: what it refuses, what fails with the fix, what was not reached, and what was
-interrupted.
-"""
+"""How `try` ends: refused, failed with the fix, not reached, or interrupted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Break the graph in every way that is cheap to write; the log of the same process says what must
-be recorded.
-"""
+"""Break the graph in every cheap way; the log of the same process says what to record."""
 
 import copy
 import logging

@@ -1,5 +1,4 @@
-"""Dropout whose random numbers are functionalised, and dropout that a backward computes again;
-needs CUDA.
+"""Dropout with functionalised random numbers, also recomputed by a backward; needs CUDA.
 
 TORCH_TRACE=FOLDER python tests/programs/functionalized_rng.py
 """

@@ -1,5 +1,4 @@
-"""Models for `bench --ddp` and `--fsdp`: with more than a bucket of gradients, and with ranks that
-fail.
+"""Models for `bench --ddp` and `--fsdp`: several buckets of gradients, ranks that fail.
 
 compileboard-collect bench --only path:tests/programs/rank_models.py,model:wide_mlp --training --ddp
 """

@@ -1,6 +1,4 @@
-"""Small programs, one a word on the command line: what a person's program does with
-torch.compile.
-"""
+"""Small programs, chosen by words on the command line: ways to use torch.compile."""
 
 import multiprocessing
 import os

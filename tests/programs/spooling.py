@@ -1,6 +1,4 @@
-"""Write records as the hooks do, without torch: `spooling.py COUNT [PAUSE_S]`; a count of 0 is
-without end.
-"""
+"""Write records as the hooks do, without torch: `spooling.py COUNT [PAUSE_S]`; 0 is endless."""
 
 import itertools
 import os

@@ -1,5 +1,6 @@
-"""Write a run's events as test data: `python -m tests.tools.export_events DATABASE
-OUT.jsonl.xz`.
+"""Write a run's events as test data.
+
+python -m tests.tools.export_events DATABASE OUT.jsonl.xz
 """
 
 from __future__ import annotations

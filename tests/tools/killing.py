@@ -1,6 +1,4 @@
-"""Kill an observed program, its recorder or both, and compare what was written with what is
-stored.
-"""
+"""Kill an observed program, its recorder or both; compare what was written and stored."""
 
 from __future__ import annotations
 

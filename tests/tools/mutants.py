@@ -1,5 +1,6 @@
-"""Change a module in every small way and count what its tests see: `python -m tests.tools.mutants
-MODULE [TEST …]`.
+"""Change a module in every small way and count what its tests see.
+
+    python -m tests.tools.mutants MODULE [TEST …]
 
 The tests are those of tests/unit that import the module (else those that import what imports it),
 or the ones given. Each change is tried in a fork of a process that has run them on the unchanged

@@ -1,6 +1,4 @@
-"""Put odd values into the fields of recorded records, one at a time, and import what comes of
-it.
-"""
+"""Put odd values into fields of recorded records, one at a time, and import the result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""List which of the names CompileBoard uses a torch wheel has: `python -m tests.tools.torch_names
-WHEEL …`.
+"""List which of the names CompileBoard uses a torch wheel has.
+
+    python -m tests.tools.torch_names WHEEL …
 
 Nothing is installed: it reads the sources inside the wheels and prints a block a wheel, for
 docs/compatibility.md.

@@ -1,5 +1,4 @@
-"""`graph-breaks`: no more breaks and fallbacks, no collapse of what is captured, as upstream's
-checker decides.
+"""`graph-breaks`: no more breaks and fallbacks, and no fewer captured calls, as upstream decides.
 
 Source: pytorch benchmarks/dynamo/check_graph_breaks.py, later than 021f677 (drop threshold,
 validated counters)

@@ -1,5 +1,4 @@
-"""No model worse than in the baseline beyond noise, as Compare judges it: a rule for each measured
-number.
+"""No model worse than the baseline beyond noise: a rule for each measured number.
 
 Without stored repeats the tolerance decides. Fewer than three measurements decide nothing, nor does
 a change from eager mode.

@@ -1,5 +1,4 @@
-"""`performance`: a metric against a threshold, as upstream's check_perf_csv.py decides; it needs no
-baseline.
+"""`performance`: a metric against a threshold, as upstream's check_perf_csv.py; no baseline.
 
 Source: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53
 """

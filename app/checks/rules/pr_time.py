@@ -1,5 +1,4 @@
-"""`pr-time`: counts of instructions within each benchmark's margin, as upstream's
-check_results.py decides.
+"""`pr-time`: counts of instructions within a margin, as upstream's check_results.py decides.
 
 A win fails too: the expected number has to follow, or the next regression hides in it.
 Source: pytorch benchmarks/dynamo/pr_time_benchmarks/check_results.py at 0140b62

@@ -1,6 +1,4 @@
-"""A rank's workbench: the model in DistributedDataParallel or sharded by FSDP2, with inputs of its
-own.
-"""
+"""A rank's workbench: the model in DistributedDataParallel or FSDP2, with inputs of its own."""
 
 from __future__ import annotations
 

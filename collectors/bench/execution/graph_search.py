@@ -1,5 +1,4 @@
-"""Find the graph a model fails by, and a minimal program: run the task again with each graph
-captured.
+"""Find the graph a model fails by: run the task again with each graph captured.
 
 Each graph is compared with eager and float64; those that fail are minified within a time limit.
 """

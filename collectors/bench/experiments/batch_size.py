@@ -1,5 +1,4 @@
-"""The largest batch that runs eagerly, from 1024 downwards by halves, whatever
---batch-size says.
+"""The largest batch that runs eagerly, halved from 1024, whatever --batch-size says.
 
 On a CPU, allocations beyond a share of the free memory fail, so that the machine is never
 exhausted. Source: batch_size_finder and decay_batch_exp of upstream's benchmarks/dynamo/common.py.

@@ -1,5 +1,4 @@
-"""The distance of the compiled result from eager's on the CPU: |eager - compiled| / (1 +
-|eager|).
+"""The compiled result's distance from eager's on the CPU: |eager - compiled| / (1 + |eager|).
 
 Source: check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std
 these are.

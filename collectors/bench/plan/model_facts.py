@@ -1,6 +1,4 @@
-"""Facts about single models, such as tolerances, skips and flaky ones, read from
-model_facts.json.
-"""
+"""Facts about single models (tolerances, skips, flaky ones), read from model_facts.json."""
 
 from __future__ import annotations
 

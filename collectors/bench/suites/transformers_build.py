@@ -1,5 +1,4 @@
-"""Build a transformers model from its configuration, with random weights and example inputs. Child
-processes only.
+"""Build a transformers model with random weights and example inputs. Child processes only.
 
 Inputs include labels, so that the model computes its own loss.
 """

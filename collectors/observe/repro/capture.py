@@ -1,6 +1,4 @@
-"""Capture failed graphs so that they can be run again. Work is done only once an exception was
-raised.
-"""
+"""Capture failed graphs so that they can be run again. Works only after an exception."""
 
 from __future__ import annotations
 

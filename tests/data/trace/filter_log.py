@@ -1,5 +1,4 @@
-"""Make a recording small and free of its machine: only what becomes an event, other paths, payloads
-hashed anew.
+"""Make a recording small and free of its machine: events only, other paths, new hashes.
 
 python tests/data/trace/filter_log.py SOURCE.log TARGET.log.xz [OLD=NEW …] [+NAME …]
 

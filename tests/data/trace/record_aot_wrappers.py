@@ -1,5 +1,4 @@
-"""Write the trace log of graphs with a backward: fixed and symbolic sizes, donated buffers, checked
-inputs.
+"""Write the trace log of graphs with a backward: symbolic sizes, donated and checked inputs.
 
     python tests/data/trace/record_aot_wrappers.py tests/data/trace/torch2.13-aot-wrappers.log.xz
 

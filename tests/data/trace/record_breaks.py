@@ -1,5 +1,4 @@
-"""Make torch break graphs in many ways: resumed, skipped, in loops, in the backend, at the
-recompile limit.
+"""Make torch break graphs: resumed, skipped, in loops, in the backend, at the recompile limit.
 
 TORCH_TRACE=folder python tests/data/trace/record_breaks.py
 """

@@ -1,5 +1,4 @@
-"""Make torch print every guard failure that it can be made to print on a CPU; each case is one
-category.
+"""Make torch print every guard failure that a CPU can cause; each case is one category.
 
     TORCH_TRACE=folder python tests/data/trace/record_guards.py
 

@@ -1,6 +1,4 @@
-"""A GitHub Actions runner of composite actions, and its API for comments, for tests on this
-machine.
-"""
+"""A GitHub Actions runner of composite actions and its comment API, on this machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""action.yml as the runner would run it: a real repository, its steps by bash, a server in place of
-GitHub's API.
-"""
+"""action.yml as the runner would run it: a real repository, bash, a server as GitHub's API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`bench` on real models: what is recorded of those that work, and of those that fail in every way
-there is.
-"""
+"""`bench` on real models: records of those that work and of those that fail in every way."""
 
 from __future__ import annotations
 

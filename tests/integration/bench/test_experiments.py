@@ -1,6 +1,4 @@
-"""The other experiments on real models: one process measures them all, as a bench child would
-each.
-"""
+"""The other experiments on real models, measured in one process as a bench child would."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Flags of `bench` that need more than one process, run or file: warm start, files at the end,
-another branch.
-"""
+"""Flags of `bench` over several processes, runs or files: warm start, files, another branch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The catalogues of other libraries' models, really built where the library is installed: no hub,
-no download.
+"""Models of other libraries, built where the library is installed: no hub, no download.
 
 One model of each family; `COMPILEBOARD_ALL_MODELS=1` builds every one.
 """

@@ -1,6 +1,4 @@
-"""What is compiled once and used by a second process: dynamo's own cache, and a file compiled ahead
-of time.
-"""
+"""Compiled once, used by a second process: dynamo's cache, and a file compiled ahead of time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A person's own models, really built: what upstream's `--only path:…,class:…` takes, and marked
-functions.
-"""
+"""A person's own models, really built: `--only path:…,class:…`, and marked functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Record a program with our hooks and recorder, in this process, and list its causes with their
-fixes.
-"""
+"""Record a program with our hooks and recorder in this process; list its causes and fixes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Run a whole program under torch.compile's eager backend in this process, and read what our hooks
-recorded.
-"""
+"""Run a program under the eager backend in this process; read what our hooks recorded."""
 
 from __future__ import annotations
 

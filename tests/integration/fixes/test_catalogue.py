@@ -1,6 +1,4 @@
-"""Each fix of the catalogue is run: before breaks the graph or recompiles as its file says, after
-does not.
-"""
+"""Each fix of the catalogue is run: before breaks or recompiles as its file says, after not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Advice on recompiles, followed literally: recorded by our hooks, chosen by the causes, applied,
-counted again.
-"""
+"""Advice on recompiles, followed literally: recorded, chosen by cause, applied, counted again."""
 
 import pytest
 

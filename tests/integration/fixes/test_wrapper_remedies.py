@@ -1,6 +1,4 @@
-"""The remedies that the AOT page names for AOTAutograd's wrappers do what they say, with the torch
-at hand.
-"""
+"""The AOT page's remedies for AOTAutograd's wrappers do what they say, with this torch."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""Run other programs one after the other in this process, as a notebook would: torch is imported
-once.
+"""Run programs one after the other in this process, like a notebook: torch is imported once.
 
 in_turn.py 'PROGRAM [WORD …]' …
 """

@@ -1,6 +1,4 @@
-"""A pass after grad that is wrong for atan times something, only where nothing else takes the
-atan.
-"""
+"""A post-grad pass that is wrong for atan times something, if nothing else takes the atan."""
 
 from __future__ import annotations
 

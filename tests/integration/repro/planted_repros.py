@@ -1,5 +1,4 @@
-"""Graphs of the planted programs as repros with their inputs' values, whether or not anything
-captures them.
+"""Graphs of the planted programs as repros with their inputs' values.
 
 python -m tests.integration.repro.planted_repros FILE [NAME …]
 """

@@ -1,6 +1,4 @@
-"""What fails in a compile or while compiled code runs is captured as a graph that can be run
-again.
-"""
+"""What fails in a compile or in compiled code is captured as a graph that can be run again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Planted failures are minified to the operation that was planted, in a driver with trials of its
-own.
-"""
+"""Planted failures are minified to the planted operation, in a driver with its own trials."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`--repro=crash` and `--repro=accuracy`: what runs when a process dies, and what differs from
-eager.
-"""
+"""`--repro=crash` and `--repro=accuracy`: what runs at a crash, what differs from eager."""
 
 from __future__ import annotations
 

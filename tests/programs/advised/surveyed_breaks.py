@@ -1,6 +1,4 @@
-"""Programs of an earlier survey of advice on graph breaks: 53 of 29 kinds, as texts that run by
-themselves.
-"""
+"""Programs of an earlier survey of graph breaks: 53 of 29 kinds, each running by itself."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Programs as users write them, which the fixes of graph breaks were not written for; each leaves a
-`result`.
-"""
+"""User programs that the fixes were not written for; each leaves a `result`."""

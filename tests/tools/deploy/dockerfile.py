@@ -1,5 +1,4 @@
-"""Run the steps of a stage of the Dockerfile in a root file system, then what the image would do
-there.
+"""Run the steps of a Dockerfile's stage in a root file system, then the image's command.
 
 `python -m tests.tools.deploy.dockerfile web /path/to/rootfs`, as root. The root file system stands
 for the image that

@@ -1,6 +1,4 @@
-"""Boxes that push at once through a faulty proxy to a server that is killed; then every row,
-compared.
-"""
+"""Boxes push through a faulty proxy to a server that is killed; then every row is compared."""
 
 from __future__ import annotations
 

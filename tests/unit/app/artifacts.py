@@ -1,6 +1,4 @@
-"""Payloads as torch wrote them: 2.11 on CUDA (a DDP pair, the recompiles program), and C++ by 2.13
-on CPU.
-"""
+"""Payloads as torch wrote them: 2.11 on CUDA (DDP, recompiles), and C++ by 2.13 on CPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One small run told as events and ingested: a recompile, a graph break, a failure, caches,
-configuration.
-"""
+"""A small run as events: a recompile, a graph break, a failure, caches, configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A run with repros as torch and the hooks leave them, with inputs' values and results: what their
-pages show.
-"""
+"""A run with repros as torch and the hooks leave them, with inputs' values and results."""
 
 from __future__ import annotations
 

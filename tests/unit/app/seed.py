@@ -1,6 +1,4 @@
-"""Rows for tests of pages, written straight into a real store: what a page needs, and nothing
-decoded.
-"""
+"""Rows for tests of pages, written straight into a real store, with nothing decoded."""
 
 from __future__ import annotations
 

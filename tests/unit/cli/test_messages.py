@@ -1,6 +1,4 @@
-"""What the collector says: hints that can be typed as they stand, a summary and a list that tell
-the whole.
-"""
+"""The collector's messages: hints to type as they stand, complete summaries and lists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`repro analyze` and `repro bisect`: what they print, keep and end with; no graph is compiled
-here.
-"""
+"""`repro analyze` and `repro bisect`: output, stored rows, exit codes; nothing is compiled."""
 
 from __future__ import annotations
 

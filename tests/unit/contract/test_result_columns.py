@@ -1,6 +1,4 @@
-"""A result's number is defined once: what reads, writes and stores it has that name, type and
-unit.
-"""
+"""A result's number is defined once: readers and writers share name, type and unit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A verdict says what it rests on; a mean is no surer than its models, and eager mode's move is
-nobody's.
-"""
+"""A verdict names its grounds; a mean is no surer than its models; eager changes no verdict."""
 
 from __future__ import annotations
 

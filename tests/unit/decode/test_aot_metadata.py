@@ -1,6 +1,4 @@
-"""AOTAutograd's metadata: real texts of torch 2.13 (CPU) and 2.11 (CUDA), and what is left of them
-when damaged.
-"""
+"""AOTAutograd's metadata: real texts of torch 2.13 (CPU) and 2.11 (CUDA), whole and damaged."""
 
 from __future__ import annotations
 

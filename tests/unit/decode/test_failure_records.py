@@ -1,6 +1,4 @@
-"""Tracebacks of running code, as torch 2.13 gave them: which part raised, and where the program
-was.
-"""
+"""Tracebacks of running code from torch 2.13: which part raised, and where the program was."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The guard classifier: every text that torch 2.13 was made to print, and those of older
-versions.
-"""
+"""The guard classifier: all texts that torch 2.13 was made to print, and older ones."""
 
 from __future__ import annotations
 

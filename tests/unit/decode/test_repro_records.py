@@ -1,6 +1,4 @@
-"""Captured graphs: a record becomes an event with a manifest that can be trusted to have its
-types.
-"""
+"""Captured graphs: a record becomes an event whose manifest has trusted types."""
 
 from __future__ import annotations
 

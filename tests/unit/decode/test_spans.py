@@ -1,6 +1,4 @@
-"""A span is one span, whether its record was read in one match with its envelope, from its text, or
-as JSON.
-"""
+"""A span is the same, read in one match with its envelope, from its text, or as JSON."""
 
 from __future__ import annotations
 

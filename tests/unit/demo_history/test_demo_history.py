@@ -1,6 +1,4 @@
-"""The demo's history: its versions apply, and its repository is made of them and leaves nothing
-behind.
-"""
+"""The demo's history: its versions apply, its repository has them and leaves nothing."""
 
 from __future__ import annotations
 

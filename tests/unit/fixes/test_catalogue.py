@@ -1,6 +1,4 @@
-"""The files of the catalogue: programs that parse, titles that can be filled, kinds that torch and
-we have.
-"""
+"""The catalogue's files: programs that parse, titles that fill, kinds that exist."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Damage: each kind is counted with its line, everything else of the file is read, and nothing
-raises.
-"""
+"""Damage is counted with its line, the rest of the file is read, and nothing raises."""
 
 from __future__ import annotations
 

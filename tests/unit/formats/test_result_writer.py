@@ -1,6 +1,4 @@
-"""Writing upstream's files: what was read is written again to the byte, and what upstream would pad
-is padded.
-"""
+"""Upstream's files, read and written again, are equal to the byte, padding included."""
 
 from __future__ import annotations
 

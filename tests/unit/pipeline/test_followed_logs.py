@@ -1,6 +1,4 @@
-"""Following: logs that come later, are renamed, begun anew or deleted are read to their ends,
-once.
-"""
+"""Followed logs that come late, are renamed, restarted or deleted are read once, to the end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A database that another program holds: said in words, and what waits in the spool is not called
-recorded.
-"""
+"""A locked database is reported, and what waits in the spool is not called recorded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a server refuses for what it holds is lost alone, and told; what it refuses for other
-reasons waits.
-"""
+"""A record refused for its content is lost alone, and reported; other refusals wait."""
 
 from __future__ import annotations
 

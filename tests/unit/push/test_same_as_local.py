@@ -1,6 +1,4 @@
-"""A run that is pushed has the same rows as one that is recorded into a database, its trace log
-too.
-"""
+"""A pushed run has the same rows as one recorded into a database, its trace log too."""
 
 from __future__ import annotations
 

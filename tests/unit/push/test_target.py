@@ -1,6 +1,4 @@
-"""Addresses and tokens: what cannot be used is refused in words, and a token goes nowhere in the
-clear.
-"""
+"""Addresses and tokens: bad ones are refused in words, no token is sent in the clear."""
 
 from __future__ import annotations
 

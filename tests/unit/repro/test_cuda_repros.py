@@ -1,6 +1,4 @@
-"""Repros captured on an H100 with torch 2.11: tests/programs/planted_cuda.py, recorded and
-exported.
-"""
+"""Repros of tests/programs/planted_cuda.py, captured on an H100 with torch 2.11."""
 
 from __future__ import annotations
 

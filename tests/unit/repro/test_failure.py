@@ -1,6 +1,4 @@
-"""Two failures are the same by type and text without values, by signal, or by how an answer is
-wrong.
-"""
+"""Two failures are the same by type and text, by signal, or by how an answer is wrong."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,4 @@
-"""Replicas of recorded logs, as the import benchmark makes them: whole, new ids, the same facts a
-copy.
-"""
+"""Replicas of recorded logs are whole, have new ids, and the same facts in each copy."""
 
 from __future__ import annotations
 

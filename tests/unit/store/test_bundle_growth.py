@@ -1,6 +1,4 @@
-"""A bundle with more of a run than is here: its rows take the place of these, what people wrote
-stays.
-"""
+"""A bundle with more of a run replaces its rows; what people wrote stays."""
 
 from __future__ import annotations
 

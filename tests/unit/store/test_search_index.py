@@ -1,6 +1,4 @@
-"""The search index holds a run's words once, whatever is indexed twice, later or beside another
-writer.
-"""
+"""The search index has a run's words once, also when indexed twice or concurrently."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Lines of streams become the rows that the same events make of a spool, once, whatever is sent
-again.
-"""
+"""Lines of streams become the rows that a spool's events make, once, however often sent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What two sides returned and printed is equal within the tolerance of its type, and otherwise
-named.
-"""
+"""What two sides returned and printed is equal within tolerance, or named."""
 
 import pytest
 

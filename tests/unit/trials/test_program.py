@@ -1,6 +1,4 @@
-"""The environment of a trial is the recorded one as far as it was kept, and none of the recording's
-own.
-"""
+"""A trial has the recorded environment as far as kept, and nothing of the recording's."""
 
 from compileboard.collectors.trials.patches import join_environment
 

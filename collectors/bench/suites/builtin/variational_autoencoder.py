@@ -1,6 +1,4 @@
-"""A convolutional variational autoencoder, which draws random numbers inside the graph in
-training.
-"""
+"""A convolutional variational autoencoder; in training the graph draws random numbers."""
 
 from __future__ import annotations
 

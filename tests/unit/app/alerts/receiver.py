@@ -1,6 +1,4 @@
-"""Receivers of alerts for tests: a real HTTP server and a real SMTP conversation on this
-machine.
-"""
+"""Receivers of alerts for tests: a real HTTP server and a real SMTP conversation."""
 
 from __future__ import annotations
 

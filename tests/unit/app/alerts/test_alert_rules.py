@@ -1,6 +1,4 @@
-"""A file of rules is read strictly, and each mistake is a sentence that says what to write
-instead.
-"""
+"""Rules are read strictly; each mistake is a sentence that says what to write instead."""
 
 from __future__ import annotations
 

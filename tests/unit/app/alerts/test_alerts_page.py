@@ -1,6 +1,4 @@
-"""The page of alerts shows rules, channels and deliveries, and never a secret; the feed is valid
-Atom.
-"""
+"""The alerts page shows rules, channels and deliveries, no secret; the feed is valid Atom."""
 
 from __future__ import annotations
 

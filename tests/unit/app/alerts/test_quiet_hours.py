@@ -1,6 +1,4 @@
-"""Quiet hours and digests follow the wall clock of a place, over midnight and when the clocks
-change.
-"""
+"""Quiet hours and digests follow local time, over midnight and when the clocks change."""
 
 from __future__ import annotations
 

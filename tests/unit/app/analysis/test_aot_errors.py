@@ -1,6 +1,4 @@
-"""Errors that a wrapper raised: recorded tracebacks of torch 2.13, and the panel of the AOT
-page.
-"""
+"""Errors that a wrapper raised: recorded tracebacks of torch 2.13, and the AOT page's panel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is said of AOTAutograd's wrappers, held against the wrappers that torch 2.13 wrote of the
-same graphs.
-"""
+"""Our words on AOTAutograd's wrappers against those that torch 2.13 wrote of the same graphs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Guard trees on a page, and what changed between two of them: from what torch 2.11 and 2.13
-printed.
-"""
+"""Guard trees, and changes between two of them, as torch 2.11 and 2.13 printed them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Headline tiles: a level before as reference, hollow points for incomplete runs, no colour for
-noise.
-"""
+"""Headline tiles: the level before, hollow points of incomplete runs, no colour for noise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The overview's verdict: the first rule that fits decides, and the sentence names what a person
-can find.
-"""
+"""The overview's verdict: the first rule that fits decides, and names what can be found."""
 
 from __future__ import annotations
 

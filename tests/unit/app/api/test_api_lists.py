@@ -1,6 +1,4 @@
-"""The API's lists over recorded runs: every row once, whole, and as many as the run's totals
-say.
-"""
+"""The API's lists over recorded runs: every row once, as many as the run's totals."""
 
 from __future__ import annotations
 

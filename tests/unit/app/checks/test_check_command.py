@@ -1,6 +1,4 @@
-"""`compileboard check` and `compileboard baseline`: what they find, say, write, and how they
-exit.
-"""
+"""`compileboard check` and `baseline`: what they find, print and write, and exit codes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is compared with what: names that tell configurations apart, and models known to be
-flaky.
-"""
+"""Pairing: names that tell configurations apart, and models known to be flaky."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Annotations, changed lines and rules files: what reaches GitHub, and what of other people's text
-cannot.
-"""
+"""Annotations, changed lines, rules files: what reaches GitHub, and what text cannot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The same runs in one file, and in a folder beside ClickHouse: some sealed, the others on the
-board.
-"""
+"""The same runs in one file, and in a folder beside ClickHouse, some of them sealed."""
 
 from __future__ import annotations
 

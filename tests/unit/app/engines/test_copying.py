@@ -1,6 +1,4 @@
-"""A store is copied from a file to a folder beside ClickHouse and back, and what differs in a copy
-is found.
-"""
+"""A store is copied to a folder beside ClickHouse and back; differences in a copy are found."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is left of a folder where files of sealed runs are lost: their pages say so, all other pages
-work.
-"""
+"""Files of sealed runs are lost: their pages say so, all other pages work."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""ClickHouse's files on a read-only disk: pages across runs are those of a disk that can be
-written.
-"""
+"""ClickHouse on a read-only disk: pages across runs are those of a writable one."""
 
 from __future__ import annotations
 

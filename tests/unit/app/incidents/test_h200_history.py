@@ -1,6 +1,4 @@
-"""The demo's history as an H200 measured it, with inductor: what is found in it is what was done to
-it.
-"""
+"""The demo's history on an H200, with inductor: what is found is what was done to it."""
 
 from __future__ import annotations
 

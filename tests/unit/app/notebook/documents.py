@@ -1,5 +1,4 @@
-"""Run docs/notebook.ipynb over the demo's history, as an H200 measured it; write the tables of
-docs/notebook.md.
+"""Run docs/notebook.ipynb over the demo's history; write the tables of docs/notebook.md.
 
 `python -m tests.unit.app.notebook.documents` writes both anew.
 """

@@ -1,6 +1,4 @@
-"""A board with all that statements across runs can meet: recorded runs, and made-up ones with odd
-values.
-"""
+"""A board for statements across runs: recorded runs, and made-up ones with odd values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`export --format upstream`: what was imported of upstream's comes out of the database as it
-was.
-"""
+"""`export --format upstream`: upstream's files come out of the database as they were."""
 
 from __future__ import annotations
 

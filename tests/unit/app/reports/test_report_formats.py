@@ -1,6 +1,4 @@
-"""Each format over a recorded run: complete, cut with a word, with and without source, on disk and
-over HTTP.
-"""
+"""Each format of a recorded run: complete, cut, with and without source, on disk, over HTTP."""
 
 from __future__ import annotations
 

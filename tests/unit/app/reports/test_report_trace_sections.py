@@ -1,6 +1,4 @@
-"""What a report has of torch's own logs, over real ones: a section each, texts once, everything as
-text.
-"""
+"""A report's sections of torch's logs, over real ones: each text once, and as text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A suite over a period: the same numbers to the digit as the pages, whatever people ask for or
-name things.
-"""
+"""A suite over a period: the pages' numbers to the digit, whatever names people choose."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The newest run and a silent one: the same answer on every page, in the API, in reports and on the
-command line.
-"""
+"""The newest run and a silent one: the same on pages, in the API, reports and commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`serve` over a folder beside ClickHouse: published while it serves; what goes on when ClickHouse
-is away.
-"""
+"""`serve` over a folder beside ClickHouse: publishing, and what works while it is away."""
 
 from __future__ import annotations
 

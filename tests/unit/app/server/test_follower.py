@@ -1,6 +1,4 @@
-"""The process beside the server that looks for findings: it works by itself, and ends however the
-server ends.
-"""
+"""The process that looks for findings: it works alone, and ends however the server ends."""
 
 from __future__ import annotations
 

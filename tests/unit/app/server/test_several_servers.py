@@ -1,6 +1,4 @@
-"""Two servers of two workers at one database, a stop with a request under way, and servers that
-only read.
-"""
+"""Two servers of two workers at one database, a stop mid-request, servers that only read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One page among static files: what its links become, what goes, and what stays other people's
-text.
-"""
+"""A page among static files: its links, what is removed, and other people's text."""
 
 from __future__ import annotations
 

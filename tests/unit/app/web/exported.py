@@ -1,6 +1,4 @@
-"""Results of every experiment of one suite for tests of pages, as the harness gives them: as
-events.
-"""
+"""Results of every experiment of one suite, as events from the harness."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tokens, logins and scopes: what is forged, expired, revoked or of the wrong scope gets
-nothing.
-"""
+"""Tokens, logins, scopes: what is forged, expired, revoked or out of scope gets nothing."""
 
 from __future__ import annotations
 

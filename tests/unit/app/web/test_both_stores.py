@@ -1,6 +1,4 @@
-"""Pages, answers and commands across runs are the same over one file as over a folder beside
-ClickHouse.
-"""
+"""Pages, answers and commands across runs are the same over a file and beside ClickHouse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Files and disks that are broken in ways that happen: plain words, never SQLite's own, never a
-traceback.
-"""
+"""Broken files and disks: plain words, never SQLite's own, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One odd value in what is pushed, or in a bundle, costs no other record and no page:
-tests/tools/odd_records.py.
-"""
+"""One odd value in a push or a bundle costs no other record and no page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Half a surrogate pair, which JSON can hold and UTF-8 cannot, reaches every page, file and answer
-replaced.
-"""
+"""Half a surrogate pair, valid in JSON but not in UTF-8, is replaced everywhere."""
 
 from __future__ import annotations
 

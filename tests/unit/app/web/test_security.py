@@ -1,6 +1,4 @@
-"""What keeps other sites and other people's text out: headers, CSRF, the Host check, static
-files.
-"""
+"""Headers, CSRF, the Host check, static files, and other people's text."""
 
 from __future__ import annotations
 

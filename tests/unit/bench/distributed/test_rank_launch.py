@@ -1,6 +1,4 @@
-"""The launcher of a task's ranks: who failed first, a taken port, and that no rank outlives it.
-Without torch.
-"""
+"""The launcher of ranks, without torch: first failure, a taken port, no rank outlives it."""
 
 from __future__ import annotations
 

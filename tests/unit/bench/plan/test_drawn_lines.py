@@ -1,6 +1,4 @@
-"""Lines drawn from upstream's flags: each flag is heeded, and in the label, or a line says that it
-is not.
-"""
+"""Lines drawn from upstream's flags: each is heeded and labelled, or a line says it is not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a pasted line of upstream's harness asks for: batch sizes from a file, its file's name, CI
-and dashboard.
-"""
+"""Pasted lines of upstream's harness: batch sizes from a file, its name, CI and dashboard."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What torch lacks is said once, before the first model; torch is asked only where something may be
-lacking.
-"""
+"""What torch lacks is said once, before the first model; torch is asked only in doubt."""
 
 from __future__ import annotations
 

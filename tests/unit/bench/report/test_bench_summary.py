@@ -1,6 +1,4 @@
-"""The end of a bench run: each experiment's means, the failures by reason, and the distinct
-breaks.
-"""
+"""The end of a bench run: means by experiment, failures by reason, distinct breaks."""
 
 from __future__ import annotations
 

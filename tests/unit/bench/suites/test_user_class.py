@@ -1,6 +1,4 @@
-"""A class that a file cannot have is refused before anything runs; one that it may have is left to
-the child.
-"""
+"""A class that a file cannot have is refused before anything runs; others go to the child."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The judge of one operation: what is right whatever the rounding, and what is wrong by however
-little.
-"""
+"""The judge of one operation: right whatever the rounding, wrong by however little."""
 
 import math
 

@@ -1,6 +1,4 @@
-"""A graph is made smaller by torch's minifier, with a compiler that is wrong where a test says
-so.
-"""
+"""torch's minifier makes a graph smaller, with a compiler that is wrong on demand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The smallest graph is a repro of its own: inputs that share storage do so, symbols are
-symbols.
-"""
+"""The smallest graph is a repro of its own: shared storage and symbols are kept."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""What the collector recorded of a real CUDA program on an NVIDIA H200 (docs/cuda-run.md), recorded
-again here.
-"""
+"""A real CUDA program's recording on an H200 (docs/cuda-run.md), recorded again here."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""An event that the store cannot take is refused alone: the rest of its batch is what it is without
-it.
-"""
+"""An event that the store refuses is refused alone; the rest of its batch is unchanged."""
 
 from __future__ import annotations
 

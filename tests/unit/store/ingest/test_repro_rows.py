@@ -1,6 +1,4 @@
-"""Captured graphs are one row a position, completed by what comes later, with the bytes of their
-inputs.
-"""
+"""Captured graphs: one row a position, completed later, with the bytes of their inputs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Spans of a lane: no two of one depth overlap, and the totals by name are what the spans add up
-to.
-"""
+"""Spans of a lane: none of one depth overlap, and totals by name are their sums."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Backups of a database that is written meanwhile, a backup that is killed, and putting one
-back.
-"""
+"""Backups of a database in use, a backup that is killed, and restoring one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What `verify` sees: a roll-up that is wrong, a row that points nowhere, a damaged text, a lost
-deleted run.
-"""
+"""`verify` sees a wrong roll-up, a dangling row, a damaged text, a lost deleted run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What ingest keeps of a run's results is what its rows come to, whatever the order in which they
-came.
-"""
+"""Summaries kept by ingest equal those of the rows, in whatever order they came."""
 
 from __future__ import annotations
 

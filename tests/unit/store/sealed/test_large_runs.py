@@ -1,6 +1,4 @@
-"""The rows of a large sealed run come back in steps: the same rows, whatever is killed or written
-meanwhile.
-"""
+"""A large sealed run comes back in steps, unchanged, whatever is killed or written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A verdict says of what it is and what it rests on, to the number; its bounds are where the rule
-says.
-"""
+"""A verdict names its grounds to the number; its bounds are where the rule says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The same two runs have the same count and the same words on every page, in every report and in
-the terminal.
-"""
+"""Two runs have the same count and words on every page, in every report and in the terminal."""
 
 from __future__ import annotations
 

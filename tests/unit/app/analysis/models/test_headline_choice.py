@@ -1,6 +1,4 @@
-"""Which of many runs and ways of measuring the headline and the trends are of, and what they are
-compared with.
-"""
+"""Which runs and configurations the headline and the trends show and compare."""
 
 from __future__ import annotations
 

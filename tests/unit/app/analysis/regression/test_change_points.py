@@ -1,6 +1,4 @@
-"""The step detector: what holds of any series, hand-made series for every verdict, and rates over
-seeded ones.
-"""
+"""The step detector: properties of any series, a series for each verdict, rates over seeds."""
 
 from __future__ import annotations
 

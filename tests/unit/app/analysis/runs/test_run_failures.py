@@ -1,6 +1,4 @@
-"""What compiled code raised is seen: on the run's page, its compile's, in reports and in the
-API.
-"""
+"""What compiled code raised is on the run's and compile's page, in reports and the API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How runs and models stand in lists and on pages: what failed or is slower is never plain
-green.
-"""
+"""States of runs and models in lists and pages: failed or slower is never plain green."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Listings of bytecode as rows: those that torch 2.13 recorded on Python 3.11, and what this Python
-writes.
-"""
+"""Listings of bytecode as rows: torch 2.13's on Python 3.11, and those of this Python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Coloured lines: nothing lost, nothing unescaped, every line whole, comments where Python has
-them, contrast.
-"""
+"""Coloured lines: nothing lost or unescaped, lines whole, comments found, contrast."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Two texts compared: nothing lost for any texts, torch's own noise ignored, long and repetitive
-texts bounded.
-"""
+"""Two texts compared: nothing lost, torch's own noise ignored, long texts bounded."""
 
 from __future__ import annotations
 

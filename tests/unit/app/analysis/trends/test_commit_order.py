@@ -1,6 +1,4 @@
-"""The order of commits: descendants after ancestors whatever the clocks say, and no commit is ever
-lost.
-"""
+"""Commits: descendants after ancestors whatever the clocks say, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Trends: nothing is invented, nothing is lost without a word, whatever the order in which runs
-come.
-"""
+"""Trends: nothing invented, nothing lost silently, in whatever order runs come."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""ClickHouse's HTTP interface over the one in this process: queries, values, settings, inserts,
-errors, users.
-"""
+"""HTTP over this process's ClickHouse: queries, values, settings, inserts, errors, users."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rows of a run with several processes name theirs; a run of one process names none. The run is two
-real ranks.
-"""
+"""Rows of a run with several processes, here two real ranks, name theirs; others none."""
 
 from __future__ import annotations
 

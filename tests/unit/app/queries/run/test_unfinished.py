@@ -1,6 +1,4 @@
-"""Compiles that never ended: a run that was killed in the middle of one, with and without torch's
-timed phases.
-"""
+"""Compiles that a kill interrupted, with and without torch's timed phases."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The matrix of a suite: models by experiments of configurations, a state in each cell, a link to
-its failure.
-"""
+"""The matrix of a suite: models by experiments, a state a cell, a link to its failure."""
 
 from __future__ import annotations
 

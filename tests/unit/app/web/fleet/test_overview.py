@@ -1,6 +1,4 @@
-"""The overview: its numbers are those of the rows; the charts of recorded runs are small and
-honest.
-"""
+"""The overview: its numbers are the rows'; charts of recorded runs are small and honest."""
 
 from __future__ import annotations
 

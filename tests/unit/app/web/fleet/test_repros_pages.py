@@ -1,6 +1,4 @@
-"""Repros: the list of failures, a run's tab, one with its programs and results, and what is
-downloaded.
-"""
+"""Repros: the list of failures, a run's tab, one with programs and results, downloads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The list of runs: each filter, each order, pages that visit every run once, and what a bad
-address gets.
-"""
+"""The list of runs: filters, orders, pages that visit every run once, bad addresses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Search: what is typed becomes a query, what is found is shown as text, at its place, page by
-page.
-"""
+"""Search: a query from typed words, hits as text, at their place, page by page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The overview's headline and the trend page: every number with its change, its trend and its
-definition.
-"""
+"""Headline and trend page: every number with its change, its trend and its definition."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Pages of artifacts over whole recorded logs: texts, missing ones, hostile ones, two compared,
-what changed.
-"""
+"""Pages of artifacts over whole logs: texts, missing and hostile ones, two compared, changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One look-up in a cache: its key, the nearest earlier key, what differs; and the Caches tab that
-leads there.
-"""
+"""One look-up in a cache: its key, the nearest earlier one, the difference; the Caches tab."""
 
 from __future__ import annotations
 
