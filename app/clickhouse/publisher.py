@@ -33,12 +33,15 @@ RUN_NAMES = (
         *RECORDS["run_totals"].list_names("run_id"),
     ),
 )
+_TOTALS = ", ".join(
+    f"coalesce(t.{name}, 0) as {name}" for name in RECORDS["run_totals"].list_names("run_id")
+)
 _RUN_SQL = f"""
 select
   {", ".join(f"r.{name}" for name in _RUN)},
   {DRIVER_VERSION} as driver_version, {TRITON_VERSION} as triton_version,
   a.title, a.note, coalesce(a.pinned, 0) as pinned, a.changed_us,
-  {", ".join(f"coalesce(t.{name}, 0) as {name}" for name in RECORDS["run_totals"].list_names("run_id"))},
+  {_TOTALS},
   r.pub
 from runs as r
 left join run_totals as t on t.run_id = r.id

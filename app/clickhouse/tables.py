@@ -26,10 +26,25 @@ _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 _COLUMNS = re.compile(r"\$(columns|sums|names)\((\w+)((?: -\w+)*)\)")
 _TYPES = {"text": "String", "json": "String", "real": "Float64"}  # the others are Int64
 _FEW_VALUES = frozenset(
-    "source state level suite mode dtype device hardware backend definition experiment status "
-    "category".split()
+    [
+        "source",
+        "state",
+        "level",
+        "suite",
+        "mode",
+        "dtype",
+        "device",
+        "hardware",
+        "backend",
+        "definition",
+        "experiment",
+        "status",
+        "category",
+    ]
 )
-_LONG_TEXTS = frozenset("command cwd note run_id process_id task message origin".split())
+_LONG_TEXTS = frozenset(
+    ["command", "cwd", "note", "run_id", "process_id", "task", "message", "origin"]
+)
 
 
 def create(client: Client) -> None:

@@ -193,8 +193,9 @@ class Compilation:
 
 _COLUMNS = f"""
   c.id, c.process_id, p.pid, c.generation, c.compile_id, c.frame_id, c.frame_compile_id,
-  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at, {OUTCOME_SQL} as outcome,
-  c.started_us, c.duration_us, nullif(c.total_us, 0) as total_us, c.attempt_count, c.graph_break_count,
+  coalesce(c.rank, p.rank) as rank, f.name as function, f.file, c.line, c.resumed_at,
+  {OUTCOME_SQL} as outcome, c.started_us, c.duration_us, nullif(c.total_us, 0) as total_us,
+  c.attempt_count, c.graph_break_count,
   c.recompiled_from, c.recompile_category,
   c.stack_id
 """

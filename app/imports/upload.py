@@ -280,9 +280,8 @@ def _explain(error: OSError) -> UploadRejected:
 
 MIB = child.MIB
 AUDIT_PATIENCE_MS = 60_000
-MOST_RECEIVING = (
-    32  # they hold no permit of app.server.worker while they wait for bytes; the disk is what they fill
-)
+# They hold no permit of app.server.worker while they wait for bytes; the disk is what they fill.
+MOST_RECEIVING = 32
 MOST_WAITING = 8
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "

@@ -1,9 +1,8 @@
 """Every table of the database, each column declared once: name, type, SQL constraint and meaning.
 
 `create table` of SQLite and ClickHouse and the lists of columns come from here. A column with `?`
-behind its type may
-be null. Times are microseconds since the epoch (time_us), durations microseconds (us), sizes bytes.
-What torch did not record is null.
+behind its type may be null. Times are microseconds since the epoch (time_us), durations
+microseconds (us), sizes bytes. What torch did not record is null.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ git_subject|text?||First line of the commit's message.
 git_dirty|bool?||Whether there were changes that no commit holds.
 facts|json||argv, git, host, gpus and environment as the collector wrote them.
 stack_room|bool?||Whether `run --stack-room` started it; null where nobody could have.
-pub|int|default 0|Number of the newest commit to this run. It grows with every commit of this database and is never used
+pub|int|default 0|Number of the newest commit to this run. It grows with every commit of this
+  database and is never used
   twice: detection and whoever copies runs go by it.
 
 table run_tags without rowid
@@ -59,16 +59,19 @@ note|text?||What a person noted.
 pinned|bool|default 0|Whether a person pinned it.
 changed_us|time_us||
 
-table removed_runs without rowid|Runs a person deleted, so that a spool or a log cannot bring them back.
+table removed_runs without rowid|Runs a person deleted, so that a spool or a log cannot bring them
+  back.
 run_id|text|primary key|
 deleted_us|time_us||When it was deleted.
-expires_us|time_us?||When it goes for good. Until then its rows wait in a file of their own; null: they are gone.
+expires_us|time_us?||When it goes for good. Until then its rows wait in a file of their own; null:
+  they are gone.
 name|text?||Its title or name.
 suite|text?||Its suite.
 started_us|time_us?||When it started.
 trash_bytes|bytes?||What its rows take until then, beside the texts in the database.
 
-table pruned_runs without rowid|Runs whose detail was deleted to save space. Their totals, results, summaries, repros
+table pruned_runs without rowid|Runs whose detail was deleted to save space. Their totals, results,
+  summaries, repros
   and people's words stay.
 run_id|text|primary key references runs (id) on delete cascade|
 pruned_us|time_us||When its detail was pruned; totals and results stay.
@@ -81,9 +84,11 @@ digest|blob||SHA-256 of the file as it is stored.
 size_bytes|bytes||Size of the file as it is stored.
 unpacked_bytes|bytes||Its size without compression.
 sealed_us|time_us||
-emptied_us|time_us?||When its detail was deleted here; null: some of it may be left; 0: it was put back.
+emptied_us|time_us?||When its detail was deleted here; null: some of it may be left; 0: it was put
+  back.
 
-table run_rejects without rowid|Records of a run's spool that could not be stored, counted by file and kind;
+table run_rejects without rowid|Records of a run's spool that could not be stored, counted by file
+  and kind;
   `log_rejects` has those of logs.
 run_id|text|references runs (id) on delete cascade|
 file_name|text||A process's file in the spool, said.events or run.json.
@@ -97,7 +102,8 @@ table publications
 id|int|primary key check (id = 1)|
 pub|int||The newest number of a commit.
 removed_pub|int||The number of the newest removal of a run.
-last_result_id|int|default 0|Largest id of a result of any run that was sealed, so that none is used again.
+last_result_id|int|default 0|Largest id of a result of any run that was sealed, so that none is
+  used again.
 
 table processes
 id|text|primary key|The process's id.
@@ -142,7 +148,8 @@ kind|text||
 config_hash|text|references configs (hash)|
 primary key (process_id, kind, config_hash)
 
-table events|Every event as it came, compressed: nothing recorded is lost, and a better decoder can read it again. It
+table events|Every event as it came, compressed: nothing recorded is lost, and a better decoder can
+  read it again. It
   has a rowid: without one, each body of more than 1 KB would take a page of its own.
 process_id|text||
 sequence|int||
@@ -176,7 +183,8 @@ first_line|int?||
 example|text?||
 primary key (process_id, kind)
 
-table trace_files without rowid|torch's own trace logs of a run recorded with --level full, cut into compressed pieces.
+table trace_files without rowid|torch's own trace logs of a run recorded with --level full, cut
+  into compressed pieces.
 run_id|text|references runs (id) on delete cascade|
 name|text||
 size_bytes|bytes||
@@ -214,7 +222,8 @@ md5|text?||torch's checksum of the text.
 payload_id|int?|references payloads (id)|
 time_us|time_us||
 envelope|json?||What else torch wrote around the record, as `subgraph_name`.
-stack_id|int?|references stack_nodes (id)|Innermost frame of the stack around a record outside any compile: an `id` of
+stack_id|int?|references stack_nodes (id)|Innermost frame of the stack around a record outside any
+  compile: an `id` of
   `trie`; null without a stack.
 
 table functions
@@ -222,14 +231,16 @@ id|int|primary key|Its id, the same in every database.
 file|text||Its file: path in the repository, or module path.
 name|text||Qualified name of the function.
 
-table run_totals without rowid|Counts of a run that ingest keeps, so that lists and trends cost only the number of runs.
+table run_totals without rowid|Counts of a run that ingest keeps, so that lists and trends cost
+  only the number of runs.
 run_id|text|primary key references runs (id) on delete cascade|
 compile_count|count|default 0|Compiles.
 record_count|count|default 0|CompilationMetrics records.
 graph_break_count|count|default 0|Graph breaks.
 recompile_count|count|default 0|Recompiles.
 recompile_limit_count|count|default 0|Compiles that reached the recompile limit.
-failure_count|count|default 0|Failed compiles, and exceptions of compiled code or that ended the program.
+failure_count|count|default 0|Failed compiles, and exceptions of compiled code or that ended the
+  program.
 skipped_frame_count|count|default 0|Frames that dynamo left to eager without a failure.
 restart_count|count|default 0|Restarts of an analysis.
 cache_hit_count|count|default 0|Cache hits.
@@ -265,7 +276,8 @@ rank|int?||Rank of the process in a distributed run.
 function_id|int?|references functions (id)|
 line|int?||
 resumed_at|int?||Line at which it goes on after a graph break.
-outcome|text||What became of the compile: `announced`, `started`, `compiled`, `empty`, `failed`, `skipped` or
+outcome|text||What became of the compile: `announced`, `started`, `compiled`, `empty`, `failed`,
+  `skipped` or
   `recompile_limit`.
 started_us|time_us||Start.
 duration_us|us?||Duration of its forward record.
@@ -308,7 +320,8 @@ fail_reason|text?||
 table stack_nodes|Where compiles were started from, as a tree that stacks of a run share.
 id|int|primary key|Number of the frame; 0 stands for compiles that have no stack.
 run_id|text|references runs (id) on delete cascade|
-parent_id|int?|references stack_nodes (id) on delete cascade|The frame that called it, with a smaller `id`; null at the
+parent_id|int?|references stack_nodes (id) on delete cascade|The frame that called it, with a
+  smaller `id`; null at the
   top.
 depth|int||
 file|text||Its file: path in the repository, or module path.
@@ -381,7 +394,8 @@ stack_id|int?|references stack_nodes (id)|
 table guard_sets|The guards of a compile, summed up.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
-artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds them, as in
+artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds them,
+  as in
   `/runs/<run_id>/guards/<guards_id>`.
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
@@ -392,10 +406,12 @@ summary|json||The guards of the compile, summed up.
 table aot_graphs|AOTAutograd's metadata of a graph, summed up.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
-artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds its metadata.
+artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds its
+  metadata.
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
-summary|json||The metadata summed up: inputs mutated, outputs that alias, counts. Null is not recorded.
+summary|json||The metadata summed up: inputs mutated, outputs that alias, counts. Null is not
+  recorded.
 
 table source_excerpts
 id|int|primary key|Made of its content.
@@ -430,7 +446,8 @@ compile_id|text?||
 distinct_id|int|references distinct_breaks (id)|`id` of the graph break.
 function_id|int?|references functions (id)|
 line|int?||Line of the innermost frame of your own code.
-outcome|text:resumed skipped unknown||Whether the function goes on compiled after it (resumed) or its frame runs eagerly
+outcome|text:resumed skipped unknown||Whether the function goes on compiled after it (resumed) or
+  its frame runs eagerly
   (skipped).
 time_us|time_us||
 
@@ -478,7 +495,8 @@ table run_causes without rowid
 run_id|text|references runs (id) on delete cascade|
 cause_id|int|references recompile_causes (id)|
 guard_failure_count|count|default 0|Cache entries that failed on it.
-recompile_count|count|default 0|Recompiles whose newest cache entry failed on it: each recompile has one cause.
+recompile_count|count|default 0|Recompiles whose newest cache entry failed on it: each recompile
+  has one cause.
 compile_us|us|default 0|Time of the compiles that had it.
 primary key (run_id, cause_id)
 
@@ -492,7 +510,8 @@ cause_fingerprint|text?||
 title|text||The fix.
 patch|text?||Unified diff; null for a run without source.
 settings|json||A list of statements.
-outcome|text||`improved`, `unchanged`, `worse`, `different`, `failed`, `not_applied` or `interrupted`.
+outcome|text||`improved`, `unchanged`, `worse`, `different`, `failed`, `not_applied` or
+  `interrupted`.
 summary|text||What changed, in one line: 7 breaks → 0, output equal, compile 12.1 → 4.0 s.
 result|json||Metrics, output and failure.
 started_us|time_us||
@@ -524,7 +543,8 @@ instant|bool|default 0|
 args|json?||What torch recorded at its end or beginning; long texts are left out.
 payload_id|int?|references payloads (id)|The whole of `args`, where they are long.
 
-table span_totals without rowid|Time of each phase in a lane, kept by ingest. `exclusive_us` is without what ran inside
+table span_totals without rowid|Time of each phase in a lane, kept by ingest. `exclusive_us` is
+  without what ran inside
   it.
 lane_id|int|references lanes (id) on delete cascade|
 name_id|int|references span_names (id)|
@@ -545,8 +565,10 @@ position|int||Its number in its process.
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 failure_position|int?||`position` of the failure that it belongs to.
-state|text||`captured`, or `candidate`: compiled with `--repro=crash` and dropped at the end of the run.
-kind|text||What failed: `compile` or `runtime`; `accuracy` is a wrong result, `crash` an end by a signal.
+state|text||`captured`, or `candidate`: compiled with `--repro=crash` and dropped at the end of the
+  run.
+kind|text||What failed: `compile` or `runtime`; `accuracy` is a wrong result, `crash` an end by a
+  signal.
 level|text||Whose graph it is: `dynamo`, or `aot` for AOTAutograd's.
 phase|text||Which pass the graph is of: `forward`, `backward` or `inference`.
 fingerprint|text||Error class, message without values, and operation: the same in every database.
@@ -563,7 +585,8 @@ dynamo_program_id|int?|references payloads (id)|
 time_us|time_us||
 manifest|blob||Packed JSON. It is the last column, so that lists need not read it.
 
-table repro_storages|The bytes of inputs, where they were asked for: whole storages, so that views share them as before.
+table repro_storages|The bytes of inputs, where they were asked for: whole storages, so that views
+  share them as before.
 repro_id|int|references repros (id) on delete cascade|
 digest|text||SHA-256 of the bytes.
 size_bytes|bytes||
@@ -585,7 +608,8 @@ program_id|int?|references payloads (id)|The minimal graph.
 started_us|time_us||Start.
 ended_us|time_us||End.
 
-table series|What is measured again and again. Unknown words are '', an unknown batch size is 0: null is not equal to
+table series|What is measured again and again. Unknown words are '', an unknown batch size is 0:
+  null is not equal to
   null.
 id|int|primary key|
 suite|text||The suite that the model is of.
@@ -599,7 +623,8 @@ dynamic|bool||Whether shapes are dynamic.
 batch_size|int||Batch size.
 world_size|int||Ranks that it ran on.
 
-table results|One row for a run, a series and an experiment. Numbers are in the benchmark's own units, so that a geomean
+table results|One row for a run, a series and an experiment. Numbers are in the benchmark's own
+  units, so that a geomean
   over them is PyTorch HUD's to the last digit.
 id|int|primary key|Number of the row in this database, of several experiments the leading one's.
 run_id|text|references runs (id) on delete cascade|The run that it is of.
@@ -609,7 +634,8 @@ process_id|text||
 sequence|int||
 task|text?||The benchmark's task: `task` of the processes that worked on it.
 status|text:measured failed skipped not_run||What became of it.
-reason|text?||Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the reason.
+reason|text?||Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the
+  reason.
 accuracy|text?||Upstream's verdict: `pass`, `fail_accuracy`, …
 speedup|real?||Median eager latency ÷ median compiled latency, over interleaved repeats.
 speedup_low|real?||Where its 95% interval begins.
@@ -668,7 +694,8 @@ kind|text||performance, accuracy, graph_breaks …
 row_count|count||
 primary key (run_id, content_hash)
 
-table run_summaries without rowid|One row for a run, a configuration and a definition. Unknown words are '', as in
+table run_summaries without rowid|One row for a run, a configuration and a definition. Unknown
+  words are '', as in
   `series`. What was not measured is null.
 run_id|text|references runs (id) on delete cascade|
 suite|text||The suite that the model is of.
@@ -699,7 +726,8 @@ scaling_efficiency|real?||Mean efficiency of several ranks: samples a second ÷ 
 quantized_error|real?||Mean relative error of quantized models against eager in float32.
 primary key (run_id, suite, mode, dtype, device, hardware, backend, dynamic, world_size, definition)
 
-table commits without rowid|First-parent history as test boxes saw it: which commits lie between two measured ones, in
+table commits without rowid|First-parent history as test boxes saw it: which commits lie between
+  two measured ones, in
   which order.
 hash|text|primary key|
 parent_hash|text?||Its first parent.
@@ -707,7 +735,8 @@ time_us|time_us||When it was committed; not when it was written.
 author|text?||
 subject|text?||
 
-table baselines without rowid|What a person keeps to compare with. It holds the rows themselves, so that deleting the
+table baselines without rowid|What a person keeps to compare with. It holds the rows themselves, so
+  that deleting the
   run takes nothing from it.
 name|text|primary key|Its name.
 run_id|text?||The run that it was last made of; that run may have been deleted.
@@ -726,7 +755,8 @@ table incidents without rowid
 id|text|primary key|Its id: the same when it is detected anew.
 direction|text||`worse`, `better` or `changed`; improvements and neutral changes are never open.
 state|text||Detection state: `unconfirmed`, `open`, `recovered`, `closed` or `withdrawn`.
-status|text|default 'open'|Triage status: `open`, `acknowledged` or `ignored`. Ignored incidents send no alerts.
+status|text|default 'open'|Triage status: `open`, `acknowledged` or `ignored`. Ignored incidents
+  send no alerts.
 owner|text?||Who acknowledged or ignored it last.
 reason|text?||Why it is ignored.
 title|text||What is worse and why, in one line.
@@ -746,7 +776,8 @@ noticed_us|time_us?||When that was found out.
 changed_us|time_us||When detection last changed it.
 evidence|json||Its evidence, as app/incidents/__init__.py describes it.
 
-table incident_comments|What people did with an incident and wrote about it, in order; no row is ever changed or
+table incident_comments|What people did with an incident and wrote about it, in order; no row is
+  ever changed or
   removed.
 id|int|primary key|
 incident_id|text|references incidents (id) on delete cascade|
@@ -755,7 +786,8 @@ author|text||The person's name, as given.
 text|text?||The comment, or the reason.
 time_us|time_us||
 
-table series_changes without rowid|A lasting change of one series. Detection replaces its values when more runs refine
+table series_changes without rowid|A lasting change of one series. Detection replaces its values
+  when more runs refine
   it; `id` stays.
 id|text|primary key|Its ID; stable while more runs refine the change.
 kind|text||Change point (`step`), gradual change (`drift`), or stopped reporting (`vanished`).
@@ -791,14 +823,16 @@ changed_us|time_us||When detection last wrote it.
 evidence|json||Environment, commits and suspected causes.
 incident_id|text?|references incidents (id)|The incident that it is evidence of.
 
-table alert_rules without rowid|When each rule first ran. Findings before `since_us` send no alert, so that a first
+table alert_rules without rowid|When each rule first ran. Findings before `since_us` send no alert,
+  so that a first
   start sends no history.
 rule|text|primary key|
 first_us|time_us||
 since_us|time_us||
 seen_us|time_us||When the rule last ran.
 
-table incident_deliveries without rowid|Which incidents each rule sent, and where. A row is claimed before it is sent,
+table incident_deliveries without rowid|Which incidents each rule sent, and where. A row is claimed
+  before it is sent,
   so that nothing is sent twice.
 rule|text||
 channel|text||
@@ -813,9 +847,11 @@ queued_us|time_us||
 changed_us|time_us||
 primary key (rule, channel, incident_id, event)
 
-table search_documents|The documents of the search index: one text of a run each. Contentless FTS5 deletes a document by
+table search_documents|The documents of the search index: one text of a run each. Contentless FTS5
+  deletes a document by
   its words, so a row keeps its title as it was indexed.
-id|int|primary key autoincrement|Never used again: the words of a document that could not be read stay behind.
+id|int|primary key autoincrement|Never used again: the words of a document that could not be read
+  stay behind.
 run_id|text|references runs (id) on delete cascade|
 kind|text||What it is: artifact, graph_break, recompile, failure …
 ref_id|int||The row in that kind's table.
@@ -830,7 +866,8 @@ run_id|text|primary key references runs (id) on delete cascade|
 indexed_us|time_us?||When the texts that were stored before were indexed; null: not yet.
 text_bytes|bytes|default 0|
 
-table tokens without rowid|Who may do what. The secret itself is not stored: `secret_hash` is its SHA-256.
+table tokens without rowid|Who may do what. The secret itself is not stored: `secret_hash` is its
+  SHA-256.
 id|text|primary key|Its public part.
 name|text||The person or box that has it.
 secret_hash|blob||
@@ -857,7 +894,8 @@ failed_us|time_us||
 table audit|Who changed what, and from where. Nothing is ever changed or removed.
 id|int|primary key|Its number.
 time_us|time_us||
-action|text||The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`, `import.done` …
+action|text||The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`,
+  `import.done` …
 subject|text||The ID of the subject.
 detail|text?||More of it.
 channel|text||By which way: `page`, `api`, `command` or `server`.
@@ -865,14 +903,18 @@ actor|text?||The name of a token or login; of a command: user@host.
 address|text?||Of a request: the client's address, as far as `--trusted-proxies` lets it be known.
 user_agent|text?||Of a request: the client's program.
 
-table run_owners without rowid|Who sent a run first: only that sender may add to it, or a token with the scope write. A
+table run_owners without rowid|Who sent a run first: only that sender may add to it, or a token
+  with the scope write. A
   run without a row was recorded on the server's machine.
-run_id|text|primary key|The run's id; it stays when the run is deleted, so that the run becomes nobody else's.
+run_id|text|primary key|The run's id; it stays when the run is deleted, so that the run becomes
+  nobody else's.
 owner|text||`token:NAME`, or `login:NAME` of a person whom a proxy names.
 
-table streams without rowid|What recorders on boxes send, by run and recorder. Offset and checksum change in the
+table streams without rowid|What recorders on boxes send, by run and recorder. Offset and checksum
+  change in the
   transaction of their events.
-run_id|text||The run's id; the stream of a deleted run waits with it and goes on when it is restored.
+run_id|text||The run's id; the stream of a deleted run waits with it and goes on when it is
+  restored.
 stream_id|text||The recorder's id of its stream; one that starts anew begins another.
 token_id|text?||Who began it; null where no token was asked for.
 stored_bytes|bytes||Bytes of lines that are stored.
@@ -886,12 +928,14 @@ updated_us|time_us||When something of it came last.
 ended_us|time_us?||When its last line came.
 primary key (run_id, stream_id)
 
-table dropped_texts without rowid|Texts that a box had no room to keep; what refers to them is stored without them.
+table dropped_texts without rowid|Texts that a box had no room to keep; what refers to them is
+  stored without them.
 run_id|text||
 digest|blob||
 primary key (run_id, digest)
 
-table sent_texts without rowid|Texts that arrived before what refers to them; none is dropped within a day.
+table sent_texts without rowid|Texts that arrived before what refers to them; none is dropped
+  within a day.
 digest|blob|primary key|
 received_us|time_us||
 
@@ -908,7 +952,8 @@ heartbeat_us|time_us|default 0|`runs.heartbeat_us` when its row was read.
 month|int|default 0|Month of its roll-ups: 202611.
 version|int|default 0|Version of its row there.
 
-table engine_publications|This database as the engine has it: no row where there is none. No number is used twice.
+table engine_publications|This database as the engine has it: no row where there is none. No number
+  is used twice.
 id|int|primary key check (id = 1)|
 board_id|text||Id of this database, since two do not share one database there.
 version|int||The newest version given to a row of a run.

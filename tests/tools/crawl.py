@@ -101,7 +101,10 @@ def compare(folders: list[Path]) -> int:
         )
         differing = 0
         for word, one, other in (("old", "main", "new"), ("new", "new", "main")):
-            sql = f"select address from {one}.answers where address not in (select address from {other}.answers)"
+            sql = (
+                f"select address from {one}.answers "
+                f"where address not in (select address from {other}.answers)"
+            )
             addresses = [address for (address,) in store.execute(f"{sql} order by address")]
             differing += len(addresses)
             print(f"addresses of the {word} side alone: {len(addresses)}")
@@ -128,7 +131,8 @@ def compare(folders: list[Path]) -> int:
                 found.setdefault(first_difference(unpack(old), unpack(new)), []).append(address)
             count = sum(map(len, found.values()))
             print(
-                f"{word} that differ{'s' * (word == 'JSON')}: {count}, with {len(found)} first differences"
+                f"{word} that differ{'s' * (word == 'JSON')}: {count}, "
+                f"with {len(found)} first differences"
             )
             for (before, after), addresses in sorted(found.items(), key=lambda one: -len(one[1]))[
                 :MAX_SHOWN
@@ -147,7 +151,8 @@ def list_timed(folder: Path) -> list[str]:
     slowest: dict[str, str] = {}
     with closing(sqlite3.connect(folder / ANSWERS)) as store:
         rows = store.execute(
-            "select address from answers where kind = 'page' and status = 200 order by ms desc, address"
+            "select address from answers where kind = 'page' and status = 200 "
+            "order by ms desc, address"
         )
         for (address,) in rows:
             path, _mark, query = address.partition("?")

@@ -1,4 +1,4 @@
-"""One side of tests.tools.crawl, in a process of its own: `python crawl_side.py CHECKOUT FOLDER TASK N`.
+"""One side of tests.tools.crawl, in its own process: `crawl_side.py CHECKOUT FOLDER TASK N`.
 
 It runs the code of that checkout, whichever checkout this file belongs to. Therefore it imports
 `compileboard.app` alone, and the tool that makes the database.
@@ -109,7 +109,7 @@ class Answers:
         )
 
     def ask(self, address: str, kind: str = "", label: str = "") -> tuple[str, bytes]:
-        """Ask for an address and keep the answer; return its content type if it is 200, and its body."""
+        """Keep the answer of an address; return its content type if it is 200, and its body."""
         began = time.process_time()
         try:
             response = self.client.get(address, headers={"Host": "localhost"})
@@ -405,7 +405,7 @@ def time_addresses(create_app: Any, settings: Any) -> None:
 
 
 def build(checkout: Path, folder: Path) -> None:
-    """Make the database with the checkout's own tool, or the one beside this file if it has none."""
+    """Make the database with the checkout's own tool, or else with the one beside this."""
     own = checkout / "tests" / "tools" / "make_full_db.py"
     tool = own if own.exists() else Path(__file__).with_name("make_full_db.py")
     runpy.run_path(str(tool))["make_full_db"](folder)

@@ -389,7 +389,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
 
 
 def list_functions() -> Iterator[Callable[..., Any]]:
-    """Yield the public functions that take an engine, of modules of queries and of those in CALLS."""
+    """Yield functions that take an engine, of modules of queries and of those in CALLS."""
     compared = {function.__module__ for function in CALLS}
     for info in walk_packages(app.__path__, f"{app.__name__}."):
         if not info.name.endswith("queries") and info.name not in compared:

@@ -30,7 +30,11 @@ KILLED = """
 import os, signal, sys
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store import pruning
-pruning.time.sleep = lambda _s, left=iter(range(3)): next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
+left = iter(range(3))
+def sleep(_s):
+    if next(left, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+pruning.time.sleep = sleep
 list(pruning.prune_runs(open_writer(sys.argv[1]), pruning.PruneRule(2 ** 60), 2 ** 60))
 """
 ALL = PruneRule(2**60)
