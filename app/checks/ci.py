@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compileboard.app.checks.decision import Report
-from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, describe
-from compileboard.app.checks.rules.model import RuleDistinct
+from compileboard.app.checks.model import RuleDistinct
+from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.check_report import NO_FIXES
 from compileboard.app.reports.text import prose
@@ -140,7 +140,7 @@ def list_annotations(
     """List new findings on changed lines, the worst first. `fixes` are titles by fingerprint."""
     by_line: dict[tuple[bool, str, int], list[RuleDistinct]] = {}
     for checked in report.rules:
-        is_break = checked.rule.name == NEW_BREAKS_RULE.name
+        is_break = checked.rule.name == NEW_BREAKS.name
         for verdict in checked.verdicts:
             new = verdict.new
             file = changed.find(new.file, new.line) if new is not None else None

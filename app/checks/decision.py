@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import click
 
-from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
-from compileboard.app.checks.rules.model import (
+from compileboard.app.checks.model import (
     FAIL,
     IMPROVED,
     NOTE,
@@ -20,9 +19,9 @@ from compileboard.app.checks.rules.model import (
     RuleOptions,
     RuleVerdict,
     Side,
-    in_order,
 )
-from compileboard.app.checks.rules.pairing import Ambiguous, pair
+from compileboard.app.checks.pairing import Ambiguous, pair
+from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
 from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
 from compileboard.app.checks.tables import CannotCompare, is_file, read_table
 from compileboard.app.comparison.pairs import pair_entries
@@ -208,7 +207,9 @@ def _decide(
     if lacks:
         is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
         return RuleReport(rule, (), lacks, is_due)
-    return RuleReport(rule, tuple(in_order(rule.check(*_narrow(rule, actual, expected), options))))
+    verdicts = rule.check(*_narrow(rule, actual, expected), options)
+    rank = (FAIL, IMPROVED, NOTE, PASS).index
+    return RuleReport(rule, tuple(sorted(verdicts, key=lambda verdict: rank(verdict.outcome))))
 
 
 def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:

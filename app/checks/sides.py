@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from compileboard.app.benchmarks.run_queries import list_measured
-from compileboard.app.checks.rules.model import OpenIncident, RuleDistinct, RuleInput, Side
-from compileboard.app.checks.rules.pairing import FIELDS, TIE_BREAKERS, name_configuration
+from compileboard.app.checks.model import OpenIncident, RuleDistinct, RuleInput, Side
+from compileboard.app.checks.pairing import FIELDS, TIE_BREAKERS, name_configuration
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison.baselines import BASELINE_VERSION, get_baseline

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from compileboard.app.checks.rules import pr_time
-from compileboard.app.checks.rules.model import RuleInput, Side
+from compileboard.app.checks.model import RuleInput, Side
+from compileboard.app.checks.rules.counts import metric_margin
 from compileboard.app.core.page import FilterError
 from compileboard.start import PACKAGE
 
@@ -129,7 +129,7 @@ def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Rule
                 f"{path}:{line}: {name},{metric} stands there twice; leave one of them"
             )
         counts[metric] = count
-        counts[pr_time.metric_margin(metric)] = margin
+        counts[metric_margin(metric)] = margin
     return (RuleInput(name, counts) for name, counts in counts_by_name.items())
 
 

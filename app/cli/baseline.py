@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.rules.model import Side
+from compileboard.app.checks.model import Side
 from compileboard.app.checks.sides import (
     dump_baseline,
     list_changes,

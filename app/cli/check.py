@@ -26,8 +26,8 @@ from compileboard.app.checks.decision import (
     load_rules,
     report_check,
 )
-from compileboard.app.checks.rules import DEFAULT, RULES, pr_time
-from compileboard.app.checks.rules.model import IMPROVED, NOTE, PASS, RuleOptions
+from compileboard.app.checks.model import IMPROVED, NOTE, PASS, RuleOptions
+from compileboard.app.checks.rules import DEFAULT, RULES, counts
 from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.core.page import FilterError
@@ -361,13 +361,13 @@ def _publish(
 
 def _propose(screen: CheckScreen) -> str:
     actual, expected, options = screen.actual, screen.expected, screen.options
-    if expected is None or not pr_time.list_counts(expected):
+    if expected is None or not counts.list_counts(expected):
         raise CannotCompare(
             "--propose writes pr-time's new expected results; --baseline has none to begin with"
         )
     out = io.StringIO(newline="")
     writer = csv.writer(out)
-    for row in pr_time.propose(actual, expected, options):
+    for row in counts.propose(actual, expected, options):
         writer.writerow(row)
         writer.writerows(
             [[], [], []]

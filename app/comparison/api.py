@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from compileboard.app.benchmarks.model import SeriesFields
 from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
-from compileboard.app.checks.rules.model import RuleDistinct, RuleOptions
+from compileboard.app.checks.model import RuleDistinct, RuleOptions
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
 from compileboard.app.comparison.baselines import BaselineRow

@@ -10,7 +10,7 @@ from typing import Any
 
 from compileboard.app.benchmarks.queries import filter_newest
 from compileboard.app.benchmarks.run_queries import list_measured
-from compileboard.app.checks.rules.model import RuleDistinct, Side
+from compileboard.app.checks.model import RuleDistinct, Side
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.comparison import queries

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.rules import incidents
-from compileboard.app.checks.rules.distinct import WHOLE_RUN
-from compileboard.app.checks.rules.model import IMPROVED, PASS, RuleVerdict
+from compileboard.app.checks.model import IMPROVED, PASS, RuleVerdict
+from compileboard.app.checks.rules.counts import WHOLE_RUN
+from compileboard.app.checks.rules.results import INCIDENTS
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.output import write_file
@@ -86,7 +86,7 @@ def next_step(report: Report, *, in_pull_request: bool = False) -> str:
             "the run has not: measure "
             "it, or name the rules that are wanted (--rule)."
         )
-    if all(failure.rule == incidents.RULE.name for failure in report.failures):
+    if all(failure.rule == INCIDENTS.name for failure in report.failures):
         return (
             "Mend what got worse, or acknowledge the incident, or ignore it with a reason, at "
             "/incidents/ID."

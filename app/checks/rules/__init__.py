@@ -1,4 +1,4 @@
-"""Rules that compare a run with a baseline: pure functions, one module each, all of them in RULES.
+"""Rules that compare a run with a baseline: pure functions, all of them in RULES.
 
 Those named after an upstream checker give that checker's verdicts and its exit code.
 """
@@ -7,33 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compileboard.app.checks.rules import (
-    accuracy,
-    distinct,
-    graph_breaks,
-    incidents,
-    measured,
-    memory,
-    missing_model,
-    performance,
-    pr_time,
-)
-from compileboard.app.checks.rules.model import Rule
+from compileboard.app.checks.model import Rule
+from compileboard.app.checks.rules import counts, measured, results
 
 RULES: tuple[Rule, ...] = (
-    accuracy.RULE,
-    graph_breaks.RULE,
-    graph_breaks.EXACT_RULE,
-    performance.RULE,
-    memory.RULE,
-    pr_time.RULE,
-    accuracy.CSV_RULE,
-    missing_model.RULE,
-    missing_model.MISSING_BASELINE_RULE,
-    distinct.NEW_BREAKS_RULE,
-    distinct.NEW_RECOMPILES_RULE,
+    results.ACCURACY,
+    counts.GRAPH_BREAKS,
+    counts.GRAPH_BREAKS_EXACT,
+    measured.PERFORMANCE,
+    measured.MEMORY,
+    counts.PR_TIME,
+    results.CSV,
+    results.VANISHED,
+    results.MISSING_BASELINE,
+    counts.NEW_BREAKS,
+    counts.NEW_RECOMPILES,
     *measured.RULES,
-    incidents.RULE,
+    results.INCIDENTS,
 )
 DEFAULT = "default"
 

@@ -1,25 +1,33 @@
-"""No model worse than the baseline beyond noise: a rule for each measured number.
+"""Rules of measured numbers: no model worse beyond noise than in the baseline, as in Compare.
 
 Without stored repeats the tolerance decides. Fewer than three measurements decide nothing, nor does
 a change from eager mode.
+
+Sources: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53,
+check_memory_compression_ratio.py at 20e7b45
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from compileboard.app.checks.rules.model import (
+from compileboard.app.checks.model import (
     FAIL,
+    IMPROVED,
     NOTE,
     PASS,
+    Finding,
     Rule,
     RuleInput,
     RuleOptions,
-    RuleVerdict,
     Side,
+    describe_lack,
+    is_empty,
     need_columns,
     read_number,
+    show,
 )
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import (
@@ -31,113 +39,98 @@ from compileboard.collectors.contract.verdicts import (
     judge_sides,
 )
 
-WORDS = {
-    "single": "FEW_SAMPLES",
-    "eager": "EAGER_MOVED",
-    "wrong": "WRONG_ANSWER",
-}
-OUTCOMES = {
-    "NOISE": PASS,
-    "OTHER_BATCH_SIZE": NOTE,
-    "FEW_SAMPLES": NOTE,
-    "EAGER_MOVED": NOTE,
-    "WRONG_ANSWER": NOTE,
-}
+WORDS = {"single": "FEW_SAMPLES", "eager": "EAGER_MOVED", "wrong": "WRONG_ANSWER"}
 
 
-@dataclass(frozen=True)
-class MeasuredCheck:
-    rule: str
-    column: str  # upstream's
-    metric: str  # of COMPARED
-    format: str
-    threshold: float = COMPILE_THRESHOLD
-    scale: float = 1
-    words: tuple[str, str] = ("SLOWER", "FASTER")  # worse, better
-    tells_missing: bool = False
-
-    def __call__(self, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-        known = {row.name: row for row in expected.rows}
-        verdicts = (self._check(row, known.get(row.name), options) for row in actual.rows)
-        rule = next(rule for rule in RULES if rule.name == self.rule)
-        return [
-            rule.make(row.name, *verdict)
-            for row, verdict in zip(actual.rows, verdicts)
-            if verdict is not None
-        ]
-
-    def _check(
-        self, row: RuleInput, other: RuleInput | None, options: RuleOptions
-    ) -> tuple[str, str] | None:
-        value = self._read(row)
-        before = self._read(other) if other else None
-        if other is not None and value is not None and before is not None:
-            tolerance = options.tolerance if self.metric == "speedup" else self.threshold
-            return self._compare(row, other, value / before - 1, tolerance)
-        if not self.tells_missing or value is before is None:
-            return None
-        if before is None:
-            return "MISSING", f"{self.column}={self._show(row)}, no expected one"
-        status, reason = row.cells.get("status"), row.cells.get("reason")
-        detail = (
-            f"{self.column}={self.format.format(before * self.scale)} before; now "
-            f"{status or 'not measured'}"
-        )
-        return ("SKIPPED" if status in ("skipped", "not_run") else "FAIL"), detail + (
-            f": {reason}" if reason else ""
-        )
-
-    def _read(self, row: RuleInput) -> float | None:
-        value = read_number(row.cells.get(self.column))
-        return (
-            value if value and value > 0 else None
-        )  # 0 is upstream's padding: it was not measured
-
-    def _compare(
-        self, row: RuleInput, other: RuleInput, change: float, tolerance: float
-    ) -> tuple[str, str]:
-        detail = f"{self.column}={self._show(row)}, expected={self._show(other)}, {change:+.1%}"
-        batches = [side.series.get("batch_size") or None for side in (row, other)]
-        if None not in batches and batches[0] != batches[1]:
-            return "OTHER_BATCH_SIZE", f"{detail}; batch size {batches[0]}, expected {batches[1]}"
-        verdict = judge_row(row, other, {self.metric: tolerance})[self.metric]
-        if abs(change) <= tolerance and verdict.word != "wrong":
-            return "PASS", detail
-        words = WORDS | dict(zip(("worse", "better"), self.words))
-        return words.get(verdict.word, "NOISE"), f"{detail}; {describe_basis(verdict)}"
-
-    def _show(self, row: RuleInput) -> str:
-        interval = row.side.interval if self.metric == "speedup" else None
-        text = self.format.format((self._read(row) or 0) * self.scale)
-        return text + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
-
-
-def judge_row(
+def _judge(
     row: RuleInput, other: RuleInput, thresholds: dict[str, float] | None = None
 ) -> dict[str, Verdict[ComparedMetric]]:
     return judge_sides(COMPARED, other.side, row.side, thresholds)
 
 
-def describe_basis(verdict: Verdict[ComparedMetric]) -> str:
+def _describe_basis(verdict: Verdict[ComparedMetric]) -> str:
     # What is not judged has the samples in both.
     reason = verdict.reason.partition("; ")[2] if verdict.word == "single" else verdict.reason
     return f"{verdict.basis}; {reason}" if reason else verdict.basis
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    column: str  # upstream's
+    format: str
+    words: tuple[str, str]  # worse, better
+    threshold: float
+    scale: float
+    tells_missing: bool
+
+    @property
+    def _metric(self) -> str:
+        return STORE_NAMES[self.column]
+
+    def __call__(self, actual: Side, expected: Side, options: RuleOptions) -> Iterator[Finding]:
+        known = {row.name: row for row in expected.rows}
+        for row in actual.rows:
+            other = known.get(row.name)
+            value, before = self._read(row), self._read(other) if other else None
+            if other is not None and value is not None and before is not None:
+                tolerance = options.tolerance if self._metric == "speedup" else self.threshold
+                yield row.name, *self._compare(row, other, value / before - 1, tolerance)
+            elif self.tells_missing and before is not None:
+                status, reason = row.cells.get("status"), row.cells.get("reason")
+                yield (
+                    row.name,
+                    "SKIPPED" if status in ("skipped", "not_run") else "FAIL",
+                    f"{self.column}={self.format.format(before * self.scale)} before; now "
+                    f"{status or 'not measured'}{f': {reason}' if reason else ''}",
+                )
+            elif self.tells_missing and value is not None:
+                yield row.name, "MISSING", f"{self.column}={self._show(row)}, no expected one"
+
+    def _read(self, row: RuleInput) -> float | None:
+        value = read_number(row.cells.get(self.column))
+        # 0 is upstream's padding: it was not measured.
+        return value if value and value > 0 else None
+
+    def _compare(
+        self, row: RuleInput, other: RuleInput, change: float, tolerance: float
+    ) -> tuple[str, str]:
+        detail = f"{self.column}={self._show(row)}, expected={self._show(other)}, {change:+.1%}"
+        batch, expected_batch = (side.series.get("batch_size") for side in (row, other))
+        if batch and expected_batch and batch != expected_batch:
+            return "OTHER_BATCH_SIZE", f"{detail}; batch size {batch}, expected {expected_batch}"
+        verdict = _judge(row, other, {self._metric: tolerance})[self._metric]
+        if abs(change) <= tolerance and verdict.word != "wrong":
+            return "PASS", detail
+        words = WORDS | dict(zip(("worse", "better"), self.words))
+        return words.get(verdict.word, "NOISE"), f"{detail}; {_describe_basis(verdict)}"
+
+    def _show(self, row: RuleInput) -> str:
+        interval = row.side.interval if self._metric == "speedup" else None
+        text = self.format.format((self._read(row) or 0) * self.scale)
+        return text + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
+
+
 def _make_rule(
-    name: str, about: str, column: str, format_text: str, is_optional: bool = True, **check: Any
+    name: str,
+    about: str,
+    column: str,
+    format_text: str,
+    *,
+    words: tuple[str, str] = ("SLOWER", "FASTER"),
+    threshold: float = COMPILE_THRESHOLD,
+    scale: float = 1,
+    is_optional: bool = True,
+    tells_missing: bool = False,
 ) -> Rule:
-    words = check.setdefault("words", ("SLOWER", "FASTER"))
     worse, better = words
-    tells_missing = (
-        {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL} if check.get("tells_missing") else {}
-    )
+    missing = {"MISSING": NOTE, "SKIPPED": NOTE, "FAIL": FAIL} if tells_missing else {}
+    unclear = dict.fromkeys(("OTHER_BATCH_SIZE", *WORDS.values()), NOTE)
     return Rule(
         name=name,
         about=about,
         source="CompileBoard",
-        words={"PASS": PASS, better: PASS, **OUTCOMES, worse: FAIL, **tells_missing},
-        check=MeasuredCheck(name, column, STORE_NAMES[column], format_text, **check),
+        words={"PASS": PASS, better: PASS, "NOISE": PASS, **unclear, worse: FAIL, **missing},
+        find=_Comparison(column, format_text, words, threshold, scale, tells_missing),
         applies=need_columns(column, both=True),
         is_default=True,
         is_performance=True,
@@ -204,4 +197,100 @@ RULES = (
         threshold=THRESHOLD,
         words=("LARGER", "SMALLER"),
     ),
+)
+SHARE = 0.95
+RATIO = "compression_ratio"
+
+
+def _find_ratios(actual: Side, expected: Side, _options: RuleOptions) -> Iterator[Finding]:
+    known = {row.name: row for row in expected.rows}
+    for row in actual.rows:
+        cells = actual.get(row.name, RATIO), expected.get(row.name, RATIO)
+        numbers = [read_number(cell) for cell in cells]
+        shown = [
+            show(cell) if number is None else f"{number:.2f}"
+            for cell, number in zip(cells, numbers)
+        ]
+        detail = f"{RATIO}={shown[0]}, expected={shown[1]}"
+        ratio, expected_ratio = numbers
+        if cells[1] is None:
+            yield row.name, "MISSING", f"{RATIO}={shown[0]}, no expected one"
+        elif ratio is None or expected_ratio is None:
+            yield row.name, "FAIL", detail
+        elif ratio >= expected_ratio * SHARE:
+            yield row.name, "PASS", detail
+        elif not (row.repeats and known[row.name].repeats):  # upstream's files
+            yield row.name, "FAIL", detail
+        else:
+            verdict = _judge(row, known[row.name])[RATIO]
+            word = (WORDS | {"worse": "FAIL"}).get(verdict.word, "NOISE")
+            yield row.name, word, f"{detail}; {_describe_basis(verdict)}"
+
+
+MEMORY = Rule(
+    name="memory",
+    about="every compression ratio is at least 0.95 of the expected one",
+    source="check_memory_compression_ratio.py",
+    words={
+        "PASS": PASS,
+        "NOISE": PASS,
+        "MISSING": NOTE,
+        "FEW_SAMPLES": NOTE,
+        "WRONG_ANSWER": NOTE,
+        "FAIL": FAIL,
+    },
+    find=_find_ratios,
+    applies=need_columns(RATIO, both=True),
+    is_default=True,
+    columns=(RATIO,),
+    is_performance=True,
+)
+METRICS = {"speedup": "{:.3f}x", "abs_latency": "{:.1f} ms/iter"}
+
+
+def _find_beyond_threshold(
+    actual: Side, _expected: Side, options: RuleOptions
+) -> Iterator[Finding]:
+    threshold, metric = options.threshold or 0.0, options.metric
+    worst, best = threshold * options.threshold_scale, threshold / options.threshold_scale
+    sign, worse, better = 1, "<", ">"
+    if metric != "speedup":
+        sign, worse, better = -1, ">", "<"
+    if metric != "speedup" or options.fail_on_improvement:
+        worst, best = sorted((worst, best), reverse=sign < 0)
+    for row in actual.rows:
+        cell, reason = row.cells.get(metric), row.cells.get("reason")
+        value = math.inf if str(cell) in ("inf", "Infinity") else read_number(cell)
+        if value is None:
+            problem = f": {reason}" if reason else ""
+            problem = problem if is_empty(cell) else f": {cell!r} is no number"
+            yield row.name, "MISSING", f"no {metric}{problem}"
+            continue
+        shown, least, most = (METRICS[metric].format(number) for number in (value, worst, best))
+        if value * sign < worst * sign:
+            yield row.name, "REGRESSED", f"{metric}={shown} ({worse} {least})"
+        elif options.fail_on_improvement and value * sign > best * sign:
+            yield row.name, "IMPROVED", f"{metric}={shown} ({better} {most})"
+        else:
+            yield row.name, "PASS", f"{metric}={shown}"
+
+
+def _applies_threshold(actual: Side, _expected: Side, options: RuleOptions) -> str:
+    if options.metric not in METRICS:
+        return f"the metric is {options.metric!r}, expected {' or '.join(METRICS)}"
+    if options.threshold is None:
+        return "it compares with a number, and no threshold was given"
+    if options.threshold_scale <= 0:
+        return f"the threshold's scale is {options.threshold_scale:g}, expected a number above 0"
+    return "" if actual.has(options.metric) else describe_lack(actual, (options.metric,))
+
+
+PERFORMANCE = Rule(
+    name="performance",
+    about="speedup or abs_latency of every model within the threshold; needs no baseline",
+    source="check_perf_csv.py",
+    words={"PASS": PASS, "IMPROVED": IMPROVED, "REGRESSED": FAIL, "MISSING": FAIL},
+    find=_find_beyond_threshold,
+    applies=_applies_threshold,
+    needs_baseline=False,
 )

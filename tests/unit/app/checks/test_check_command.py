@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.checks.rules.model import RuleInput, Side
+from compileboard.app.checks.model import RuleInput, Side
 from compileboard.app.checks.sides import dump_baseline, load_baseline
 from compileboard.app.cli.main import main
 from compileboard.collectors.cli.main import main as collect

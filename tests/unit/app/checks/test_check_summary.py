@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.reports.check_report import write_markdown
 

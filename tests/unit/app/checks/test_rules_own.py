@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.metrics import BY_NAME
+from compileboard.app.checks.model import FAIL, RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
-from compileboard.app.checks.rules.model import FAIL, RuleDistinct, RuleInput, RuleOptions, Side
 from compileboard.collectors.contract.verdicts import SAMPLES, Measurement, decide
 
 

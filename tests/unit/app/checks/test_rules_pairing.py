@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, RuleOptions, Side
-from compileboard.app.checks.rules.pairing import Ambiguous, pair
+from compileboard.app.checks.model import RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.pairing import Ambiguous, pair
 from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
 from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.comparison.model import ModelResult

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.checks.rules import find_rules, pr_time
-from compileboard.app.checks.rules.model import FAIL, IMPROVED, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import FAIL, IMPROVED, RuleInput, RuleOptions, Side
+from compileboard.app.checks.rules import counts, find_rules
 from compileboard.app.checks.tables import read_table
 
 DATA = Path(__file__).parents[3] / "data" / "checks"
@@ -92,13 +92,13 @@ def test_every_verdict_of_upstreams_rules_is_recorded() -> None:
 def test_new_baseline_of_pr_time_is_upstreams() -> None:
     case = next(recorded for recorded in RECORDED if "proposed" in recorded)
     assert [
-        [str(cell) for cell in row] for row in pr_time.propose(*_sides(case), RuleOptions())
+        [str(cell) for cell in row] for row in counts.propose(*_sides(case), RuleOptions())
     ] == case["proposed"]
 
 
 @given(st.integers(min_value=0, max_value=10**15))
 def test_rounding_down_keeps_four_digits(number: int) -> None:
-    rounded = pr_time.round_down(number)
+    rounded = counts.round_down(number)
     assert rounded <= number < rounded + 10 ** max(0, len(str(number)) - 4)
     assert str(rounded)[:4] == str(number)[:4]
 

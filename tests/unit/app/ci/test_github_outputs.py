@@ -19,8 +19,8 @@ from compileboard.app.checks.ci import (
     parse_diff,
 )
 from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.rules.distinct import NEW_BREAKS_RULE, NEW_RECOMPILES_RULE
-from compileboard.app.checks.rules.model import RuleDistinct, RuleVerdict
+from compileboard.app.checks.model import RuleDistinct, RuleVerdict
+from compileboard.app.checks.rules.counts import NEW_BREAKS, NEW_RECOMPILES
 from compileboard.app.cli.main import main
 from tests.tools.repository import commit, git, make_repository
 
@@ -39,7 +39,7 @@ def make_report(*items: RuleDistinct) -> Report:
 
     breaks = [item for item in items if (item.kind or "").startswith("GB")]
     causes = [item for item in items if item not in breaks]
-    rules = (judge(NEW_RECOMPILES_RULE, causes), judge(NEW_BREAKS_RULE, breaks))
+    rules = (judge(NEW_RECOMPILES, causes), judge(NEW_BREAKS, breaks))
     return Report("run A", "run B", rules, (), allow_improvement=False)
 
 

@@ -1,9 +1,9 @@
-"""Data types of rules: the sides that they compare, and their verdicts."""
+"""Data types of a check: the sides that rules compare, and their verdicts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -113,9 +113,8 @@ class RuleOptions:
     threshold_scale: float = 1.0
     metric: str = "speedup"
     fail_on_improvement: bool = False
-    noise_margin: float = (
-        0.015  # of pr-time, where the baseline has none: what upstream gives most benchmarks
-    )
+    # Of pr-time, where the baseline has none: what upstream gives most benchmarks.
+    noise_margin: float = 0.015
     tolerance: float = THRESHOLD  # of speedup: a smaller change is none
 
 
@@ -129,29 +128,37 @@ class RuleVerdict:
     new: RuleDistinct | None = None  # the graph break or cause that the baseline has not
 
 
+# A model's name, a verdict of the rule's words; then, where there are any, the detail and the
+# graph break or cause that the baseline has not.
+Finding = tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, RuleDistinct]
+
+
 @dataclass(frozen=True)
 class Rule:
     name: str
     about: str
     source: str  # upstream's checker, or ours
     words: Mapping[str, str]  # verdict -> outcome
-    check: Callable[[Side, Side, RuleOptions], list[RuleVerdict]]
+    find: Callable[[Side, Side, RuleOptions], Iterator[Finding]]
     applies: Callable[[Side, Side, RuleOptions], str]
     is_default: bool = False
     is_performance: bool = False  # means something on like machines alone
     # One of the default rules that is not told of where neither side has what it compares
     is_optional: bool = False
     needs_baseline: bool = True
-    columns: tuple[
-        str, ...
-    ] = ()  # a model of our own runs of which neither side says any of these is left out
+    # A model of our own runs of which neither side says any of these is left out.
+    columns: tuple[str, ...] = ()
 
-    def make(self, name: str, word: str, detail: str = "") -> RuleVerdict:
+    def check(self, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
+        return [self._make(*finding) for finding in self.find(actual, expected, options)]
+
+    def _make(
+        self, name: str, word: str, detail: str = "", new: RuleDistinct | None = None
+    ) -> RuleVerdict:
         outcome = self.words[word]
         if outcome in (FAIL, IMPROVED) and self.source.endswith(".py"):
-            decided = f"as {self.source} decides"
-            detail = f"{detail}; {decided}" if detail else decided
-        return RuleVerdict(self.name, name, word, outcome, detail)
+            detail = "; ".join(filter(None, (detail, f"as {self.source} decides")))
+        return RuleVerdict(self.name, name, word, outcome, detail, new)
 
 
 def is_empty(cell: Any) -> bool:
@@ -203,8 +210,3 @@ def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, Rul
         return ""
 
     return applies
-
-
-def in_order(verdicts: Iterable[RuleVerdict]) -> list[RuleVerdict]:
-    rank = {FAIL: 0, IMPROVED: 1, NOTE: 2, PASS: 3}
-    return sorted(verdicts, key=lambda verdict: rank[verdict.outcome])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.checks.rules.model import RuleDistinct, RuleInput, Side
+from compileboard.app.checks.model import RuleDistinct, RuleInput, Side
 from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
 
