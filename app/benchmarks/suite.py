@@ -34,7 +34,7 @@ from compileboard.app.benchmarks.trend_queries import (
 )
 from compileboard.app.comparison.compare import load_side
 from compileboard.app.comparison.differences import compare
-from compileboard.app.comparison.model import CompareSide, Comparison, DistinctDiff
+from compileboard.app.comparison.model import CompareDistinct, CompareSide, Comparison
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.comparison.summary import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.comparison.summary import list_lines
@@ -49,6 +49,7 @@ from compileboard.app.core.format import format_plural, format_time, format_time
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.run_cache import cached_for_run
+from compileboard.app.core.schema import get_row
 from compileboard.app.core.store import Store
 from compileboard.app.incidents.model import Incident, describe_series_change
 from compileboard.app.incidents.page_model import list_incidents
@@ -580,18 +581,8 @@ def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
         }
 
 
-def _list_distinct(diff: DistinctDiff | None) -> Iterator[Row]:
-    for change in diff.changes if diff else ():
-        row = {
-            name: getattr(change.what, name)
-            for name in ("fingerprint", "kind", "reason", "function", "file", "line")
-        }
-        yield row | {
-            "model": change.model,
-            "word": change.word,
-            "base_count": change.base_count,
-            "new_count": change.new_count,
-        }
+def _list_distinct(diff: CompareDistinct | None) -> Iterator[Row]:
+    yield from map(get_row, diff.changes if diff else ())
 
 
 def _list_breaks(suite: SuiteScreen) -> Iterator[Row]:
@@ -726,10 +717,10 @@ def suite_period_row(suite: SuiteScreen) -> Row:
         if compared
         else [],
         "not_compared": {
-            "graph_breaks": compared.breaks.lacks or None
+            "graph_breaks": compared.breaks.not_compared
             if compared
             else "no other run measured one of these models",
-            "recompile_causes": compared.causes.lacks or None
+            "recompile_causes": compared.causes.not_compared
             if compared
             else "no other run measured one of these models",
         },

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from compileboard.app.checks.decision import Report
-from compileboard.app.checks.model import RuleDistinct
 from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
+from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.check_report import NO_FIXES
 from compileboard.app.reports.text import prose
@@ -138,7 +138,7 @@ def list_annotations(
     subject: str = "this PR",
 ) -> list[Annotation]:
     """List new findings on changed lines, the worst first. `fixes` are titles by fingerprint."""
-    by_line: dict[tuple[bool, str, int], list[RuleDistinct]] = {}
+    by_line: dict[tuple[bool, str, int], list[DistinctItem]] = {}
     for checked in report.rules:
         is_break = checked.rule.name == NEW_BREAKS.name
         for verdict in checked.verdicts:

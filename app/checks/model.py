@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from compileboard.app.comparison.model import ModelResult
+from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.incidents.queries import StoredIncident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
@@ -53,18 +54,6 @@ class RuleInput:
 
 
 @dataclass(frozen=True)
-class RuleDistinct:
-    fingerprint: str
-    model: str | None
-    reason: str
-    count: int
-    function: str | None = None
-    file: str | None = None
-    line: int | None = None
-    kind: str | None = None  # torch's id of a graph break, the category of a guard
-
-
-@dataclass(frozen=True)
 class OpenIncident:
     keys: tuple[str, ...]
     incident: StoredIncident
@@ -76,8 +65,8 @@ class Side:
 
     title: str
     rows: tuple[RuleInput, ...]
-    breaks: tuple[RuleDistinct, ...] | None = None
-    causes: tuple[RuleDistinct, ...] | None = None
+    breaks: tuple[DistinctItem, ...] | None = None
+    causes: tuple[DistinctItem, ...] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     # Of each row, as Compare has it; none of a bare CSV.
     results: tuple[ModelResult, ...] = field(default=(), compare=False)
@@ -125,12 +114,12 @@ class RuleVerdict:
     word: str
     outcome: str
     detail: str = ""
-    new: RuleDistinct | None = None  # the graph break or cause that the baseline has not
+    new: DistinctItem | None = None  # the graph break or cause that the baseline has not
 
 
 # A model's name, a verdict of the rule's words; then, where there are any, the detail and the
 # graph break or cause that the baseline has not.
-Finding = tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, RuleDistinct]
+Finding = tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, DistinctItem]
 
 
 @dataclass(frozen=True)
@@ -153,7 +142,7 @@ class Rule:
         return [self._make(*finding) for finding in self.find(actual, expected, options)]
 
     def _make(
-        self, name: str, word: str, detail: str = "", new: RuleDistinct | None = None
+        self, name: str, word: str, detail: str = "", new: DistinctItem | None = None
     ) -> RuleVerdict:
         outcome = self.words[word]
         if outcome in (FAIL, IMPROVED) and self.source.endswith(".py"):

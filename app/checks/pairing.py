@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.checks.model import RuleDistinct, RuleInput, Side
+from compileboard.app.checks.model import RuleInput, Side
 from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
+from compileboard.app.comparison.queries import DistinctItem
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
 # Not part of what a model is: another batch size or machine is said, not a vanished model. They
@@ -105,26 +106,30 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
 def _rename(side: Side, names: Mapping[int, str]) -> Side:
     rows = tuple(replace(row, name=names[id(row)]) for row in side.rows)
     by_key = {row.key: row.name for row in rows}
-    return replace(
-        side, rows=rows, breaks=_of(side.breaks, by_key), causes=_of(side.causes, by_key)
+    breaks, causes = (_rename_models(items, by_key) for items in (side.breaks, side.causes))
+    return replace(side, rows=rows, breaks=breaks, causes=causes)
+
+
+def _rename_models(
+    items: tuple[DistinctItem, ...] | None, names: Mapping[str, str]
+) -> tuple[DistinctItem, ...] | None:
+    if items is None:
+        return None
+    # Those of a model that was filtered away go.
+    return merge_distinct(
+        replace(item, model=None if item.model is None else names[item.model])
+        for item in items
+        if item.model is None or item.model in names
     )
 
 
-def _of(
-    items: tuple[RuleDistinct, ...] | None, names: dict[str, str]
-) -> tuple[RuleDistinct, ...] | None:
-    if items is None:
-        return None
-    merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for rule_distinct in items:
-        model = names.get(rule_distinct.model) if rule_distinct.model is not None else None
-        if rule_distinct.model is not None and model is None:
-            continue  # its model was filtered away
-        known = merged.get((model, rule_distinct.fingerprint))
-        count = rule_distinct.count + (known.count if known else 0)
-        merged[model, rule_distinct.fingerprint] = replace(
-            known or rule_distinct, model=model, count=count
-        )
+def merge_distinct(items: Iterable[DistinctItem]) -> tuple[DistinctItem, ...]:
+    """Add up the counts of the same item of the same model."""
+    merged: dict[tuple[str | None, str], DistinctItem] = {}
+    for item in items:
+        key = (item.model, item.fingerprint)
+        known = merged.get(key)
+        merged[key] = replace(known, count=known.count + item.count) if known else item
     return tuple(merged.values())
 
 

@@ -8,13 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from compileboard.app.benchmarks.run_queries import list_measured
-from compileboard.app.checks.model import OpenIncident, RuleDistinct, RuleInput, Side
-from compileboard.app.checks.pairing import FIELDS, TIE_BREAKERS, name_configuration
+from compileboard.app.checks.model import OpenIncident, RuleInput, Side
+from compileboard.app.checks.pairing import (
+    FIELDS,
+    TIE_BREAKERS,
+    merge_distinct,
+    name_configuration,
+)
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison.baselines import BASELINE_VERSION, get_baseline
 from compileboard.app.comparison.model import ModelResult
-from compileboard.app.comparison.queries import TaskDistinct, choose_samples, load_repeats
+from compileboard.app.comparison.queries import DistinctItem, choose_samples, load_repeats
 from compileboard.app.comparison.side_model import make_result, read_accuracy, read_stored_result
 from compileboard.app.comparison.sides import find_run, find_word, name_baselines
 from compileboard.app.core.format import format_plural
@@ -172,8 +177,13 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
         rows.append(replace(row, repeats=samples))
         results.append(make_result(merged, parts[0], samples))
         tasks |= dict.fromkeys(merged.tasks, row.key)
-    breaks = _by_model(comparison.list_task_breaks(reader, run.id), tasks)
-    causes = _by_model(comparison.list_task_causes(reader, run.id), tasks)
+    breaks, causes = (
+        merge_distinct(
+            replace(item, model=tasks.get(task or ""))
+            for task, item in comparison.list_task_distinct(reader, sql, run.id)
+        )
+        for sql in (comparison.BREAKS_SQL, comparison.CAUSES_SQL)
+    )
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
         title=f"run {run.id}"
@@ -245,17 +255,6 @@ def _make_row(
     return RuleInput(
         merged.model, {name: cell for name, cell in cells.items() if cell is not None}, series, key
     )
-
-
-def _by_model(items: Iterable[TaskDistinct], tasks: Mapping[str, str]) -> tuple[RuleDistinct, ...]:
-    merged: dict[tuple[str | None, str], RuleDistinct] = {}
-    for task_distinct in items:
-        row = dict(vars(task_distinct))
-        model = tasks.get(row.pop("task") or "")
-        known = merged.get((model, task_distinct.fingerprint))
-        row["count"] += known.count if known else 0
-        merged[model, task_distinct.fingerprint] = RuleDistinct(**row, model=model)
-    return tuple(merged.values())
 
 
 def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
@@ -339,6 +338,8 @@ def dump_baseline(side: Side) -> dict[str, Any]:
     stored = asdict(replace(side, results=()))
     for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
         del stored[name]
+    for item in (*(stored["breaks"] or ()), *(stored["causes"] or ())):
+        del item["experiment"]  # a check does not ask for it
     return {"version": BASELINE_VERSION, **stored}
 
 
@@ -365,8 +366,8 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
     )
 
 
-def _read_distinct(rows: list[dict[str, Any]] | None) -> tuple[RuleDistinct, ...] | None:
-    return None if rows is None else tuple(RuleDistinct(**fields) for fields in rows)
+def _read_distinct(rows: list[dict[str, Any]] | None) -> tuple[DistinctItem, ...] | None:
+    return None if rows is None else tuple(DistinctItem(**fields) for fields in rows)
 
 
 @dataclass(frozen=True)
@@ -397,7 +398,7 @@ def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
 
 def _merge_breaks(
     saved: Side, run: Side, field: str, names: set[str]
-) -> tuple[RuleDistinct, ...] | None:
+) -> tuple[DistinctItem, ...] | None:
     old, new = getattr(saved, field), getattr(run, field)
     if old is None and new is None:
         return None

@@ -8,21 +8,25 @@ from typing import Annotated, Any
 
 from compileboard.app.benchmarks.model import SeriesFields
 from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
-from compileboard.app.checks.model import RuleDistinct, RuleOptions
+from compileboard.app.checks.model import RuleOptions
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare, is_file, list_flaky
 from compileboard.app.comparison.baselines import BaselineRow
 from compileboard.app.comparison.baselines import get_baseline as find_stored
 from compileboard.app.comparison.baselines import list_baselines as list_stored
 from compileboard.app.comparison.compare import build_default_comparison
-from compileboard.app.comparison.differences import WORDS
-from compileboard.app.comparison.model import ChangedSetting, ComparedRun, EnvironmentDifference
-from compileboard.app.comparison.queries import FunctionCost
+from compileboard.app.comparison.model import (
+    ChangedSetting,
+    CompareDistinct,
+    ComparedRun,
+    EnvironmentDifference,
+)
+from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
 from compileboard.app.comparison.sides import FORMS
 from compileboard.app.comparison.summary import ComparisonSummary, comparison_row
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.db import get_clock, get_reader, get_store
-from compileboard.app.core.fields import Count, FileName, FunctionName, LineNumber
+from compileboard.app.core.fields import Count
 from compileboard.app.core.page import FilterError, Page
 from compileboard.app.core.parameters import (
     BackendName,
@@ -65,31 +69,6 @@ class CompareDelta(Change):
 
 
 @dataclass(frozen=True)
-class DistinctChangeJson:
-    """One distinct graph break or recompile cause."""
-
-    fingerprint: Annotated[str, "What makes it the same in another run."]
-    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
-    reason: Annotated[str, "Why, in torch's words."]
-    function: FunctionName
-    file: FileName
-    line: LineNumber
-    model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
-    word: Annotated[str, one_of(WORDS), "What became of it."]
-    base_count: Annotated[Count, "Occurrences in base."]
-    new_count: Annotated[Count, "Occurrences in new."]
-
-
-@dataclass(frozen=True)
-class CompareDistinct:
-    """Graph breaks or recompile causes."""
-
-    not_compared: Annotated[str | None, "Why they are not compared."]
-    left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
-    changes: Annotated[list[DistinctChangeJson], "What is new comes first."]
-
-
-@dataclass(frozen=True)
 class ComparedSide:
     """One side."""
 
@@ -123,15 +102,19 @@ class MetricMean(Change):
 
 
 @dataclass(frozen=True)
-class ComparedModel(NamedSeries):
-    """A model that both sides measured."""
-
+class PairedSeries(NamedSeries):
     base_run_id: Annotated[
         str | None, "The run that base's result is of; null for a stored baseline's."
     ]
     new_run_id: Annotated[
         str | None, "The run that new's result is of; null for a stored baseline's."
     ]
+
+
+@dataclass(frozen=True)
+class ComparedModel(PairedSeries):
+    """A model that both sides measured."""
+
     base_accuracy: Annotated[str | None, "Upstream's verdict on base."]
     new_accuracy: Annotated[str | None, "Upstream's verdict in new."]
     accuracy_change: Annotated[
@@ -151,15 +134,9 @@ class UnpairedModel(NamedSeries):
 
 
 @dataclass(frozen=True)
-class ExcludedModel(NamedSeries):
+class ExcludedModel(PairedSeries):
     """A model that is not compared."""
 
-    base_run_id: Annotated[
-        str | None, "The run that base's result is of; null for a stored baseline's."
-    ]
-    new_run_id: Annotated[
-        str | None, "The run that new's result is of; null for a stored baseline's."
-    ]
     reason: Annotated[str, "Why it is not compared."]
 
 
@@ -204,15 +181,9 @@ class ComparisonJson:
 
 
 @dataclass(frozen=True)
-class KeptDistinct:
+class KeptDistinct(Distinct):
     """A graph break or recompile cause in a baseline."""
 
-    fingerprint: Annotated[str, "What makes it the same in another run."]
-    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
-    reason: Annotated[str, "Why, in torch's words."]
-    function: FunctionName
-    file: FileName
-    line: LineNumber
     count: Annotated[Count, "Occurrences."]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
 
@@ -299,7 +270,7 @@ def get_baseline(baseline_name: str) -> BaselineDetail:
     return fill(BaselineDetail, vars(stored) | contents)
 
 
-def _list_distinct(items: Iterable[RuleDistinct] | None) -> list[KeptDistinct] | None:
+def _list_distinct(items: Iterable[DistinctItem] | None) -> list[KeptDistinct] | None:
     return (
         None
         if items is None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from compileboard.app.benchmarks.queries import filter_newest
 from compileboard.app.benchmarks.run_queries import list_measured
-from compileboard.app.checks.model import RuleDistinct, Side
+from compileboard.app.checks.model import Side
 from compileboard.app.checks.sides import load_baseline
 from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.comparison import queries
@@ -20,15 +20,12 @@ from compileboard.app.comparison.model import (
     GROUPS,
     CompareSide,
     Comparison,
-    DistinctItem,
     Key,
     ModelResult,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown
-from compileboard.app.comparison.queries import TaskDistinct, list_function_sums
+from compileboard.app.comparison.queries import DistinctItem, list_function_sums
 from compileboard.app.comparison.side_model import (
-    Tasks,
-    assign_models,
     drop_programs,
     filter_suite,
     format_timing,
@@ -56,7 +53,6 @@ from compileboard.app.runs.run_queries import RunDetail
 from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_with_parts
 
 LoadedResult = tuple[ResultRow, tuple[ExperimentResult, ...], ModelResult]
-ListDistinct = Callable[[sqlite3.Connection, str], list[TaskDistinct]]
 
 
 @dataclass(frozen=True)
@@ -192,8 +188,8 @@ def _load_runs(store: Store, clock: RecorderClock, named: NamedSide) -> CompareS
     parts = [(part, result.key) for _row, parts, result in loaded for part in parts]
     tasks = {(part.run_id, part.task): (key, part.experiment) for part, key in parts if part.task}
     observed = any(queries.count_observed(store.board, run_id) for run_id in ids)
-    breaks = _load_distinct(store, ids, tasks, queries.list_task_breaks)
-    causes = _load_distinct(store, ids, tasks, queries.list_task_causes)
+    breaks = _load_distinct(store, ids, tasks, queries.BREAKS_SQL)
+    causes = _load_distinct(store, ids, tasks, queries.CAUSES_SQL)
     return CompareSide(
         asked=named.asked,
         title=name_side(named),
@@ -218,11 +214,16 @@ def _list_changed(store: Store, run_ids: Sequence[str]) -> list[tuple[str, dict[
 
 
 def _load_distinct(
-    store: Store, run_ids: Iterable[str], tasks: Tasks, list_distinct: ListDistinct
+    store: Store, run_ids: Iterable[str], tasks: Mapping[tuple[str, str], tuple[Key, str]], sql: str
 ) -> tuple[DistinctItem, ...]:
-    listed = ((run_id, list_distinct(store.open_run(run_id), run_id)) for run_id in run_ids)
+    """`tasks` are the model and the experiment of each run's tasks."""
     return tuple(
-        item for run_id, distinct in listed for item in assign_models(run_id, distinct, tasks)
+        replace(item, model=model, experiment=experiment)
+        for run_id in run_ids
+        for task, item in queries.list_task_distinct(store.open_run(run_id), sql, run_id)
+        for model, experiment in (tasks.get((run_id, task or ""), (None, None)),)
+        # Else a newer result stands for what this task measured.
+        if task is None or model is not None
     )
 
 
@@ -278,14 +279,12 @@ def _read_baseline(stored: Baseline) -> Side:
 
 
 def _assign_stored(
-    items: Iterable[RuleDistinct] | None, keys: Mapping[str, Key]
+    items: Iterable[DistinctItem] | None, keys: Mapping[str, Key]
 ) -> tuple[DistinctItem, ...] | None:
     return (
         None
         if items is None
-        else tuple(
-            DistinctItem(**(vars(item) | {"model": keys.get(item.model or "")})) for item in items
-        )
+        else tuple(replace(item, model=keys.get(item.model or "")) for item in items)
     )
 
 

@@ -15,18 +15,18 @@ from compileboard.app.comparison.environment import (
 from compileboard.app.comparison.model import (
     COMPARED,
     TOTALS,
+    WORDS,
+    CompareDistinct,
     CompareSide,
     Comparison,
     DistinctChange,
-    DistinctDiff,
-    DistinctItem,
     Key,
     MetricDelta,
     MetricSum,
     ModelPair,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown, pair_entries
-from compileboard.app.comparison.queries import FunctionCost
+from compileboard.app.comparison.queries import DistinctItem, FunctionCost
 from compileboard.collectors.contract.verdicts import (
     compare_counts,
     decide_overall,
@@ -35,23 +35,13 @@ from compileboard.collectors.contract.verdicts import (
 )
 from compileboard.collectors.store.rollups import geomean
 
-WORDS = {
-    "new": ("new", "bad"),
-    "worse": ("more often", "bad"),
-    "resolved": ("resolved", "good"),
-    "less": ("less often", "good"),
-    "unchanged": ("unchanged", "quiet"),
-}
-_ORDER = tuple(WORDS)
-_Key = tuple["Key | None", str]
-
 
 def diff_distinct(
     base: Sequence[DistinctItem] | None,
     new: Sequence[DistinctItem] | None,
     comparable: Mapping[Key, frozenset[str]],
     name: Callable[[Key], str],
-) -> DistinctDiff:
+) -> CompareDistinct:
     """Compare distinct items per model if both sides' tasks name the model, else over the whole
     side.
 
@@ -59,7 +49,8 @@ def diff_distinct(
     """
     if base is None or new is None:
         where = "on either side" if base is new else "on base" if base is None else "in new"
-        return DistinctDiff((), f"torch was not recorded {where}: there are only numbers")
+        lack = f"torch was not recorded {where}: there are only numbers"
+        return CompareDistinct(lack, 0, ())
     tells = [any(item.model is not None for item in side) for side in (base, new)]
     by_model = all(tells) or (any(tells) and not (base and new))
     ours, theirs = (
@@ -67,22 +58,40 @@ def diff_distinct(
         for side in (base, new)
     )
     left_out = len(base) + len(new) - len(ours) - len(theirs)
-    changes = []
-    before, after = _sum(ours, by_model), _sum(theirs, by_model)
-    words = compare_counts(
-        *({key: item.count for key, item in side.items()} for side in (before, after))
-    )
-    for key in words:
-        model = key[0]
-        base_item, new_item = before.get(key), after.get(key)
-        counts = (base_item.count if base_item else 0, new_item.count if new_item else 0)
-        what = new_item or base_item
-        assert what is not None  # each key is of one side at least
-        changes.append(
-            DistinctChange(what, None if model is None else name(model), *counts, words[key])
+    before, after = (Counter[tuple[Key | None, str]]() for _side in "ab")
+    items: dict[tuple[Key | None, str], DistinctItem] = {}
+    for side, count in ((theirs, after), (ours, before)):
+        for item in side:
+            key = (item.model if by_model else None, item.fingerprint)
+            items.setdefault(key, item)
+            count[key] += item.count
+    words = compare_counts(before, after)
+    changes = [
+        DistinctChange(
+            item.fingerprint,
+            item.kind,
+            item.reason,
+            item.function,
+            item.file,
+            item.line,
+            None if key[0] is None else name(key[0]),
+            words[key],
+            before[key],
+            after[key],
+            item.model,
         )
-    changes.sort(key=_rank)
-    return DistinctDiff(tuple(changes), left_out=left_out)
+        for key, item in items.items()
+    ]
+    order = tuple(WORDS)
+    changes.sort(
+        key=lambda change: (
+            order.index(change.word),
+            change.model or "",
+            -max(change.base_count, change.new_count),
+            change.fingerprint,
+        )
+    )
+    return CompareDistinct(None, left_out, tuple(changes))
 
 
 def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:
@@ -91,29 +100,6 @@ def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]])
     shared = comparable.get(item.model)
     return shared is not None and (
         not shared or item.experiment is None or item.experiment in shared
-    )
-
-
-def _sum(side: Sequence[DistinctItem], by_model: bool) -> dict[_Key, DistinctItem]:
-    sums: dict[_Key, DistinctItem] = {}
-    for item in side:
-        key = (item.model if by_model else None, item.fingerprint)
-        known = sums.get(key)
-        sums[key] = _add(known, item) if known else item
-    return sums
-
-
-def _add(item: DistinctItem, other: DistinctItem) -> DistinctItem:
-    values = dict(vars(item)) | {"count": item.count + other.count}
-    return DistinctItem(**values)
-
-
-def _rank(change: DistinctChange) -> tuple[int, str, int, str]:
-    return (
-        _ORDER.index(change.word),
-        change.model or "",
-        -max(change.base_count, change.new_count),
-        change.what.fingerprint,
     )
 
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric
-from compileboard.app.comparison.queries import FunctionCost
-from compileboard.app.core.fields import TimeUs
-from compileboard.app.core.schema import one_of, published
+from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
+from compileboard.app.core.fields import Count, TimeUs
+from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others
@@ -53,19 +53,6 @@ class ModelResult:
     @property
     def is_wrong(self) -> bool:
         return is_wrong_answer(self.accuracy)
-
-
-@dataclass(frozen=True)
-class DistinctItem:
-    fingerprint: str
-    model: Key | None
-    reason: str
-    count: int
-    kind: str | None = None  # torch's id of a graph break, the category of a guard
-    function: str | None = None
-    file: str | None = None
-    line: int | None = None
-    experiment: str | None = None  # whose task had it, where that is known
 
 
 @dataclass(frozen=True)
@@ -146,20 +133,33 @@ class MetricSum:
     methods: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class DistinctChange:
-    what: DistinctItem
-    model: str | None
-    base_count: int
-    new_count: int
-    word: str
+WORDS = {
+    "new": ("new", "bad"),
+    "worse": ("more often", "bad"),
+    "resolved": ("resolved", "good"),
+    "less": ("less often", "good"),
+    "unchanged": ("unchanged", "quiet"),
+}
 
 
 @dataclass(frozen=True)
-class DistinctDiff:
-    changes: tuple[DistinctChange, ...]
-    lacks: str = ""
-    left_out: int = 0  # of models that only one side has
+class DistinctChange(Distinct):
+    """One distinct graph break or recompile cause."""
+
+    model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
+    word: Annotated[str, one_of(WORDS), "What became of it."]
+    base_count: Annotated[Count, "Occurrences in base."]
+    new_count: Annotated[Count, "Occurrences in new."]
+    key: Key | None = field(default=None, metadata=PRIVATE)  # the model's
+
+
+@dataclass(frozen=True)
+class CompareDistinct:
+    """Graph breaks or recompile causes."""
+
+    not_compared: Annotated[str | None, "Why they are not compared."]
+    left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
+    changes: Annotated[tuple[DistinctChange, ...], "What is new comes first."]
 
     def count(self, word: str) -> int:
         return sum(change.word == word for change in self.changes)
@@ -204,8 +204,8 @@ class Comparison:
     only_new: tuple[ModelResult, ...]
     excluded: tuple[Excluded, ...]
     sums: tuple[MetricSum, ...]
-    breaks: DistinctDiff
-    causes: DistinctDiff
+    breaks: CompareDistinct
+    causes: CompareDistinct
     totals: tuple[MetricDelta, ...]
     functions: tuple[tuple[FunctionCost | None, FunctionCost | None], ...]
     environment: tuple[EnvironmentDifference, ...]

@@ -19,7 +19,13 @@ from compileboard.app.comparison.compare import (
     build_default_comparison,
     list_proposals,
 )
-from compileboard.app.comparison.model import COMPARED, GROUPS, DistinctDiff, ModelPair, ModelResult
+from compileboard.app.comparison.model import (
+    COMPARED,
+    GROUPS,
+    CompareDistinct,
+    ModelPair,
+    ModelResult,
+)
 from compileboard.app.comparison.queries import find_distinct_ids
 from compileboard.app.comparison.sides import list_side_choices
 from compileboard.app.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose
@@ -141,10 +147,8 @@ def _link_tile(tile: ComparisonHeadline) -> str | None:
     return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.anchor}"
 
 
-def _find_ids(table: str, diff: DistinctDiff) -> dict[str, str]:
-    return find_distinct_ids(
-        get_engine(), table, [change.what.fingerprint for change in diff.changes]
-    )
+def _find_ids(table: str, diff: CompareDistinct) -> dict[str, str]:
+    return find_distinct_ids(get_engine(), table, [change.fingerprint for change in diff.changes])
 
 
 def _address(models: str, entry: ModelResult) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.fields import Count, DurationUs
+from compileboard.app.core.fields import Count, DurationUs, FileName, FunctionName, LineNumber
 from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.reading import read_json
@@ -178,33 +178,31 @@ MOST = 100_000
 
 
 @dataclass(frozen=True)
-class TaskDistinct:
-    task: str | None
-    fingerprint: str
-    kind: str | None
-    reason: str
-    function: str | None
-    file: str | None
-    line: int | None
+class Distinct:
+    fingerprint: Annotated[str, "What makes it the same in another run."]
+    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
+    reason: Annotated[str, "Why, in torch's words."]
+    function: FunctionName
+    file: FileName
+    line: LineNumber
+
+
+@dataclass(frozen=True)
+class DistinctItem(Distinct):
+    """`model` is a result's key, or in a check the name of its row; None if only the whole side
+    had it. `experiment` is the one whose task had it, if known.
+    """
+
     count: int
+    model: Any = None
+    experiment: str | None = None
 
 
-def list_task_breaks(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST
-) -> list[TaskDistinct]:
-    return [
-        TaskDistinct(**dict(row))
-        for row in connection.execute(BREAKS_SQL, {"run_id": run_id, "limit": limit})
-    ]
-
-
-def list_task_causes(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST
-) -> list[TaskDistinct]:
-    return [
-        TaskDistinct(**dict(row))
-        for row in connection.execute(CAUSES_SQL, {"run_id": run_id, "limit": limit})
-    ]
+def list_task_distinct(
+    connection: sqlite3.Connection, sql: str, run_id: str, limit: int = MOST
+) -> list[tuple[str | None, DistinctItem]]:
+    rows = connection.execute(sql, {"run_id": run_id, "limit": limit})
+    return [(task, DistinctItem(*values)) for task, *values in rows]
 
 
 def list_instruction_counts(

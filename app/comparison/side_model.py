@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,8 @@ from compileboard.app.comparison.model import (
     MODEL_FIELDS,
     ComparedRun,
     CompareSide,
-    DistinctItem,
-    Key,
     ModelResult,
 )
-from compileboard.app.comparison.queries import TaskDistinct
 from compileboard.app.comparison.sides import NamedSide
 from compileboard.app.core.format import format_time
 from compileboard.app.core.newest import RecorderClock
@@ -26,7 +23,6 @@ from compileboard.app.runs.states import describe_state
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.results import ExperimentResult, ResultRow
 
-Tasks = Mapping[tuple[str, str], tuple[Key, str]]  # run and task -> model and experiment
 _NAMES = tuple(metric.name for metric in COMPARED)
 _COUNTS = (
     "compile_count",
@@ -78,18 +74,6 @@ def read_stored_result(row: Mapping[str, Any]) -> ModelResult:
 
 def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
-
-
-def assign_models(run_id: str, items: Iterable[TaskDistinct], tasks: Tasks) -> list[DistinctItem]:
-    assigned = []
-    for item in items:
-        model, experiment = tasks.get((run_id, item.task or ""), (None, None))
-        if (
-            item.task is None or model is not None
-        ):  # else a newer result stands for what this task measured
-            where = (item.kind, item.function, item.file, item.line, experiment)
-            assigned.append(DistinctItem(item.fingerprint, model, item.reason, item.count, *where))
-    return assigned
 
 
 def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:

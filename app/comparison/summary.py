@@ -15,7 +15,6 @@ from compileboard.app.comparison.model import (
     MODEL_FIELDS,
     CompareSide,
     Comparison,
-    DistinctDiff,
     EnvironmentDifference,
     Excluded,
     MetricDelta,
@@ -310,8 +309,8 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "only_base": [_entry(result) for result in comparison.only_base],
         "only_new": [_entry(result) for result in comparison.only_new],
         "excluded": [_excluded(exclusion) for exclusion in comparison.excluded],
-        "graph_breaks": _diff(comparison.breaks),
-        "recompile_causes": _diff(comparison.causes),
+        "graph_breaks": comparison.breaks,
+        "recompile_causes": comparison.causes,
         "totals": {total.metric.name: _delta(total) for total in comparison.totals},
         "functions": [_functions(*function) for function in comparison.functions],
         "environment": list(comparison.environment),
@@ -421,21 +420,6 @@ def _excluded(compiled: Excluded) -> dict[str, Any]:
         "new_run_id": compiled.new.run_id,
         "reason": compiled.reason,
     }
-
-
-def _diff(diff: DistinctDiff) -> dict[str, Any]:
-    names = ("fingerprint", "kind", "reason", "function", "file", "line")
-    changes = [
-        {name: getattr(change.what, name) for name in names}
-        | {
-            "model": change.model,
-            "word": change.word,
-            "base_count": change.base_count,
-            "new_count": change.new_count,
-        }
-        for change in diff.changes
-    ]
-    return {"not_compared": diff.lacks or None, "left_out_count": diff.left_out, "changes": changes}
 
 
 def _functions(base: FunctionCost | None, new: FunctionCost | None) -> dict[str, Any]:

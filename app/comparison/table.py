@@ -10,8 +10,8 @@ from compileboard.app.benchmarks.metrics import BY_NAME, Metric, format_value
 from compileboard.app.comparison.model import (
     COMPARED,
     GROUPS,
+    CompareDistinct,
     Comparison,
-    DistinctDiff,
     MetricDelta,
     ModelPair,
     group_of,
@@ -209,9 +209,9 @@ def _total(verdict: MetricDelta) -> ComparisonHeadline:
     return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 
 
-def _distinct(label: str, anchor: str, diff: DistinctDiff) -> ComparisonHeadline:
-    if diff.lacks:
-        return ComparisonHeadline(label, "–", diff.lacks, anchor)
+def _distinct(label: str, anchor: str, diff: CompareDistinct) -> ComparisonHeadline:
+    if diff.not_compared:
+        return ComparisonHeadline(label, "–", diff.not_compared, anchor)
     note = (
         f"{diff.count('resolved')} resolved, {diff.count('worse')} more often, "
         f"{diff.count('unchanged')} unchanged"

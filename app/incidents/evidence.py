@@ -12,12 +12,13 @@ from compileboard.app.benchmarks.lines import find_changes
 from compileboard.app.benchmarks.metrics import PASSES, format_value
 from compileboard.app.benchmarks.trend_queries import TrendRun, list_trend_runs
 from compileboard.app.comparison.compare import load_side
-from compileboard.app.comparison.differences import WORDS, compare
+from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.model import (
+    WORDS,
+    CompareDistinct,
     CompareSide,
     Comparison,
     DistinctChange,
-    DistinctDiff,
     ModelPair,
     ModelResult,
 )
@@ -162,21 +163,21 @@ class EvidenceCollector:
         self, kind: str, table: str, changes: Sequence[DistinctChange]
     ) -> Iterable[dict[str, Any]]:
         ids = (
-            find_distinct_ids(self._engine, table, [change.what.fingerprint for change in changes])
+            find_distinct_ids(self._engine, table, [change.fingerprint for change in changes])
             if changes
             else {}
         )
         for change in changes:
             word = WORDS[change.word][0]
-            where = f" in {change.what.function}" if change.what.function else ""
+            where = f" in {change.function}" if change.function else ""
             cause = _make(
                 kind,
                 word,
-                f"{change.what.reason[:200]}{where}",
+                f"{change.reason[:200]}{where}",
                 change.base_count,
                 change.new_count,
             )
-            yield cause | {f"{table[:-1]}_id": ids.get(change.what.fingerprint)}
+            yield cause | {f"{table[:-1]}_id": ids.get(change.fingerprint)}
 
 
 def _belongs_to_other_subject(change: DetectedChange) -> bool:
@@ -209,15 +210,11 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
     return [{"word": word, "before": was, "now": now} for word, was, now in parts]
 
 
-def _filter_subject(other_change: DetectedChange, diff: DistinctDiff) -> list[DistinctChange]:
+def _filter_subject(other_change: DetectedChange, diff: CompareDistinct) -> list[DistinctChange]:
     changed = [change for change in diff.changes if change.word != _UNCHANGED]
     if other_change.subject != "model":
         return changed
-    return [
-        change
-        for change in changed
-        if change.what.model is None or _is_of(other_change, change.what.model)
-    ]
+    return [change for change in changed if change.key is None or _is_of(other_change, change.key)]
 
 
 def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
@@ -228,7 +225,7 @@ def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
     sums: dict[str, list[DistinctChange]] = {}
     for change in changes:
-        sums.setdefault(change.what.kind or "", []).append(change)
+        sums.setdefault(change.kind or "", []).append(change)
     causes = []
     for category, members in sums.items():
         before, after = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -19,13 +19,12 @@ from compileboard.app.comparison.api import (
     ComparedFunction,
     ComparedModel,
     ComparisonJson,
-    DistinctChangeJson,
     MetricMean,
     NamedSeries,
 )
 from compileboard.app.comparison.charts import chart_changes
 from compileboard.app.comparison.compare import ComparisonScreen
-from compileboard.app.comparison.model import EnvironmentDifference
+from compileboard.app.comparison.model import DistinctChange, EnvironmentDifference
 from compileboard.app.comparison.summary import comparison_row
 from compileboard.app.comparison.table import DEFAULT_ORDER, choose
 from compileboard.app.core.charts import Chart, make_figure
@@ -151,10 +150,10 @@ class BoardComparison:
         return make_frame(list_columns(MetricMean), self.answer.metrics)
 
     def graph_breaks(self) -> pd.DataFrame:
-        return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.graph_breaks))
+        return make_frame(list_columns(DistinctChange), self.answer.graph_breaks.changes)
 
     def recompile_causes(self) -> pd.DataFrame:
-        return make_frame(list_columns(DistinctChangeJson), _changes(self.answer.recompile_causes))
+        return make_frame(list_columns(DistinctChange), self.answer.recompile_causes.changes)
 
     def functions(self) -> pd.DataFrame:
         return make_frame(list_columns(ComparedFunction), self.answer.functions)
@@ -177,11 +176,6 @@ class BoardComparison:
             getattr(self.screen.comparison, name) for name in ("base", "new", "pairs")
         )
         return f"<comparison of {base.title!r} with {new.title!r}: {len(pairs)} models in common>"
-
-
-def _changes(distinct: Any) -> Iterable[dict[str, Any]]:
-    changes: list[dict[str, Any]] = distinct["changes"]
-    return changes
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,15 +11,15 @@ from typing import Any
 
 from compileboard.app.comparison.charts import chart_changes
 from compileboard.app.comparison.compare import ComparisonScreen
-from compileboard.app.comparison.differences import WORDS
 from compileboard.app.comparison.environment import DIFFERS, REFUSES, WARNS
 from compileboard.app.comparison.model import (
     ACCURACY_CHANGES,
     KINDS,
+    WORDS,
+    CompareDistinct,
     CompareSide,
     Comparison,
     DistinctChange,
-    DistinctDiff,
     ModelPair,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown
@@ -249,9 +249,9 @@ def left_out_lines(comparison: Comparison) -> list[str]:
     return [f"### Left out{cut}", "", *table(("Model", "As", "Why"), lines)]
 
 
-def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
-    if diff.lacks:
-        return [f"### {title}", "", f"Not compared: {prose(diff.lacks)}."]
+def distinct_lines(title: str, diff: CompareDistinct) -> list[str]:
+    if diff.not_compared:
+        return [f"### {title}", "", f"Not compared: {prose(diff.not_compared)}."]
     changed = [change for change in diff.changes if change.word != "unchanged"]
     same = f"{diff.count('unchanged')} unchanged."
     if not changed:
@@ -262,15 +262,18 @@ def distinct_lines(title: str, diff: DistinctDiff) -> list[str]:
 
 
 def _break(change: DistinctChange) -> list[str]:
-    what = change.what
-    where = f"{what.file}:{what.line}" if what.file and what.line else what.file or what.function
-    kind = what.kind and (
-        label_category(what.kind).label if not what.kind.startswith("GB") else what.kind
+    where = (
+        f"{change.file}:{change.line}"
+        if change.file and change.line
+        else change.file or change.function
+    )
+    kind = change.kind and (
+        label_category(change.kind).label if not change.kind.startswith("GB") else change.kind
     )
     words = [
         WORDS[change.word][0],
         prose(change.model or "the whole side"),
-        prose(what.reason),
+        prose(change.reason),
         prose(kind or "–"),
     ]
     return [*words, code(where), str(change.base_count), str(change.new_count)]

@@ -16,7 +16,6 @@ from compileboard.app.checks.model import (
     PASS,
     Finding,
     Rule,
-    RuleDistinct,
     RuleOptions,
     Side,
     describe_lack,
@@ -26,6 +25,7 @@ from compileboard.app.checks.model import (
     read_number,
     show,
 )
+from compileboard.app.comparison.queries import DistinctItem
 
 COVERAGE_DROP_TOLERANCE = 0.05
 METRICS = ("graph_breaks", "calls_captured", "fallbacks_to_eager")
@@ -300,8 +300,8 @@ WHOLE_RUN = "the run"  # as a model, where a run tells none
 
 def _make_distinct_rule(name: str, about: str, attribute: str, word: str, recorded: str) -> Rule:
     def find(actual: Side, expected: Side, _options: RuleOptions) -> Iterator[Finding]:
-        ours: Sequence[RuleDistinct] = getattr(actual, attribute) or ()
-        theirs: Sequence[RuleDistinct] = getattr(expected, attribute) or ()
+        ours: Sequence[DistinctItem] = getattr(actual, attribute) or ()
+        theirs: Sequence[DistinctItem] = getattr(expected, attribute) or ()
         names = actual.names()
         models = names & expected.names()
         is_known, is_present = _recognize(theirs, models), _recognize(ours, models)
@@ -337,7 +337,7 @@ def _make_distinct_rule(name: str, about: str, attribute: str, word: str, record
     )
 
 
-def _recognize(items: Sequence[RuleDistinct], models: set[str]) -> Callable[[RuleDistinct], bool]:
+def _recognize(items: Sequence[DistinctItem], models: set[str]) -> Callable[[DistinctItem], bool]:
     """Return a function that tells whether a side has an item: in its model, if both sides have
     the model and this side's items name theirs.
     """
@@ -346,14 +346,14 @@ def _recognize(items: Sequence[RuleDistinct], models: set[str]) -> Callable[[Rul
     for item in items:
         models_by_fingerprint.setdefault(item.fingerprint, set()).add(item.model)
 
-    def has(item: RuleDistinct) -> bool:
+    def has(item: DistinctItem) -> bool:
         found = models_by_fingerprint.get(item.fingerprint, set())
         return bool(found & {item.model, None} if item.model in models else found)
 
     return has
 
 
-def describe(item: RuleDistinct) -> str:
+def describe(item: DistinctItem) -> str:
     where = f"{item.file}:{item.line}" if item.file and item.line else item.file
     position = " ".join(filter(None, (where, item.function and f"in {item.function}")))
     kind = f"{item.kind}: " if item.kind else ""

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from compileboard.app.comparison.model import CompareSide, DistinctItem, ModelResult
+from compileboard.app.comparison.model import CompareSide, ModelResult
+from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock, read_clock
 
@@ -47,8 +48,17 @@ def repeats(median_ms: float, count: int = 30, noise: float = 0.01, seed: int = 
 
 def broke(fingerprint: str, count: int = 1, model: ModelResult | None = None) -> DistinctItem:
     """Make a distinct graph break."""
+    key = model.key if model else None
+    return distinct(fingerprint, key, f"because of {fingerprint}", count)
+
+
+def distinct(
+    fingerprint: str, model: Any = None, reason: str = "why", count: int = 1, **more: Any
+) -> DistinctItem:
+    """Make a distinct graph break or recompile cause."""
+    unknown = dict.fromkeys(("kind", "function", "file", "line"))
     return DistinctItem(
-        fingerprint, model.key if model else None, f"because of {fingerprint}", count
+        fingerprint=fingerprint, model=model, reason=reason, count=count, **(unknown | more)
     )
 
 

@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.model import RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import RuleInput, RuleOptions, Side
 from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.reports.check_report import write_markdown
 
 BASE = Side("run A", (), breaks=(), causes=(), name="train.py", commit="aaaaaaa")
 NEW = replace(BASE, title="run B", commit="bbbbbbb")
 
 
-def make_break(fingerprint: str, model: str | None = None) -> RuleDistinct:
-    return RuleDistinct(fingerprint, model, "call of print", 2, "forward", "m.py", 3, "GB0059")
+def make_break(fingerprint: str, model: str | None = None) -> DistinctItem:
+    return DistinctItem(fingerprint, "GB0059", "call of print", "forward", "m.py", 3, 2, model)
 
 
 def write(new: Side, base: Side = BASE, **options: bool) -> list[str]:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.metrics import BY_NAME
-from compileboard.app.checks.model import FAIL, RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import FAIL, RuleInput, RuleOptions, Side
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
+from compileboard.app.comparison.queries import DistinctItem
 from compileboard.collectors.contract.verdicts import SAMPLES, Measurement, decide
+from tests.unit.app.compared import distinct
 
 
 def _row(name: str, **cells: Any) -> RuleInput:
@@ -41,9 +43,9 @@ def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tupl
     ]
 
 
-def _broken(model: str | None, fingerprint: str) -> RuleDistinct:
-    return RuleDistinct(
-        fingerprint, model, f"reason of {fingerprint}", 1, "forward", "m.py", 3, "GB0001"
+def _broken(model: str | None, fingerprint: str) -> DistinctItem:
+    return DistinctItem(
+        fingerprint, "GB0001", f"reason of {fingerprint}", "forward", "m.py", 3, 1, model
     )
 
 
@@ -280,9 +282,9 @@ def test_rules_look_at_each_row_once() -> None:
         "compression_ratio": 1.0,
         "speedup": 1.0,
     }
-    distinct = tuple(RuleDistinct(f"f{n}", Name(f"m{n}"), "reason", 1) for n in range(500))
+    items = tuple(distinct(f"f{n}", Name(f"m{n}"), "reason", 1) for n in range(500))
     sides = [
-        Side("s", tuple(RuleInput(Name(f"m{n}"), cells) for n in range(500)), distinct, distinct)
+        Side("s", tuple(RuleInput(Name(f"m{n}"), cells) for n in range(500)), items, items)
         for _side in "ab"
     ]
     for rule in RULES:
@@ -296,7 +298,7 @@ def test_a_run_without_results_says_what_it_recorded_instead() -> None:
     plain = Side(
         "run B",
         (),
-        breaks=(RuleDistinct("f1", None, "print", 3), RuleDistinct("f2", None, "data", 2)),
+        breaks=(distinct("f1", None, "print", 3), distinct("f2", None, "data", 2)),
     )
     (rule,) = find_rules(["graph-breaks"])
     assert rule.applies(plain, plain, RuleOptions()) == (

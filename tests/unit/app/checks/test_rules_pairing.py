@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.model import RuleDistinct, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import RuleInput, RuleOptions, Side
 from compileboard.app.checks.pairing import Ambiguous, pair
 from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
 from compileboard.app.checks.tables import CannotCompare, list_flaky
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.pairs import pair_entries
+from tests.unit.app.compared import distinct
 
 SERIES = {
     "suite": "s",
@@ -121,12 +122,12 @@ def test_a_csv_cannot_tell_configurations_apart() -> None:
 def test_breaks_follow_their_models_name() -> None:
     rows = (_row("m"), _row("m", mode="training"))
     breaks = (
-        RuleDistinct("x", rows[0].key, "why", 1),
-        RuleDistinct("x", rows[1].key, "why", 2),
-        RuleDistinct("x", "filtered", "", 1),
+        distinct("x", rows[0].key, "why", 1),
+        distinct("x", rows[1].key, "why", 2),
+        distinct("x", "filtered", "", 1),
     )
     first, _two = pair(
-        Side("a", rows, breaks=(*breaks, RuleDistinct("y", None, "", 1))), Side("b", rows)
+        Side("a", rows, breaks=(*breaks, distinct("y", None, "", 1))), Side("b", rows)
     )
     assert [graph_break.model for graph_break in first.breaks or ()] == [
         "m (inference)",
@@ -159,7 +160,7 @@ def test_what_a_baseline_keeps_is_read_back(cells: dict[str, Any], name: str) ->
     side = Side(
         "a",
         (RuleInput(name, cells, {"dynamic": True}, "k"),),
-        (RuleDistinct("x", None, "why", 1),),
+        (distinct("x", None, "why", 1),),
         None,
         {"torch": "2"},
     )

@@ -19,9 +19,10 @@ from compileboard.app.checks.ci import (
     parse_diff,
 )
 from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.model import RuleDistinct, RuleVerdict
+from compileboard.app.checks.model import RuleVerdict
 from compileboard.app.checks.rules.counts import NEW_BREAKS, NEW_RECOMPILES
 from compileboard.app.cli.main import main
+from compileboard.app.comparison.queries import DistinctItem
 from tests.tools.repository import commit, git, make_repository
 
 NAMES = st.text(
@@ -31,7 +32,7 @@ NAMES = st.text(
 )
 
 
-def make_report(*items: RuleDistinct) -> Report:
+def make_report(*items: DistinctItem) -> Report:
     def judge(rule, new):
         return RuleReport(
             rule, tuple(RuleVerdict(rule.name, "m", "NEW", "fail", "", item) for item in new)
@@ -45,10 +46,10 @@ def make_report(*items: RuleDistinct) -> Report:
 
 def make_break(
     file: str, line: int, count: int = 1, model: str | None = "m", **changes: str
-) -> RuleDistinct:
+) -> DistinctItem:
     kind = changes.pop("kind", "GB0036")
-    return RuleDistinct(
-        f"{file}:{line}", model, "Dynamic shape operator", count, "f", file, line, kind
+    return DistinctItem(
+        f"{file}:{line}", kind, "Dynamic shape operator", "f", file, line, count, model
     )
 
 

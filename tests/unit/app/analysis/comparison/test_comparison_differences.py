@@ -390,7 +390,7 @@ def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
     breaks = compare(
         side(first, other, removed, breaks=base), side(first, other, breaks=new)
     ).breaks
-    words = {change.what.fingerprint: change.word for change in breaks.changes}
+    words = {change.fingerprint: change.word for change in breaks.changes}
     assert words == {
         "now": "new",
         "more": "worse",
@@ -398,7 +398,7 @@ def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
         "less": "less",
         "same": "unchanged",
     }
-    assert breaks.left_out == 1
+    assert breaks.left_out_count == 1
     assert breaks.changes[0].model == "one"
 
 
@@ -427,13 +427,13 @@ def test_breaks_of_an_experiment_that_only_one_side_made_are_left_out() -> None:
     assert [(change.word, change.base_count, change.new_count) for change in breaks.changes] == [
         ("unchanged", 2, 2)
     ]
-    assert breaks.left_out == 1
+    assert breaks.left_out_count == 1
 
 
 def test_breaks_that_nothing_recorded_are_not_resolved() -> None:
     breaks = compare(side(breaks=[broke("x")]), side()).breaks
     assert breaks.changes == ()
-    assert breaks.lacks == "torch was not recorded in new: there are only numbers"
+    assert breaks.not_compared == "torch was not recorded in new: there are only numbers"
 
 
 VALUES = st.dictionaries(
