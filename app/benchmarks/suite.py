@@ -32,8 +32,8 @@ from compileboard.app.benchmarks.trend_queries import (
     list_timed_runs,
     list_trend_runs,
 )
-from compileboard.app.comparison.compare import load_side
 from compileboard.app.comparison.differences import compare
+from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.model import CompareDistinct, CompareSide, Comparison
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.comparison.summary import COLUMNS as COMPARED_COLUMNS

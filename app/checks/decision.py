@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import click
 
+from compileboard.app.checks.load import choose_both, load_expected, load_run
 from compileboard.app.checks.model import (
     FAIL,
     IMPROVED,
     NOTE,
     PASS,
+    CannotCompare,
     Rule,
     RuleOptions,
     RuleVerdict,
@@ -22,9 +24,9 @@ from compileboard.app.checks.model import (
 )
 from compileboard.app.checks.pairing import Ambiguous, pair
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
-from compileboard.app.checks.sides import choose_both, load_expected, load_run, need_run
-from compileboard.app.checks.tables import CannotCompare, is_file, read_table
+from compileboard.app.checks.tables import is_file, read_table
 from compileboard.app.comparison.pairs import pair_entries
+from compileboard.app.comparison.sides import need_run
 from compileboard.app.comparison.summary import describe_changes
 from compileboard.app.comparison.table import list_verdicts
 from compileboard.app.core.fields import Count

@@ -10,6 +10,7 @@ from typing import Any
 
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.queries import DistinctItem
+from compileboard.app.core.page import FilterError
 from compileboard.app.incidents.queries import StoredIncident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
@@ -17,6 +18,12 @@ from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_
 # What became of one thing under one rule. An improvement fails as it does upstream: the baseline no
 # longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
+
+
+class CannotCompare(FilterError):
+    def __init__(self, message: str, *, flags: str = "") -> None:
+        super().__init__(message)
+        self.flags = flags
 
 
 @dataclass(frozen=True)

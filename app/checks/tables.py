@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from compileboard.app.checks.model import RuleInput, Side
+from compileboard.app.checks.model import CannotCompare, RuleInput, Side
 from compileboard.app.checks.rules.counts import metric_margin
-from compileboard.app.core.page import FilterError
 from compileboard.start import PACKAGE
 
 # pandas.read_csv takes these for NaN.
@@ -40,12 +39,6 @@ _EMPTY = frozenset(
     ]
 )
 _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
-
-
-class CannotCompare(FilterError):
-    def __init__(self, message: str, *, flags: str = "") -> None:
-        super().__init__(message)
-        self.flags = flags
 
 
 def is_file(text: str) -> bool:

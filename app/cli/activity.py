@@ -7,8 +7,8 @@ from contextlib import closing
 
 import click
 
-from compileboard.app.checks.sides import need_run
 from compileboard.app.cli.common import board_option, read_command_clock
+from compileboard.app.comparison.sides import need_run
 from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import open_store

@@ -11,20 +11,20 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.model import Side
-from compileboard.app.checks.sides import (
+from compileboard.app.checks.load import load_run
+from compileboard.app.checks.model import CannotCompare, Side
+from compileboard.app.cli.common import db_option, read_command_clock
+from compileboard.app.comparison.baselines import (
+    Baseline,
     dump_baseline,
+    get_baseline,
+    list_baselines,
     list_changes,
     load_baseline,
-    load_run,
     merge,
-    need_run,
     shorten,
 )
-from compileboard.app.checks.tables import CannotCompare
-from compileboard.app.cli.common import db_option, read_command_clock
-from compileboard.app.comparison.baselines import Baseline, get_baseline, list_baselines
-from compileboard.app.comparison.sides import name_baselines
+from compileboard.app.comparison.sides import name_baselines, need_run
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.page import FilterError

@@ -26,9 +26,9 @@ from compileboard.app.checks.decision import (
     load_rules,
     report_check,
 )
-from compileboard.app.checks.model import IMPROVED, NOTE, PASS, RuleOptions
+from compileboard.app.checks.model import IMPROVED, NOTE, PASS, CannotCompare, RuleOptions
 from compileboard.app.checks.rules import DEFAULT, RULES, counts
-from compileboard.app.checks.tables import CannotCompare, list_flaky
+from compileboard.app.checks.tables import list_flaky
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.schema import get_plain

@@ -1,17 +1,25 @@
-"""Stored baselines."""
+"""Stored baselines: what they hold, and what an update changes."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from compileboard.app.core.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.checks.model import CannotCompare, RuleInput, Side
+from compileboard.app.comparison.model import (
+    COMPARED,
+    MACHINE_FIELDS,
+    MODEL_FIELDS,
+    ModelResult,
+    make_interval,
+)
+from compileboard.app.comparison.queries import DistinctItem
+from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.results import NUMBERS, ResultRow, fill
 
 BASELINE_VERSION = 1
 
@@ -63,34 +71,122 @@ def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:
     return Baseline(**(dict(row) | {"body": json.loads(unpack(row["body"]))})) if row else None
 
 
-_UNSAVED: dict[str, Any] = {column.name: None for column in fields(ResultRow)}
-_UNSAVED |= {
-    "run_id": "",
-    "id": 0,
-    "time_us": 0,
-    "dynamic": False,
-    "world_size": 1,
-    "status": "measured",
-}
-_UNSAVED |= {"experiments": ("performance",), "tasks": ()}
+def dump_baseline(side: Side) -> dict[str, Any]:
+    stored = asdict(replace(side, results=()))
+    for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
+        del stored[name]
+    for item in (*(stored["breaks"] or ()), *(stored["causes"] or ())):
+        del item["experiment"]  # a check does not ask for it
+    return {"version": BASELINE_VERSION, **stored}
 
 
-def read_baseline_rows(body: Mapping[str, Any], title: str) -> list[ResultRow]:
-    """Missing fields are None. Raises FilterError if a newer CompileBoard wrote the baseline."""
-    version = body.get("version")
-    if version != BASELINE_VERSION:
-        raise FilterError(
-            f"baseline: {title} has version {version}, this knows {BASELINE_VERSION}; upgrade "
-            "CompileBoard"
+def load_baseline(body: Mapping[str, Any], title: str) -> Side:
+    """Raises CannotCompare if a newer CompileBoard wrote it."""
+    if body.get("version") != BASELINE_VERSION:
+        raise CannotCompare(
+            f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; "
+            "upgrade CompileBoard"
         )
-    results = []
-    for row in body["rows"]:
-        cells = {STORE_NAMES.get(name, name): cell for name, cell in row["cells"].items()}
-        numbers = {
-            name: cells[name]
-            for name in (*NUMBERS, "status", "reason", "accuracy")
-            if name in cells
-        }
-        series = {name: value for name, value in row["series"].items() if name in _UNSAVED}
-        results.append(fill(ResultRow, _UNSAVED | series | numbers | {"model": row["name"]}))
-    return results
+    rows = tuple(RuleInput(**row) for row in body["rows"])
+    environment = dict(body["environment"])
+    if environment.get("hardware") == "CPU" and any(
+        row.series.get("device") != "cpu" for row in rows
+    ):
+        del environment["hardware"]  # an unknown GPU was once written so
+    breaks, causes = (
+        None if body[name] is None else tuple(DistinctItem(**item) for item in body[name])
+        for name in ("breaks", "causes")
+    )
+    return Side(title, rows, breaks, causes, environment, tuple(map(_read_result, rows)))
+
+
+def _read_result(row: RuleInput) -> ModelResult:
+    cells = {STORE_NAMES.get(name, name): value for name, value in row.cells.items()}
+    return ModelResult(
+        series={name: row.series.get(name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)}
+        | {"model": row.name},
+        status=cells.get("status", "measured"),
+        values={
+            metric.name: value
+            for metric in COMPARED
+            if (value := cells.get(metric.name)) is not None
+        },
+        reason=cells.get("reason"),
+        accuracy=cells.get("accuracy"),
+        interval=make_interval(cells.get("speedup_low"), cells.get("speedup_high")),
+        repeats=row.repeats,
+    )
+
+
+@dataclass(frozen=True)
+class BaselineChange:
+    model: str
+    word: str
+    detail: str = ""
+
+
+def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
+    """Raises CannotCompare if neither side has one of the models."""
+    names = set(models)
+    if not names:
+        return replace(run, title=saved.title)
+    known = {row.name for row in (*saved.rows, *run.rows)}
+    for name in sorted(names - known):
+        raise CannotCompare(f"--model {name[:80]!r} is neither in {saved.title} nor in {run.title}")
+    rows = [row for row in saved.rows if row.name not in names] + [
+        row for row in run.rows if row.name in names
+    ]
+    return replace(
+        saved,
+        rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
+        breaks=_merge_distinct(saved, run, saved.breaks, run.breaks, names),
+        causes=_merge_distinct(saved, run, saved.causes, run.causes, names),
+    )
+
+
+def _merge_distinct(
+    saved: Side,
+    run: Side,
+    old: tuple[DistinctItem, ...] | None,
+    new: tuple[DistinctItem, ...] | None,
+    names: set[str],
+) -> tuple[DistinctItem, ...] | None:
+    if old is None and new is None:
+        return None
+    left, came = ({row.key for row in side.rows if row.name in names} for side in (saved, run))
+    return (
+        *(item for item in old or () if item.model not in left),
+        *(item for item in new or () if item.model in came),
+    )
+
+
+def list_changes(before: Side, after: Side) -> list[BaselineChange]:
+    old, new = ({row.key: row.cells for row in side.rows} for side in (before, after))
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        if key not in old or key not in new:
+            changes.append(BaselineChange(key, "removed" if key in old else "added"))
+        elif old[key] != new[key]:
+            pairs = [
+                (name, old[key].get(name), new[key].get(name)) for name in {**old[key], **new[key]}
+            ]
+            words = [f"{name} {shorten(a)} → {shorten(b)}" for name, a, b in pairs if a != b]
+            changes.append(BaselineChange(key, "changed", ", ".join(words)))
+    for pair, what in (
+        ((before.breaks, after.breaks), "distinct graph break"),
+        ((before.causes, after.causes), "cause of recompiles"),
+    ):
+        removed, came = (
+            {(item.model, item.fingerprint): item for item in items or ()} for items in pair
+        )
+        changes += [
+            BaselineChange(item.model or "the run", word, f"{what}: {item.reason}")
+            for word, items, others in (("added", came, removed), ("removed", removed, came))
+            for key, item in items.items()
+            if key not in others
+        ]
+    return changes
+
+
+def shorten(cell: object) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -12,6 +12,7 @@ from compileboard.app.comparison.queries import Distinct, DistinctItem, Function
 from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
+from compileboard.collectors.store.results import ExperimentResult, ResultRow
 
 # What tells two series apart. Another machine makes other numbers of the same model; the others
 # make another model.
@@ -313,3 +314,29 @@ KINDS = {"worse": "bad", "better": "good", "changed": "warn"} | dict.fromkeys(
 )
 # Of an accuracy that changed: the word and its kind.
 ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}
+
+
+def make_result(
+    row: ResultRow, lead: ExperimentResult, repeats: Mapping[str, Sequence[float]]
+) -> ModelResult:
+    values = {metric.name: getattr(row, metric.name) for metric in COMPARED}
+    return ModelResult(
+        series={name: getattr(row, name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)},
+        status=lead.status,  # what was timed is compared, and a wrong answer said beside it
+        values={name: value for name, value in values.items() if value is not None},
+        reason=lead.reason,
+        accuracy=read_accuracy(row),
+        interval=make_interval(row.speedup_low, row.speedup_high),
+        repeats=repeats,
+        run_id=row.run_id,
+        experiments=row.experiments,
+    )
+
+
+def read_accuracy(row: ResultRow) -> str | None:
+    failure = row.judge.reason if row.judge is not None and row.judge.status == "failed" else None
+    return row.accuracy or failure
+
+
+def make_interval(low: float | None, high: float | None) -> tuple[float, float] | None:
+    return None if low is None or high is None else (low, high)

@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from compileboard.app.checks.model import CannotCompare
 from compileboard.app.comparison.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.core.engine import Engine, Row, get_row
+from compileboard.app.core.format import format_time
 from compileboard.app.core.newest import SHOWN_STATE, RecorderClock, RunCandidate, get_newest_run_id
 from compileboard.app.core.page import FilterError
+from compileboard.app.core.store import Store
 from compileboard.app.runs.queries import find_run_ids, get_newest_run, get_other
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import RunDetail, get_run
@@ -132,6 +135,21 @@ def find_run(
     ]
     details = (get_run(connection, row["id"]) for row in alike or others)
     return next((detail.run for detail in details if detail is not None), None)
+
+
+def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
+    """Find a run by `latest`, an id or its beginning, or a commit's beginning.
+
+    Raises FilterError if there is none, or more than one.
+    """
+    run = find_run(store.board, store.engine, clock, text)
+    if run is None:
+        raise CannotCompare(
+            f"there is no run {text[:80]!r} in this database; expected latest, the beginning "
+            "of a run's id or of a "
+            "commit's hash, or a CSV file; `compileboard-collect list` lists the runs"
+        )
+    return run
 
 
 def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | None = None) -> RunRow:
@@ -317,3 +335,12 @@ def _neighbour(engine: Engine, clock: RecorderClock, run_id: str, is_before: boo
         if row:
             return str(row["id"])
     return None
+
+
+def name_side(named: NamedSide) -> str:
+    if named.baseline:
+        return f"baseline {named.baseline.name}"
+    newest = named.runs[0].run
+    if ":" not in named.asked:
+        return f"{newest.shown_name}, {format_time(newest.started_us)[:16]}"
+    return named.asked.replace(":", " ", 1)

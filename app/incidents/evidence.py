@@ -11,8 +11,8 @@ from compileboard.app.benchmarks.commits import list_commit_range
 from compileboard.app.benchmarks.lines import find_changes
 from compileboard.app.benchmarks.metrics import PASSES, format_value
 from compileboard.app.benchmarks.trend_queries import TrendRun, list_trend_runs
-from compileboard.app.comparison.compare import load_side
 from compileboard.app.comparison.differences import compare
+from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.model import (
     WORDS,
     CompareDistinct,

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
 from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.model import IMPROVED, PASS, RuleVerdict
+from compileboard.app.checks.model import IMPROVED, PASS, CannotCompare, RuleVerdict
 from compileboard.app.checks.rules.counts import WHOLE_RUN
 from compileboard.app.checks.rules.results import INCIDENTS
-from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.output import write_file
 from compileboard.app.reports.text import code, prose, table

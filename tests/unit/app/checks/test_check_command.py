@@ -17,8 +17,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.checks.model import RuleInput, Side
-from compileboard.app.checks.sides import dump_baseline, load_baseline
 from compileboard.app.cli.main import main
+from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.contract.events import (
     GraphBroke,

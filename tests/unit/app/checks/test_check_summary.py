@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.model import RuleInput, RuleOptions, Side
-from compileboard.app.checks.tables import CannotCompare
+from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.reports.check_report import write_markdown
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.model import RuleInput, RuleOptions, Side
+from compileboard.app.checks.load import choose
+from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
 from compileboard.app.checks.pairing import Ambiguous, pair
-from compileboard.app.checks.sides import choose, dump_baseline, load_baseline
-from compileboard.app.checks.tables import CannotCompare, list_flaky
+from compileboard.app.checks.tables import list_flaky
+from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.pairs import pair_entries
 from tests.unit.app.compared import distinct

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.cli.main import main
-from compileboard.app.comparison.compare import load_side, read_comparison
+from compileboard.app.comparison.compare import read_comparison
+from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_default, find_side, list_side_choices, name_runs
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError

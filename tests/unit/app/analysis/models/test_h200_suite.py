@@ -13,7 +13,7 @@ import pytest
 
 from compileboard.app.benchmarks.queries import ModelFilter, list_models
 from compileboard.app.benchmarks.run_queries import list_task_breaks
-from compileboard.app.comparison.compare import load_side
+from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.store import SingleFile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.comparison.compare import load_side
+from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.store import SingleFile

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from compileboard.app.benchmarks.run_queries import list_measured
-from compileboard.app.checks.model import OpenIncident, RuleInput, Side
+from compileboard.app.checks.model import CannotCompare, OpenIncident, RuleInput, Side
 from compileboard.app.checks.pairing import (
     FIELDS,
     TIE_BREAKERS,
     merge_distinct,
     name_configuration,
 )
-from compileboard.app.checks.tables import CannotCompare
 from compileboard.app.comparison import queries as comparison
-from compileboard.app.comparison.baselines import BASELINE_VERSION, get_baseline
-from compileboard.app.comparison.model import ModelResult
-from compileboard.app.comparison.queries import DistinctItem, choose_samples, load_repeats
-from compileboard.app.comparison.side_model import make_result, read_accuracy, read_stored_result
+from compileboard.app.comparison.baselines import get_baseline, load_baseline
+from compileboard.app.comparison.model import ModelResult, make_result, read_accuracy
+from compileboard.app.comparison.queries import choose_samples, load_repeats
 from compileboard.app.comparison.sides import find_run, find_word, name_baselines
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock
@@ -38,21 +36,6 @@ from compileboard.collectors.store.results import ExperimentResult, ResultRow, m
 
 PREFIX = "baseline:"
 MOST = 1000  # of one suite
-
-
-def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
-    """Find a run by `latest`, an id or its beginning, or a commit's beginning.
-
-    Raises FilterError if there is none, or more than one.
-    """
-    run = find_run(store.board, store.engine, clock, text)
-    if run is None:
-        raise CannotCompare(
-            f"there is no run {text[:80]!r} in this database; expected latest, the beginning "
-            "of a run's id or of a "
-            "commit's hash, or a CSV file; `compileboard-collect list` lists the runs"
-        )
-    return run
 
 
 def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | None) -> Side:
@@ -332,120 +315,3 @@ def _list_values(side: Side, field: str) -> str:
         for value in values
     }
     return ", ".join(sorted(words)[:5])
-
-
-def dump_baseline(side: Side) -> dict[str, Any]:
-    stored = asdict(replace(side, results=()))
-    for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
-        del stored[name]
-    for item in (*(stored["breaks"] or ()), *(stored["causes"] or ())):
-        del item["experiment"]  # a check does not ask for it
-    return {"version": BASELINE_VERSION, **stored}
-
-
-def load_baseline(body: Mapping[str, Any], title: str) -> Side:
-    """Raises CannotCompare if a newer CompileBoard wrote it."""
-    if body.get("version") != BASELINE_VERSION:
-        raise CannotCompare(
-            f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; "
-            "upgrade CompileBoard"
-        )
-    rows = tuple(RuleInput(**row) for row in body["rows"])
-    environment = dict(body["environment"])
-    if environment.get("hardware") == "CPU" and any(
-        row.series.get("device") != "cpu" for row in rows
-    ):
-        del environment["hardware"]  # an unknown GPU was once written so
-    return Side(
-        title=title,
-        rows=rows,
-        breaks=_read_distinct(body["breaks"]),
-        causes=_read_distinct(body["causes"]),
-        environment=environment,
-        results=tuple(read_stored_result(row) for row in body["rows"]),
-    )
-
-
-def _read_distinct(rows: list[dict[str, Any]] | None) -> tuple[DistinctItem, ...] | None:
-    return None if rows is None else tuple(DistinctItem(**fields) for fields in rows)
-
-
-@dataclass(frozen=True)
-class BaselineChange:
-    model: str
-    word: str
-    detail: str = ""
-
-
-def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
-    """Raises CannotCompare if neither side has one of the models."""
-    names = set(models)
-    if not names:
-        return replace(run, title=saved.title)
-    known = {row.name for row in (*saved.rows, *run.rows)}
-    for name in sorted(names - known):
-        raise CannotCompare(f"--model {name[:80]!r} is neither in {saved.title} nor in {run.title}")
-    rows = [row for row in saved.rows if row.name not in names] + [
-        row for row in run.rows if row.name in names
-    ]
-    return replace(
-        saved,
-        rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
-        breaks=_merge_breaks(saved, run, "breaks", names),
-        causes=_merge_breaks(saved, run, "causes", names),
-    )
-
-
-def _merge_breaks(
-    saved: Side, run: Side, field: str, names: set[str]
-) -> tuple[DistinctItem, ...] | None:
-    old, new = getattr(saved, field), getattr(run, field)
-    if old is None and new is None:
-        return None
-    left = {row.key for row in saved.rows if row.name in names}
-    came = {row.key for row in run.rows if row.name in names}
-    return (
-        *(entry for entry in old or () if entry.model not in left),
-        *(entry for entry in new or () if entry.model in came),
-    )
-
-
-def list_changes(before: Side, after: Side) -> list[BaselineChange]:
-    old, new = {row.key: row for row in before.rows}, {row.key: row for row in after.rows}
-    changes = []
-    for key in sorted(old.keys() | new.keys()):
-        row, other = old.get(key), new.get(key)
-        if row is None or other is None:
-            changes.append(BaselineChange(key, "added" if row is None else "removed"))
-        elif row.cells != other.cells:
-            changes.append(BaselineChange(key, "changed", _differ(row, other)))
-    for field, what in (("breaks", "distinct graph break"), ("causes", "cause of recompiles")):
-        removed = {(item.model, item.fingerprint): item for item in getattr(before, field) or ()}
-        came = {(item.model, item.fingerprint): item for item in getattr(after, field) or ()}
-        changes += [
-            BaselineChange(came[key].model or "the run", "added", f"{what}: {came[key].reason}")
-            for key in came
-            if key not in removed
-        ]
-        changes += [
-            BaselineChange(
-                removed[key].model or "the run", "removed", f"{what}: {removed[key].reason}"
-            )
-            for key in removed
-            if key not in came
-        ]
-    return changes
-
-
-def _differ(row: RuleInput, other: RuleInput) -> str:
-    names = [
-        name for name in (*row.cells, *other.cells) if row.cells.get(name) != other.cells.get(name)
-    ]
-    return ", ".join(
-        f"{name} {shorten(row.cells.get(name))} → {shorten(other.cells.get(name))}"
-        for name in dict.fromkeys(names)
-    )
-
-
-def shorten(cell: object) -> str:
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,212 @@
+"""Load a side of a comparison: results, breaks, causes and surroundings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from compileboard.app.benchmarks.queries import filter_newest
+from compileboard.app.benchmarks.run_queries import list_measured
+from compileboard.app.comparison import queries
+from compileboard.app.comparison.baselines import load_baseline
+from compileboard.app.comparison.environment import list_changes
+from compileboard.app.comparison.model import (
+    ComparedRun,
+    CompareSide,
+    make_result,
+)
+from compileboard.app.comparison.sides import NamedSide, name_side
+from compileboard.app.core.newest import RecorderClock
+from compileboard.app.core.store import Store, group_runs
+from compileboard.app.runs.run_queries import RunDetail
+from compileboard.app.runs.states import describe_state
+from compileboard.collectors.store.results import ResultRow, merge_with_parts
+
+_COUNTS = (
+    "compile_count",
+    "graph_break_count",
+    "recompile_count",
+    "recompile_limit_count",
+    "failure_count",
+    "cache_miss_count",
+)
+
+
+def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
+    """Raises FilterError if a newer CompileBoard wrote the baseline."""
+    if named.baseline:
+        return _load_baseline(named)
+    ids = [detail.run.id for detail in named.runs]
+    merged = merge_with_parts(
+        filter_newest(
+            result for run_id in ids for result in list_measured(store.open_run(run_id), run_id)
+        )
+    )
+    repeats: dict[int, dict[str, list[float]]] = {}
+    for reader, group in group_runs(store, ids) if merged else ():
+        repeats |= queries.load_repeats(reader, group)
+    entries = [
+        make_result(row, parts[0], queries.choose_samples(parts, repeats)) for row, parts in merged
+    ]
+    # The model and the experiment of each run's tasks.
+    tasks = {
+        (part.run_id, part.task): (entry.key, part.experiment)
+        for entry, (_row, parts) in zip(entries, merged)
+        for part in parts
+        if part.task
+    }
+    is_observed = any(queries.count_observed(store.board, run_id) for run_id in ids)
+    breaks, causes = (
+        tuple(
+            replace(item, model=model, experiment=experiment)
+            for run_id in ids
+            for task, item in queries.list_task_distinct(store.open_run(run_id), sql, run_id)
+            for model, experiment in (tasks.get((run_id, task or ""), (None, None)),)
+            # Else a newer result stands for what this task measured.
+            if task is None or model is not None
+        )
+        for sql in (queries.BREAKS_SQL, queries.CAUSES_SQL)
+    )
+    return CompareSide(
+        asked=named.asked,
+        title=name_side(named),
+        runs=tuple(
+            ComparedRun(
+                run.id,
+                run.shown_name,
+                run.started_us,
+                run.state,
+                describe_state(run, *clock).word,
+                run.git_commit,
+                run.git_branch,
+                run.git_subject,
+            )
+            for run in (detail.run for detail in named.runs)
+        ),
+        entries=tuple(entries),
+        breaks=breaks if breaks or is_observed else None,
+        causes=causes if causes or is_observed else None,
+        functions=tuple(queries.list_function_sums(store.engine, ids)),
+        totals=_sum_totals(named.runs) if is_observed else {},
+        environment=_load_environment(store, named.runs, [row for row, _parts in merged]),
+        config=_load_settings(store, ids),
+    )
+
+
+def _load_baseline(named: NamedSide) -> CompareSide:
+    assert named.baseline is not None
+    side = load_baseline(named.baseline.body, f"baseline {named.baseline.name}")
+    keys = {row.key: result.key for row, result in zip(side.rows, side.results)}
+    breaks, causes = (
+        None
+        if items is None
+        else tuple(replace(item, model=keys.get(item.model or "")) for item in items)
+        for items in (side.breaks, side.causes)
+    )
+    return CompareSide(
+        asked=named.asked,
+        title=side.title,
+        entries=side.results,
+        breaks=breaks,
+        causes=causes,
+        environment={
+            name: tuple(str(value).split(", ")) for name, value in side.environment.items() if value
+        },
+    )
+
+
+def _load_environment(
+    store: Store, runs: Sequence[RunDetail], rows: Sequence[ResultRow]
+) -> dict[str, tuple[str, ...]]:
+    ids = [detail.run.id for detail in runs]
+    versions = queries.list_versions(store.board, ids)
+    timings = (
+        timing
+        for reader, group in group_runs(store, ids)
+        for timing in queries.list_timing(reader, group)
+    )
+    drivers = (gpu.get("driver_version") for detail in runs for gpu in detail.gpus)
+    values_by_field: dict[str, Iterable[str | None]] = {
+        "device": (row.device for row in rows),
+        "hardware": [row.hardware for row in rows]
+        or [detail.run.gpu_name or "CPU" for detail in runs],
+        "torch": versions.torch or [detail.run.torch_version for detail in runs],
+        "triton": versions.triton,
+        "cuda": versions.cuda or [detail.run.cuda_version for detail in runs],
+        "driver": (None if driver is None else str(driver) for driver in drivers),
+        "timing": (_format_timing(settings) for settings in timings),
+        "python": versions.python or [detail.run.python_version for detail in runs],
+        "host": (detail.run.host for detail in runs),
+    }
+    return {
+        name: tuple(sorted({value for value in values if value}))
+        for name, values in values_by_field.items()
+    }
+
+
+def _format_timing(settings: Mapping[str, Any]) -> str:
+    words = [
+        f"{name.replace('_', ' ')} {value}" for name, value in settings.items() if name != "quick"
+    ]
+    return (
+        ", ".join([*words, *(["quick"] if settings.get("quick") else [])])
+        or "the harness's default"
+    )
+
+
+def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
+    totals: dict[str, float] = {
+        name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS
+    }
+    times = [detail.run.compile_us for detail in runs]
+    known = [time_us for time_us in times if time_us is not None]
+    # A sum that lacks a run's time is no less time.
+    return totals | ({"compile_s": sum(known) / 1e6} if len(known) == len(times) else {})
+
+
+def _load_settings(store: Store, run_ids: Sequence[str]) -> dict[tuple[str, str], tuple[str, str]]:
+    changed = {
+        digest: values
+        for reader, group in group_runs(store, run_ids)
+        for digest, values in queries.list_changed(reader, group)
+    }
+    settings: dict[tuple[str, str], tuple[str, str]] = {}
+    for change in list_changes(sorted(changed.items(), key=lambda pair: pair[0])):
+        known = settings.get((change.module, change.name))
+        value = f"{known[0]} or {change.value}" if known else change.value
+        settings[change.module, change.name] = (value, change.default)
+    return settings
+
+
+def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
+    """Drop observed programs that the other side never ran: their breaks are neither new nor
+    resolved.
+    """
+    known = {(detail.run.suite, detail.run.name) for detail in other.runs}
+    runs = tuple(
+        run for run in side.runs if run.run.result_count or (run.run.suite, run.run.name) in known
+    )
+    if not runs:
+        return side, ""
+    names = sorted({detail.run.name for detail in side.runs} - {detail.run.name for detail in runs})
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    warning = (
+        f"only {side.asked} ran {', '.join(names[:3])}{more}, which is left out" if names else ""
+    )
+    return replace(side, runs=runs), warning
+
+
+def filter_suite(side: CompareSide, suite: str) -> CompareSide:
+    """Filter to one suite; items without a model stay only if there is no other suite."""
+    entries = tuple(entry for entry in side.entries if entry.series["suite"] == suite)
+    if len(entries) == len(side.entries) > 0:
+        return side
+    keys = {entry.key for entry in entries}
+    breaks, causes = (
+        None
+        if items is None or not entries
+        else tuple(item for item in items if item.model in keys)
+        for items in (side.breaks, side.causes)
+    )
+    return replace(side, entries=entries, breaks=breaks, causes=causes, functions=(), totals={})
