@@ -243,17 +243,17 @@ def _some(names: set[str]) -> str:
     return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _list_devices(side: Side) -> str:
-    return ", ".join(
-        sorted({str(row.series["device"]) for row in side.rows if row.series.get("device")})
-    )
-
-
 def _check_environment(
     actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool
 ) -> list[str]:
     ours, theirs = (
-        {"device": _list_devices(side), **side.environment} for side in (actual, expected)
+        {
+            "device": ", ".join(
+                sorted({str(device) for row in side.rows if (device := row.series.get("device"))})
+            ),
+            **side.environment,
+        }
+        for side in (actual, expected)
     )
     differing = [
         f"{name}: {ours[name]} against {theirs[name]}"

@@ -68,9 +68,9 @@ def chart_changes(
         "nticks": 7,
         "title": {"text": "new relative to base"},
     }
-    note = ", ".join(
-        filter(None, ("new relative to base", _WAYS.get(metric.direction), _format_bars(moves)))
-    )
+    has_bars = any(delta.ratio_interval for _pair, delta in moves)
+    bars = "bars are 95% intervals" if has_bars else None
+    note = ", ".join(filter(None, ("new relative to base", _WAYS.get(metric.direction), bars)))
     columns = [
         ("Model", False),
         ("Base", True),
@@ -83,12 +83,6 @@ def chart_changes(
     title = f"{metric.label}: change of each model"
     return Chart(
         "changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m"
-    )
-
-
-def _format_bars(moves: Moves) -> str | None:
-    return (
-        "bars are 95% intervals" if any(verdict.ratio_interval for _p, verdict in moves) else None
     )
 
 

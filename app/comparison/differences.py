@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.comparison.environment import (
+    REFUSES,
+    WARNS,
+    describe_differences,
     diff_environment,
     diff_settings,
-    list_blocking_differences,
-    list_warnings,
 )
 from compileboard.app.comparison.model import (
     COMPARED,
@@ -109,7 +110,7 @@ FunctionPair = tuple["FunctionCost | None", "FunctionCost | None"]
 def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Comparison:
     paired = pair_entries(base.entries, new.entries, anyway)
     differences = diff_environment(base, new)
-    refused, warnings = list_blocking_differences(differences), list_warnings(differences)
+    refused, warnings = (describe_differences(differences, weight) for weight in (REFUSES, WARNS))
     if anyway:
         warnings = (*(f"compared anyway: {reason}" for reason in refused), *warnings)
         refused = ()

@@ -50,22 +50,13 @@ def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
     return WARNS if weight == REFUSES and ours & theirs else weight
 
 
-def list_blocking_differences(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
+def describe_differences(
+    differences: tuple[EnvironmentDifference, ...], weight: str
+) -> tuple[str, ...]:
     return tuple(
-        _format_difference(difference) for difference in differences if difference.weight == REFUSES
-    )
-
-
-def list_warnings(differences: tuple[EnvironmentDifference, ...]) -> tuple[str, ...]:
-    return tuple(
-        _format_difference(difference) for difference in differences if difference.weight == WARNS
-    )
-
-
-def _format_difference(difference: EnvironmentDifference) -> str:
-    return (
-        f"{difference.name}: {', '.join(difference.base)} on base, {', '.join(difference.new)} "
-        "in new"
+        f"{part.name}: {', '.join(part.base)} on base, {', '.join(part.new)} in new"
+        for part in differences
+        if part.weight == weight
     )
 
 

@@ -13,7 +13,6 @@ from compileboard.app.benchmarks.series import SEPARATOR
 from compileboard.app.comparison.model import (
     MACHINE_FIELDS,
     MODEL_FIELDS,
-    CompareSide,
     Comparison,
     EnvironmentDifference,
     Excluded,
@@ -23,7 +22,6 @@ from compileboard.app.comparison.model import (
     ModelResult,
 )
 from compileboard.app.comparison.pairs import Paired, describe_entry, list_shown
-from compileboard.app.comparison.queries import FunctionCost
 from compileboard.app.core.format import format_count, format_plural
 from compileboard.app.core.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label
@@ -121,9 +119,14 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     describe = name_models(comparison.base.entries, comparison.new.entries)
     models = list_model_changes(comparison.pairs, comparison.excluded, describe)
     parts = _describe_changes(models)
-    parts += [text for noun, text in _describe_distinct(comparison) if noun not in " ".join(parts)]
-    has_new = any(diff.count("new") for diff in (comparison.breaks, comparison.causes))
-    is_bad = has_new or any(change.kind in (FAILS, WORSE) for change in models)
+    told = " ".join(parts)
+    new_breaks, new_causes = (diff.count("new") for diff in (comparison.breaks, comparison.causes))
+    if new_breaks and "graph break" not in told:
+        parts.append(format_plural(new_breaks, "new graph break"))
+    if new_causes and "recompile" not in told:
+        parts.append(format_plural(new_causes, "new recompile cause"))
+    is_bad = bool(new_breaks or new_causes)
+    is_bad = is_bad or any(change.kind in (FAILS, WORSE) for change in models)
     if not comparison.pairs:  # nothing was measured: what torch recorded is told
         moved = [delta for delta in comparison.totals if delta.word in (WORSE, BETTER)]
         parts += [
@@ -172,11 +175,12 @@ def name_models(
 def list_model_changes(
     pairs: Iterable[ModelPair], excluded: Iterable[Excluded], describe: Callable[[ModelResult], str]
 ) -> tuple[ModelChange, ...]:
-    changes = [
-        ModelChange(describe(exclusion.new), FAILS, (_describe_failure(exclusion.new),), 0.0)
-        for exclusion in excluded
-        if exclusion.kind == "bad"
-    ]
+    changes = []
+    for exclusion in excluded:
+        if exclusion.kind == "bad":
+            reason = exclusion.new.reason or "no reason recorded"
+            told = (REASONS.get(reason, reason),)
+            changes.append(ModelChange(describe(exclusion.new), FAILS, told, 0.0))
     changes += [
         change
         for pair in pairs
@@ -185,10 +189,6 @@ def list_model_changes(
     return tuple(
         sorted(changes, key=lambda change: (_ORDER[change.kind], -change.size, change.model))
     )
-
-
-def _describe_failure(entry: ModelResult) -> str:
-    return REASONS.get(entry.reason or "", entry.reason or "no reason recorded")
 
 
 def _summarize_pair(pair: ModelPair, name: str) -> ModelChange | None:
@@ -264,15 +264,6 @@ def _describe_changes(models: Sequence[ModelChange]) -> list[str]:
     return parts
 
 
-def _describe_distinct(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    for diff, noun, text in (
-        (comparison.breaks, "graph break", "new graph break"),
-        (comparison.causes, "recompile", "new recompile cause"),
-    ):
-        if count := diff.count("new"):
-            yield noun, format_plural(count, text)
-
-
 def _describe_environment(differences: Sequence[EnvironmentDifference]) -> str:
     if not differences:
         return "environment not recorded"
@@ -298,8 +289,10 @@ COLUMNS = (*SERIES, "outcome", "reason", "base_run_id", "new_run_id", "metric", 
 
 def comparison_row(comparison: Comparison) -> dict[str, Any]:
     return {
-        "base": _side(comparison.base),
-        "new": _side(comparison.new),
+        **{
+            word: {"asked": side.asked, "title": side.title, "runs": list(side.runs)}
+            for word, side in (("base", comparison.base), ("new", comparison.new))
+        },
         "anyway": comparison.anyway,
         "refused": list(comparison.refused),
         "warnings": list(comparison.warnings),
@@ -308,11 +301,17 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "models": [_pair(pair) for pair in comparison.pairs],
         "only_base": [_entry(result) for result in comparison.only_base],
         "only_new": [_entry(result) for result in comparison.only_new],
-        "excluded": [_excluded(exclusion) for exclusion in comparison.excluded],
+        "excluded": [
+            _paired(exclusion) | {"reason": exclusion.reason} for exclusion in comparison.excluded
+        ],
         "graph_breaks": comparison.breaks,
         "recompile_causes": comparison.causes,
         "totals": {total.metric.name: _delta(total) for total in comparison.totals},
-        "functions": [_functions(*function) for function in comparison.functions],
+        "functions": [
+            {"file": named.file, "function": named.name, "base": base, "new": new}
+            for base, new in comparison.functions
+            if (named := new or base)
+        ],
         "environment": list(comparison.environment),
         "settings": list(comparison.settings),
         "summary": summarize(comparison),
@@ -321,7 +320,7 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for pair in comparison.pairs:
-        head = _line(pair.new, "compared", pair.warning, pair.base.run_id, pair.new.run_id)
+        head = _paired(pair) | {"outcome": "compared", "reason": pair.warning or None}
         for delta in pair.deltas.values():
             yield head | {"metric": delta.metric.name, "unit": delta.metric.unit} | _delta(delta)
         if pair.accuracy:
@@ -329,35 +328,18 @@ def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
             verdict = "worse" if pair.accuracy == "broke" else "better"
             yield head | {"metric": "accuracy", "verdict": verdict} | words
     for exclusion in comparison.excluded:
-        yield _line(
-            exclusion.new, "excluded", exclusion.reason, exclusion.base.run_id, exclusion.new.run_id
-        )
+        yield _paired(exclusion) | {"outcome": "excluded", "reason": exclusion.reason}
     for outcome, entries in (
         ("only_base", comparison.only_base),
         ("only_new", comparison.only_new),
     ):
         for entry in entries:
-            sides = (entry.run_id, None) if outcome == "only_base" else (None, entry.run_id)
-            yield _line(entry, outcome, "", *sides)
-
-
-def _line(
-    entry: ModelResult, outcome: str, reason: str, base_run: str | None, new_run: str | None
-) -> dict[str, Any]:
-    return _series(entry) | {
-        "outcome": outcome,
-        "reason": reason or None,
-        "base_run_id": base_run,
-        "new_run_id": new_run,
-    }
+            run = {f"{outcome.removeprefix('only_')}_run_id": entry.run_id}
+            yield _series(entry) | run | {"outcome": outcome}
 
 
 def _series(entry: ModelResult) -> dict[str, Any]:
     return {name: entry.series.get(name) for name in SERIES}
-
-
-def _side(compiled: CompareSide) -> dict[str, Any]:
-    return {"asked": compiled.asked, "title": compiled.title, "runs": list(compiled.runs)}
 
 
 def _sum(compiled: MetricSum) -> dict[str, Any]:
@@ -395,9 +377,7 @@ def _delta(compiled: MetricDelta) -> dict[str, Any]:
 
 
 def _pair(compiled: ModelPair) -> dict[str, Any]:
-    return _series(compiled.new) | {
-        "base_run_id": compiled.base.run_id,
-        "new_run_id": compiled.new.run_id,
+    return _paired(compiled) | {
         "base_accuracy": compiled.base.accuracy,
         "new_accuracy": compiled.new.accuracy,
         "accuracy_change": compiled.accuracy or None,
@@ -406,23 +386,14 @@ def _pair(compiled: ModelPair) -> dict[str, Any]:
     }
 
 
+def _paired(pair: ModelPair | Excluded) -> dict[str, Any]:
+    runs = {"base_run_id": pair.base.run_id, "new_run_id": pair.new.run_id}
+    return _series(pair.new) | runs
+
+
 def _entry(compiled: ModelResult) -> dict[str, Any]:
     return _series(compiled) | {
         "run_id": compiled.run_id,
         "status": compiled.status,
         "reason": compiled.reason,
     }
-
-
-def _excluded(compiled: Excluded) -> dict[str, Any]:
-    return _series(compiled.new) | {
-        "base_run_id": compiled.base.run_id,
-        "new_run_id": compiled.new.run_id,
-        "reason": compiled.reason,
-    }
-
-
-def _functions(base: FunctionCost | None, new: FunctionCost | None) -> dict[str, Any]:
-    named = new or base
-    assert named is not None  # a pair has at least one
-    return {"file": named.file, "function": named.name, "base": base, "new": new}

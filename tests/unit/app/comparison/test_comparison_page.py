@@ -36,6 +36,8 @@ from tests.unit.app.benched import (
     list_suite,
     measure,
 )
+from tests.unit.app.engines.published import both_engines as engine_name  # noqa: F401
+from tests.unit.app.engines.published import open_same_engine as open_engine  # noqa: F401
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.web.test_hostile_text import _Seen
 

@@ -1,1 +1,0 @@
-"""What a check tells GitHub."""
