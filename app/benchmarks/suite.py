@@ -34,7 +34,7 @@ from compileboard.app.benchmarks.trend_queries import (
 )
 from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.load import load_side
-from compileboard.app.comparison.model import CompareDistinct, CompareSide, Comparison
+from compileboard.app.comparison.model import CompareDistinct, ComparedSide, Comparison
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.comparison.summary import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.comparison.summary import list_lines
@@ -401,7 +401,7 @@ def _compare(
     return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
 
 
-def _only_set(side: CompareSide, chosen: ModelSet) -> CompareSide:
+def _only_set(side: ComparedSide, chosen: ModelSet) -> ComparedSide:
     entries = tuple(
         entry
         for entry in side.entries

@@ -17,7 +17,7 @@ from compileboard.app.comparison.compare import build_default_comparison
 from compileboard.app.comparison.model import (
     ChangedSetting,
     CompareDistinct,
-    ComparedRun,
+    ComparedSide,
     EnvironmentDifference,
 )
 from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
@@ -65,15 +65,6 @@ class CompareDelta(Change):
     p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
     ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
     ratio_high: Annotated[float | None, "Where it ends."]
-
-
-@dataclass(frozen=True)
-class ComparedSide:
-    """One side."""
-
-    asked: Annotated[str, "What names it."]
-    title: Annotated[str, "What it is called."]
-    runs: Annotated[list[ComparedRun], "Its runs, the newest first; none of a stored baseline."]
 
 
 @dataclass(frozen=True)

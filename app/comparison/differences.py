@@ -18,7 +18,7 @@ from compileboard.app.comparison.model import (
     TOTALS,
     WORDS,
     CompareDistinct,
-    CompareSide,
+    ComparedSide,
     Comparison,
     DistinctChange,
     Key,
@@ -107,7 +107,7 @@ def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]])
 FunctionPair = tuple["FunctionCost | None", "FunctionCost | None"]
 
 
-def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Comparison:
+def compare(base: ComparedSide, new: ComparedSide, anyway: bool = False) -> Comparison:
     paired = pair_entries(base.entries, new.entries, anyway)
     differences = diff_environment(base, new)
     refused, warnings = (describe_differences(differences, weight) for weight in (REFUSES, WARNS))
@@ -146,7 +146,7 @@ def compare(base: CompareSide, new: CompareSide, anyway: bool = False) -> Compar
     )
 
 
-def _share_experiments(base: CompareSide, new: CompareSide) -> dict[Key, frozenset[str]]:
+def _share_experiments(base: ComparedSide, new: ComparedSide) -> dict[Key, frozenset[str]]:
     ours, theirs = (
         {entry.key: entry.experiments for entry in side.entries if entry.status == "measured"}
         for side in (base, new)
@@ -216,7 +216,7 @@ def _count_verdicts(
 
 
 def _compare_totals(
-    base: CompareSide, new: CompareSide, is_refused: bool
+    base: ComparedSide, new: ComparedSide, is_refused: bool
 ) -> tuple[MetricDelta, ...]:
     models = [sorted(map(str, (entry.key for entry in side.entries))) for side in (base, new)]
     if len(base.runs) != len(new.runs) or models[0] != models[1]:

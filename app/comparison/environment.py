@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.comparison.model import ChangedSetting, CompareSide, EnvironmentDifference
+from compileboard.app.comparison.model import ChangedSetting, ComparedSide, EnvironmentDifference
 from compileboard.app.core.fields import Count
 
 # In the order of the page. A number across another GPU says which is the faster GPU.
@@ -27,7 +27,7 @@ FIELDS = {
 _OF_TORCH = ("torch", "triton", "cuda")
 
 
-def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDifference, ...]:
+def diff_environment(base: ComparedSide, new: ComparedSide) -> tuple[EnvironmentDifference, ...]:
     differences = []
     for field, (label, weight) in FIELDS.items():
         base_values, new_values = base.environment.get(field, ()), new.environment.get(field, ())
@@ -39,7 +39,7 @@ def diff_environment(base: CompareSide, new: CompareSide) -> tuple[EnvironmentDi
     return tuple(differences)
 
 
-def _weigh(field: str, weight: str, base: CompareSide, new: CompareSide) -> str:
+def _weigh(field: str, weight: str, base: ComparedSide, new: ComparedSide) -> str:
     ours, theirs = set(base.environment.get(field, ())), set(new.environment.get(field, ()))
     if not ours or not theirs or ours == theirs:
         return "same"
@@ -60,7 +60,7 @@ def describe_differences(
     )
 
 
-def diff_settings(base: CompareSide, new: CompareSide) -> tuple[ChangedSetting, ...]:
+def diff_settings(base: ComparedSide, new: ComparedSide) -> tuple[ChangedSetting, ...]:
     settings = []
     for key in sorted({*base.config, *new.config}):
         ours, theirs = base.config.get(key), new.config.get(key)

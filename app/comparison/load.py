@@ -13,7 +13,7 @@ from compileboard.app.comparison.baselines import load_baseline
 from compileboard.app.comparison.environment import list_changes
 from compileboard.app.comparison.model import (
     ComparedRun,
-    CompareSide,
+    ComparedSide,
     make_result,
 )
 from compileboard.app.comparison.sides import NamedSide, name_side
@@ -33,7 +33,7 @@ _COUNTS = (
 )
 
 
-def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSide:
+def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedSide:
     """Raises FilterError if a newer CompileBoard wrote the baseline."""
     if named.baseline:
         return _load_baseline(named)
@@ -68,7 +68,7 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSi
         )
         for sql in (queries.BREAKS_SQL, queries.CAUSES_SQL)
     )
-    return CompareSide(
+    return ComparedSide(
         asked=named.asked,
         title=name_side(named),
         runs=tuple(
@@ -94,7 +94,7 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> CompareSi
     )
 
 
-def _load_baseline(named: NamedSide) -> CompareSide:
+def _load_baseline(named: NamedSide) -> ComparedSide:
     assert named.baseline is not None
     side = load_baseline(named.baseline.body, f"baseline {named.baseline.name}")
     keys = {row.key: result.key for row, result in zip(side.rows, side.results)}
@@ -104,7 +104,7 @@ def _load_baseline(named: NamedSide) -> CompareSide:
         else tuple(replace(item, model=keys.get(item.model or "")) for item in items)
         for items in (side.breaks, side.causes)
     )
-    return CompareSide(
+    return ComparedSide(
         asked=named.asked,
         title=side.title,
         entries=side.results,
@@ -197,7 +197,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
     return replace(side, runs=runs), warning
 
 
-def filter_suite(side: CompareSide, suite: str) -> CompareSide:
+def filter_suite(side: ComparedSide, suite: str) -> ComparedSide:
     """Filter to one suite; items without a model stay only if there is no other suite."""
     entries = tuple(entry for entry in side.entries if entry.series["suite"] == suite)
     if len(entries) == len(side.entries) > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric
@@ -72,20 +72,26 @@ class ComparedRun:
     subject: Annotated[str | None, "The commit's subject."]
 
 
+private = partial(field, metadata=PRIVATE)
+
+
 @dataclass(frozen=True)
-class CompareSide:
-    asked: str  # what the address or the command said
-    title: str
-    runs: tuple[ComparedRun, ...] = ()
-    entries: tuple[ModelResult, ...] = ()
-    breaks: tuple[DistinctItem, ...] | None = None
-    causes: tuple[DistinctItem, ...] | None = None
-    functions: tuple[FunctionCost, ...] = ()
-    totals: Mapping[str, float] = field(default_factory=dict)  # of its runs, summed
-    environment: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    config: Mapping[tuple[str, str], tuple[str, str]] = field(
-        default_factory=dict
-    )  # (module, name) -> value, default
+class ComparedSide:
+    """One side."""
+
+    asked: Annotated[str, "What names it."]
+    title: Annotated[str, "What it is called."]
+    runs: Annotated[
+        tuple[ComparedRun, ...], "Its runs, the newest first; none of a stored baseline."
+    ] = ()
+    entries: tuple[ModelResult, ...] = private(default=())
+    breaks: tuple[DistinctItem, ...] | None = private(default=None)
+    causes: tuple[DistinctItem, ...] | None = private(default=None)
+    functions: tuple[FunctionCost, ...] = private(default=())
+    totals: Mapping[str, float] = private(default_factory=dict)  # of its runs, summed
+    environment: Mapping[str, tuple[str, ...]] = private(default_factory=dict)
+    # (module, name) -> value, default
+    config: Mapping[tuple[str, str], tuple[str, str]] = private(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -197,8 +203,8 @@ class ChangedSetting:
 
 @dataclass(frozen=True)
 class Comparison:
-    base: CompareSide
-    new: CompareSide
+    base: ComparedSide
+    new: ComparedSide
     anyway: bool
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]

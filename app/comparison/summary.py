@@ -289,10 +289,8 @@ COLUMNS = (*SERIES, "outcome", "reason", "base_run_id", "new_run_id", "metric", 
 
 def comparison_row(comparison: Comparison) -> dict[str, Any]:
     return {
-        **{
-            word: {"asked": side.asked, "title": side.title, "runs": list(side.runs)}
-            for word, side in (("base", comparison.base), ("new", comparison.new))
-        },
+        "base": comparison.base,
+        "new": comparison.new,
         "anyway": comparison.anyway,
         "refused": list(comparison.refused),
         "warnings": list(comparison.warnings),

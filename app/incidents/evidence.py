@@ -16,7 +16,7 @@ from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.model import (
     WORDS,
     CompareDistinct,
-    CompareSide,
+    ComparedSide,
     Comparison,
     DistinctChange,
     ModelPair,
@@ -107,7 +107,7 @@ class EvidenceCollector:
         runs = list_trend_runs(self._engine, [run_id])
         return runs[0] if runs else None
 
-    def _load_side(self, run_id: str) -> CompareSide | None:
+    def _load_side(self, run_id: str) -> ComparedSide | None:
         try:
             clock = read_clock()  # labels alone: an id needs none
             named = find_side(self._store.board, self._engine, clock, run_id, "run")

@@ -17,7 +17,7 @@ from compileboard.app.comparison.model import (
     KINDS,
     WORDS,
     CompareDistinct,
-    CompareSide,
+    ComparedSide,
     Comparison,
     DistinctChange,
     ModelPair,
@@ -151,7 +151,7 @@ def _head(screen: ComparisonScreen) -> list[str]:
     return [*lines, "", *table(("What", "Change>", "How"), tiles)]
 
 
-def _side(side: CompareSide) -> str:
+def _side(side: ComparedSide) -> str:
     runs = [
         f"{code(run.id)}" + (f" of commit {code(run.commit[:9])}" if run.commit else "")
         for run in side.runs[:4]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from compileboard.app.comparison.model import CompareSide, ModelResult
+from compileboard.app.comparison.model import ComparedSide, ModelResult
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock, read_clock
@@ -33,9 +33,9 @@ def entry(model: str = "mlp", values: dict[str, float] | None = None, **more: An
 
 def side(
     *entries: ModelResult, breaks: Iterable[DistinctItem] | None = None, **more: Any
-) -> CompareSide:
+) -> ComparedSide:
     """Make a side of some entries."""
-    return CompareSide(
+    return ComparedSide(
         "A", "run A", entries=entries, breaks=None if breaks is None else tuple(breaks), **more
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric
 from compileboard.app.comparison.differences import compare, sum_metrics
-from compileboard.app.comparison.model import COMPARED, CompareSide, ModelResult
+from compileboard.app.comparison.model import COMPARED, ComparedSide, ModelResult
 from compileboard.app.comparison.pairs import pair_entries
 from compileboard.collectors.contract.verdicts import LABELS, METHODS, Measurement, decide, judge
 from tests.unit.app.compared import broke, entry, repeats, side
@@ -346,7 +346,7 @@ def test_versions_that_differ_warn_and_torch_may_be_what_is_compared() -> None:
         "Host": "differs",
     }
     base, later = (
-        CompareSide(f"torch:{environment['torch'][0]}", "", environment=environment)
+        ComparedSide(f"torch:{environment['torch'][0]}", "", environment=environment)
         for environment in (old, new)
     )
     assert compare(base, later).warnings == ()
