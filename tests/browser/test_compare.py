@@ -17,8 +17,8 @@ from compileboard.collectors.store.migrations import migrate
 from tests.tools.serving import serving
 from tests.tools.waiting import assert_fits_in_both_themes
 from tests.unit.app.benched import DAY_US, RUNS, add_results, bench_suite, list_suite
-from tests.unit.app.seed import START_US
 from tests.unit.app.comparison.test_comparison_page import NEW, change
+from tests.unit.app.seed import START_US
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
