@@ -130,7 +130,7 @@ def _load_environment(
     values_by_field: dict[str, Iterable[str | None]] = {
         "device": (row.device for row in rows),
         "hardware": [row.hardware for row in rows]
-        or [detail.run.gpu_name or "CPU" for detail in runs],
+        or [detail.run.gpu_name or detail.run.device for detail in runs],
         "torch": versions.torch or [detail.run.torch_version for detail in runs],
         "triton": versions.triton,
         "cuda": versions.cuda or [detail.run.cuda_version for detail in runs],

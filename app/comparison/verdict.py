@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -75,6 +75,9 @@ class VerdictFacts:
     failing: Sequence[str] = ()  # models of the newest run, or the program that failed
     failure: str = "fails"  # what became of the only one of them
     failing_since: str = ""
+    wrong: Collection[
+        str
+    ] = ()  # models of the newest run that ran and did not pass its accuracy check
     model_count: int = 0
     run_count: int = 0
     newest_us: int = 0
@@ -189,9 +192,8 @@ def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[Verdi
     parts = []
     if state in ("failed", "incidents"):
         parts += [format_plural(len(confirmed), "open incident")] if confirmed else []
-        affected = {model for incident in confirmed for model in incident.models} | set(
-            facts.failing
-        )
+        affected = {model for incident in confirmed for model in incident.models}
+        affected |= {*facts.failing, *facts.wrong}
         healthy_count = facts.model_count - len(affected)
         parts += (
             [f"{format_plural(healthy_count, 'model')} healthy"]

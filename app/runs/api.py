@@ -54,7 +54,9 @@ class RunDetailJson(RunWithFacts):
     triton_version: Annotated[str | None, "Version of triton."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
-    distinct_break_count: Annotated[Count, "Graph breaks."]
+    distinct_break_count: Annotated[
+        Count | None, "Distinct graph breaks; null where nobody counted."
+    ]
     cache_results: Annotated[
         Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."
     ]
@@ -91,7 +93,9 @@ def get_run(detail: RunDetail) -> RunDetailJson:
         triton_version=environment.find_version("triton_version"),
         phases_us=summary.phases.times,
         outcomes=compiles.count_outcomes(reader, run_id),
-        distinct_break_count=summary.distinct_break_count,
+        distinct_break_count=None
+        if detail.run.graph_break_count is None
+        else summary.distinct_break_count,
         cache_results=failures.count_cache_results(reader, run_id),
         configs=run_detail.list_configs(reader, run_id),
         changed_settings=environment.changes,

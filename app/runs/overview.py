@@ -61,6 +61,7 @@ from compileboard.app.runs.overview_queries import (
     list_top_causes,
     list_top_functions,
     list_trend,
+    list_wrong_models,
 )
 from compileboard.app.runs.queries import RunFilter, list_runs
 from compileboard.app.runs.rows import RunRow
@@ -402,6 +403,7 @@ class NewestSuiteRun:
     failed_run_count: int
     failing_since: str  # its commit, where the run before it had no failure
     failed: Sequence[FailedModel]
+    wrong: Sequence[str]
     passing_again: Sequence[str]
     environment: Sequence[str]  # what differs from the run before
 
@@ -588,6 +590,7 @@ def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock
         failed_run_count=sum(summary.failed_count > 0 for summary in ended),
         failing_since=(run.git_commit or "")[:7] if previous and not previous.failed_count else "",
         failed=failed,
+        wrong=list_wrong_models(engine, run.id),
         passing_again=[model for model in failed_before if model not in failing],
         environment=_list_differences(before, run) if before else (),
     )
@@ -627,6 +630,7 @@ def _collect_facts(
         failing=failing,
         failure="was killed" if is_killed else "fails",
         failing_since=suite.failing_since if suite else "",
+        wrong=suite.wrong if suite else (),
         model_count=suite.newest.total_count if suite else 0,
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
         newest_us=suite.run.started_us if suite else newest.started_us if newest else 0,

@@ -12,6 +12,7 @@ from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import recorded_us
+from compileboard.collectors.store.rollups import HUD_PASSING
 
 
 @dataclass(frozen=True)
@@ -442,6 +443,17 @@ where x.status = 'failed'
 order by x.run_id, s.model, x.id
 limit 1000
 """
+WRONG_RESULTS_SQL = """
+select distinct s.model
+from $each(:run_ids) as wanted
+join $rows(results, :run_ids) as x on x.run_id = wanted.value
+join series as s on s.id = x.series_id
+where x.status = 'measured'
+  and x.accuracy is not null
+  and not x.accuracy $in(:passing)
+order by s.model
+limit 100000
+"""
 MEASURED_SQL = """
 select distinct
   x.run_id, s.suite, s.model, s.mode, s.dtype, s.device, s.hardware, s.backend, s.dynamic,
@@ -498,6 +510,14 @@ def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[Fai
         model = FailedModel(row["model"], row["reason"], row["message"])
         failed.setdefault(row["run_id"], {}).setdefault(model.model, model)
     return {run_id: list(models.values()) for run_id, models in failed.items()}
+
+
+def list_wrong_models(engine: Engine, run_id: str) -> list[str]:
+    """List the models of a run that ran, but whose accuracy does not pass as PyTorch's HUD counts
+    it.
+    """
+    values = {"run_ids": [run_id], "passing": sorted(HUD_PASSING)}
+    return [row["model"] for row in engine.rows(WRONG_RESULTS_SQL, values)]
 
 
 def list_measured_models(

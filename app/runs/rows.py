@@ -10,6 +10,7 @@ from compileboard.app.core.fields import DurationUs
 from compileboard.app.core.page import recorded_us
 from compileboard.app.core.schema import published
 from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.run_config import knows_its_device
 from compileboard.collectors.store.results import COLUMNS, fill
 from compileboard.collectors.store.rollups import COMPILER_COUNTS, RUN_COUNTS
 
@@ -103,13 +104,10 @@ class RunRow:
 
     @property
     def device(self) -> str | None:
-        """GPU model and count, "CPU" if torch was recorded without a GPU, None if unknown."""
+        """Return what the run was on: its GPU, CPU where none was seen, None where nobody said."""
         if self.gpu_name is None:
-            return (
-                "CPU"
-                if self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial"))
-                else None
-            )
+            is_seen = self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial"))
+            return "CPU" if is_seen and knows_its_device(self.source, self.torch_version) else None
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 

@@ -109,3 +109,10 @@ def _from_text(setting: Field[Any], text: str) -> Any:
     if isinstance(setting.default, int):
         return int(text) if text.isdigit() else setting.default
     return text or setting.default
+
+
+def knows_its_device(source: str, torch_version: str | None) -> bool:
+    """Return whether a run without a GPU ran on a CPU: a log of torch's may use a GPU and not name
+    it.
+    """
+    return source != "import" or (torch_version or "").endswith("+cpu")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from compileboard.collectors.contract.compile_labels import build_label, label_function
-from compileboard.collectors.contract.run_config import STALE_AFTER_S
+from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.record.spool import ULID_ALPHABET
@@ -278,8 +278,9 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             return None
         row = connection.execute(
             f"""
-            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, command,
-            torch_version, cuda_version,
+            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, source, command,
+            torch_version,
+              cuda_version,
               (
                 select triton_version
                 from processes
@@ -359,7 +360,10 @@ def find_run(connection: sqlite3.Connection, given: str, source: str | None = No
 
 def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
     device = f"{row['gpu_count']} × {row['gpu_name']}" if row["gpu_count"] else "CPU"
-    if row["torch_version"] is None and not row["gpu_count"]:
+    is_known = row["torch_version"] is not None and knows_its_device(
+        row["source"], row["torch_version"]
+    )
+    if not row["gpu_count"] and not is_known:
         device = f"device {NOT_RECORDED}"
     tags = connection.execute(
         "select key, value from run_tags where run_id = :id order by key limit 100",

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -246,3 +247,35 @@ def test_versions_that_a_log_has_are_on_every_screen(
     )
     summary = summarize(str(explored), run_id)
     assert summary and "torch 2.11.0+cu130, CUDA 13.0, triton 3.6.0; " in summary.text()
+
+
+@pytest.mark.parametrize(
+    ("source", "torch_version", "device"),
+    [
+        ("import", "2.11.0+cu130", None),
+        ("import", "2.13.0+cpu", "CPU"),
+        ("live", "2.11.0+cu130", "CPU"),
+    ],
+)
+def test_an_imported_log_that_names_no_gpu_ran_on_a_cpu_only_if_its_torch_has_no_cuda(
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    database: Path,
+    source: str,
+    torch_version: str,
+    device: str | None,
+) -> None:
+    no_gpu: dict[str, Any] = {"gpu_name": None, "gpu_count": 0, "facts": "{}"}
+    add_run(
+        store,
+        RUN,
+        source=source,
+        torch_version=torch_version,
+        **no_gpu,
+        totals={"compile_count": 1},
+    )
+    store.commit()
+    page = client.get(f"/runs/{RUN}?tab=environment").text
+    assert ("No GPU was visible to this run" in page) == (device == "CPU")
+    summary = summarize(str(database), RUN)
+    assert summary is not None and summary.device.startswith(f"{device or 'device not recorded'} (")

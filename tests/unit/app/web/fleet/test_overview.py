@@ -71,6 +71,7 @@ def test_what_files_of_results_do_not_count_is_not_recorded(
     )
     assert {name: answer["totals"][name] for name in counted} == dict.fromkeys(counted)
     assert answer["trend"][0]["compile_count"] is answer["trend"][0]["compile_us"] is None
+    assert client.get("/api/v1/runs/R1").get_json()["data"]["distinct_break_count"] is None
     facts = _facts(client.get("/").text)
     for label in (
         "Compiles",
@@ -376,7 +377,9 @@ def test_a_failure_without_batch_size_is_one_model_on_every_page(
         ("c", "failed")
     ]
     assert "c fails" in client.get(f"/compare?base={RUNS[1]}&new={RUNS[2]}").text
-    tiles = {tile["metric"]: tile for tile in client.get("/api/v1/overview").json["data"]["tiles"]}
+    overview = client.get("/api/v1/overview").json["data"]
+    assert "2 models healthy" in overview["verdict"]["context"]
+    tiles = {tile["metric"]: tile for tile in overview["tiles"]}
     assert tiles["pass_ratio"]["verdict"] == "worse" and tiles["pass_ratio"]["value"] == 0.5
     page = client.get("/").text
     assert set(re.findall(r"\d\.\d+×", page)) == {"1.44×", "1.22×"}
