@@ -621,17 +621,17 @@ def _collect_facts(
     if suite is None and newest and newest.standing.kind == "bad":
         failing = [newest.shown_name]
     is_killed = suite is None and newest is not None and newest.standing.word == "killed"
+    # Models of another suite's incidents are none of this suite's.
+    open_incidents = (*incidents.confirmed, *incidents.unconfirmed)
+    is_of_suite = suite and all(it.suite == suite.newest.set.suite for it in open_incidents)
     return VerdictFacts(
-        incidents=[
-            *(describe_incident(incident) for incident in incidents.confirmed),
-            *(describe_incident(incident) for incident in incidents.unconfirmed),
-        ],
+        incidents=[describe_incident(incident) for incident in open_incidents],
         recovered_count=len(incidents.recovered),
         failing=failing,
         failure="was killed" if is_killed else "fails",
         failing_since=suite.failing_since if suite else "",
         wrong=suite.wrong if suite else (),
-        model_count=suite.newest.total_count if suite else 0,
+        model_count=suite.newest.total_count if suite and is_of_suite else 0,
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
         newest_us=suite.run.started_us if suite else newest.started_us if newest else 0,
         now_us=clock.now_us,

@@ -22,6 +22,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.suites.user import BUILD
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from compileboard.collectors.store.codec import unpack
+from compileboard.start import shared_command
 from tests.tools.killing import running
 from tests.tools.observed import ROOT, Workplace
 
@@ -68,8 +69,9 @@ def run(
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
-    def start_anew(*arguments: str) -> list[str]:
-        raise AssertionError("a process was started where a fork was to be made")
+    def start_anew(start: str, *arguments: str) -> list[str]:
+        assert "child:start" not in start, "a process was started where a fork was to be made"
+        return shared_command(start, *arguments)
 
     monkeypatch.setattr(isolation, "shared_command", start_anew)
     with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
