@@ -207,6 +207,7 @@ def test_most_pages_begin_with_an_example() -> None:
         "dependencies.md",
         "development.md",
         "glossary.md",
+        "roadmap.md",
         "push.md",
         "quick-start.md",
     }
