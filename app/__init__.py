@@ -39,7 +39,6 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.reports import pages as reports
     from compileboard.app.repros import pages as repros
     from compileboard.app.runs import overview_pages as overview
-    from compileboard.app.runs import pages as run
     from compileboard.app.runs import pages as runs
     from compileboard.app.search import pages as search
     from compileboard.app.server import (
@@ -83,7 +82,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         runs.list_blueprint,
         activity.blueprint,
         boxes.blueprint,
-        run.blueprint,
+        runs.blueprint,
         trace_files.download_blueprint,
         compiles.blueprint,
         ranks.blueprint,
