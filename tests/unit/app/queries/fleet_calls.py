@@ -323,6 +323,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     ),
     overview.list_series: _each(),
     overview.list_failed_models: _of_runs(),
+    overview.list_wrong_models: lambda board: ({"run_id": it} for it in _some(board.run_ids)),
     overview.list_measured_models: lambda board: (
         {"run_ids": run_ids, "models": names}
         for run_ids in _pages_of_runs(board)
