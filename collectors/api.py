@@ -37,9 +37,8 @@ class Run:
     database: str
     name: str
     folder: Path
-    waits: bool = (
-        False  # its database could not be opened: the next command records what it spooled
-    )
+    # Its database could not be opened: the next command records what it spooled.
+    waits: bool = False
     owned: bool = True  # this process opened it; otherwise `collectors run` did, and ends it
     server: str = ""  # instead of a database
 

@@ -111,9 +111,8 @@ def _is_same(pair: ArtifactPair) -> bool:
     return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
 
 
-TOGETHER_CHARS = (
-    250_000  # of two texts that are compared at once with others; each alone has a page of its own
-)
+# Of two texts that are compared at once with others; each alone has a page of its own.
+TOGETHER_CHARS = 250_000
 SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
 COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
 _SECTIONS = (

@@ -39,9 +39,8 @@ class TrendPoint:
     status: Status = "measured"
     reason: str | None = None
     note: str | None = None  # what else is to know of the value
-    is_incomplete: bool = (
-        False  # the value is of other models than the line's: a cross, no part of the line
-    )
+    # The value is of other models than the line's: a cross, no part of the line.
+    is_incomplete: bool = False
 
     @property
     def drawn(self) -> float | None:

@@ -36,9 +36,8 @@ where id $in(:ids)
 order by id
 limit 1000000
 """  # noqa: S608  own texts only
-_SECOND_PROCESS = (
-    "caching_precompile"  # the only experiment with a metric of its own beside performance
-)
+# The only experiment with a metric of its own beside performance.
+_SECOND_PROCESS = "caching_precompile"
 # Rows are many and wide: sorting them takes longer than reading them.
 _POINTS = {
     "all": "from results as x where 1",

@@ -306,9 +306,8 @@ class StoredSummary(SuiteNumbers):
     run_id: str
     started_us: int
     set: ModelSet
-    is_incomplete: bool = (
-        False  # lacks models that failed and are usually measured: its means are of others
-    )
+    # Lacks models that failed and are usually measured: its means are of others.
+    is_incomplete: bool = False
 
 
 def _bind(selection: TrendFilter) -> dict[str, Any]:

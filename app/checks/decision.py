@@ -61,9 +61,8 @@ class Report:
     rules: tuple[RuleReport, ...]
     warnings: tuple[str, ...]
     allow_improvement: bool
-    model_counts: Mapping[str, int] | None = (
-        None  # by Compare's verdicts; None where a side is a bare CSV
-    )
+    # By Compare's verdicts; None where a side is a bare CSV.
+    model_counts: Mapping[str, int] | None = None
     changes: str = ""  # of the models, as Compare says it
     subject: str = ""  # what was compared, for people: the program and the commits
 

@@ -15,9 +15,8 @@ from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import TIMING, ExperimentResult
 
-_SECOND_PROCESS = (
-    "second_process_s"  # samples of an experiment that may stand beside the leading one
-)
+# Samples of an experiment that may stand beside the leading one.
+_SECOND_PROCESS = "second_process_s"
 _WANTED = "from json_each(:run_ids) as wanted"
 REPEATS_SQL = f"""
 select k.result_id, k.name, k.body

@@ -18,8 +18,7 @@ from compileboard.app.compiles.model import (
 from compileboard.app.compiles.run_queries import Compilation, CompileFilter, CompileRow
 from compileboard.app.core.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
 from compileboard.app.core.page import Page
-from compileboard.app.reasons import run_queries as graph_breaks
-from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.runs import failures, trace_files
 from compileboard.app.runs.failures import CacheLookup, CudagraphSkip, FailureRow, Unfinished
@@ -140,8 +139,8 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         before=compiles.get_beside(reader, row, run.id, False),
         after=compiles.get_beside(reader, row, run.id, True),
         entry=build_entries([row], trace_files.list_steps(reader, [row.id]))[0],
-        recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
-        graph_breaks=graph_breaks.list_compile_breaks(reader, row.id),
+        recompiles=reasons.list_compile_recompiles(reader, [row.id]),
+        graph_breaks=reasons.list_compile_breaks(reader, row.id),
         failures=failures.list_compile_failures(reader, row.id),
         cache_lookups=failures.list_compile_lookups(reader, row.id),
         cudagraph_skips=failures.list_compile_skips(reader, row.id),

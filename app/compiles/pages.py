@@ -35,8 +35,7 @@ from compileboard.app.core.labels import PhaseShare, list_shares
 from compileboard.app.core.page import Page, check_content_id, read_id
 from compileboard.app.core.parameters import Parameter, order_by
 from compileboard.app.core.schema import Keywords, describe_type, one_of
-from compileboard.app.reasons import run_queries as graph_breaks
-from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import (
     Chain,
     GraphBreakRow,
@@ -302,7 +301,7 @@ def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow
 @operation(f"{_RUN}/graph_breaks")
 def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
     """List a run's graph breaks in order of occurrence."""
-    return graph_breaks.list_graph_breaks(
+    return reasons.list_graph_breaks(
         get_run_reader(detail.run.id),
         detail.run.id,
         page.cursor,
@@ -314,7 +313,7 @@ def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> 
 @operation(f"{_RUN}/distinct_graph_breaks")
 def list_distinct_breaks(detail: RunDetail, page: PageQuery) -> Page[RunDistinctBreak]:
     """List a run's distinct graph breaks, the most compile time first."""
-    return graph_breaks.list_distinct_breaks(
+    return reasons.list_distinct_breaks(
         get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
     )
 
@@ -324,7 +323,7 @@ def list_recompiles(detail: RunDetail, page: PageQuery) -> Page[RecompileRow]:
     """List a run's recompiles in order of occurrence, each with the failed guards of every cache
     entry.
     """
-    return recompiles.list_recompiles(
+    return reasons.list_recompiles(
         get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
     )
 
@@ -332,7 +331,7 @@ def list_recompiles(detail: RunDetail, page: PageQuery) -> Page[RecompileRow]:
 @operation(f"{_RUN}/recompile_chains")
 def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
     """List the frames that a run compiled more than once, the most compile time first."""
-    return recompiles.list_chains(
+    return reasons.list_chains(
         get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
     )
 
@@ -340,7 +339,7 @@ def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
 @operation(f"{_RUN}/recompile_causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
     """List a run's recompile causes, most compile time first."""
-    return recompiles.list_causes(
+    return reasons.list_causes(
         get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit, of_older_entries=True
     )
 
@@ -348,7 +347,7 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
 @operation(f"{_RUN}/recompile_limits")
 def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
     """List the compiles that reached the recompile limit: their functions fell back to eager."""
-    return recompiles.list_limit_hits(
+    return reasons.list_limit_hits(
         get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
     )
 

@@ -143,9 +143,8 @@ def is_local_path(text: str) -> bool:
 
 def init_app(app: Flask) -> None:
     app.jinja_env.filters.update(TEMPLATE_FILTERS)
-    app.jinja_env.undefined = (
-        StrictUndefined  # a misspelt name is a failing test, not a hole in a page
-    )
+    # A misspelt name is a failing test, not a hole in a page.
+    app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(
         TEMPLATE_NAMES, has_charts=False, live=False

@@ -23,9 +23,8 @@ class Parameter:
     expected: str = ""
     read: Callable[[str, str], Any] | None = None  # of name and text
     most: int = MOST_CHARACTERS
-    default: str = (
-        ""  # what an address means that does not give it, where that is not the field's default
-    )
+    # What an address means that does not give it, where that is not the field's default.
+    default: str = ""
 
 
 class ParameterField(NamedTuple):

@@ -19,9 +19,8 @@ Ints: TypeAlias = NDArray[np.intp]
 Numbers: TypeAlias = Sequence[float] | Floats
 
 _MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.4826 ÷ √2
-_SMALLER_TO_SIGMA = (
-    1.0  # of the smaller of two neighbouring differences, root mean square, its largest 5% left out
-)
+# Of the smaller of two neighbouring differences, root mean square, its largest 5% left out.
+_SMALLER_TO_SIGMA = 1.0
 _SPIKE_SIGMAS = 4.0
 _SHORTEST_FOR_MEMORY = 12
 

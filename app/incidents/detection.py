@@ -61,9 +61,8 @@ class DetectedChange:
     )  # that still shows it after it could be found; None while it is unconfirmed
     before_count: int
     after_count: int
-    may_be_back: tuple[str, str] | None = (
-        None  # between which runs it ended, where it rather seems to be over
-    )
+    # Between which runs it ended, where it rather seems to be over.
+    may_be_back: tuple[str, str] | None = None
 
     @property
     def key(self) -> SeriesKey:

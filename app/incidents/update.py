@@ -51,9 +51,8 @@ from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save_detected
 
-_TAIL_RUNS = (
-    80  # of a branch, in which changes are looked for; a series that has one there is scanned whole
-)
+# Of a branch, in which changes are looked for; a series that has one there is scanned whole.
+_TAIL_RUNS = 80
 _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
 

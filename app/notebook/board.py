@@ -61,8 +61,7 @@ from compileboard.app.notebook.frames import (
 )
 from compileboard.app.ranks.charts import chart_ranks
 from compileboard.app.ranks.model import build_ranks
-from compileboard.app.reasons import api as distinct_breaks
-from compileboard.app.reasons import api as recompile_causes
+from compileboard.app.reasons import api as reasons_api
 from compileboard.app.reasons import charts as break_charts
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.queries import get_reason_trends
@@ -88,9 +87,9 @@ class Board:
     causes = FrameMethod(list_causes, counts=["graph_break_count", "recompile_count"])
     compiles = FrameMethod(of_run.list_compiles, counts=["compile_count"])
     compilations = FrameMethod(of_run.list_compilations, counts=["record_count"])
-    graph_breaks = FrameMethod(distinct_breaks.list_graph_breaks)
+    graph_breaks = FrameMethod(reasons_api.list_graph_breaks)
     graph_break_events = FrameMethod(of_run.list_graph_breaks, counts=["graph_break_count"])
-    recompiles = FrameMethod(recompile_causes.list_recompiles)
+    recompiles = FrameMethod(reasons_api.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
     failures = FrameMethod(of_run.list_failures, counts=["failure_count"])
     repros = FrameMethod(list_repro_failures)
@@ -207,14 +206,12 @@ class Board:
     def graph_break(self, distinct_id: str) -> BoardReason:
         """Return one distinct graph break by its `id`. Raises LookupError if there is none."""
         with self.reading():
-            return BoardReason(
-                distinct_breaks.get_graph_break(write_text(distinct_id)), "graph breaks"
-            )
+            return BoardReason(reasons_api.get_graph_break(write_text(distinct_id)), "graph breaks")
 
     def recompile(self, cause_id: str) -> BoardReason:
         """Return one cause of recompiles by its `id`. Raises LookupError if there is none."""
         with self.reading():
-            return BoardReason(recompile_causes.get_recompile(write_text(cause_id)), "recompiles")
+            return BoardReason(reasons_api.get_recompile(write_text(cause_id)), "recompiles")
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
         """Return the charts of recorded runs by title; `suite` and `name` choose runs."""

@@ -213,9 +213,8 @@ MOST_REASONS = 100
 MOST_PARTIAL = 8
 MOST_ALIGNED = 1000
 MOST_SPREADS = 8
-_MOST_TEXT_BYTES = (
-    600_000  # of texts that differ as they are; reading and normalising them takes ≈ 0.15 s
-)
+# Of texts that differ as they are; reading and normalising them takes ≈ 0.15 s.
+_MOST_TEXT_BYTES = 600_000
 
 _SCHEDULE = list(TEXTS).index("collectives")
 

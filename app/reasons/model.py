@@ -13,8 +13,7 @@ from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, group_runs, open_run_or_board
-from compileboard.app.reasons import run_queries as graph_breaks
-from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.reasons import run_queries
 from compileboard.app.reasons.events import (
     AffectedModel,
     ValueChange,
@@ -217,9 +216,9 @@ class RunGraphBreaksScreen:
 def build_distinct_breaks(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
 ) -> RunGraphBreaksScreen:
-    page = graph_breaks.list_distinct_breaks(reader, run_id, cursor, limit)
+    page = run_queries.list_distinct_breaks(reader, run_id, cursor, limit)
     return RunGraphBreaksScreen(
-        graph_breaks.count_distinct_breaks(reader, run_id), distinct=page.rows, next=page.next
+        run_queries.count_distinct_breaks(reader, run_id), distinct=page.rows, next=page.next
     )
 
 
@@ -231,11 +230,11 @@ def build_graph_breaks(
     *,
     distinct_id: int | None = None,
 ) -> RunGraphBreaksScreen:
-    page: Page[GraphBreakRow] = graph_breaks.list_graph_breaks(
+    page: Page[GraphBreakRow] = run_queries.list_graph_breaks(
         reader, run_id, cursor, limit, distinct_id=distinct_id
     )
     return RunGraphBreaksScreen(
-        graph_breaks.count_distinct_breaks(reader, run_id), events=page.rows, next=page.next
+        run_queries.count_distinct_breaks(reader, run_id), events=page.rows, next=page.next
     )
 
 
@@ -267,11 +266,11 @@ def build_recompiles(
     reader: sqlite3.Connection, run: RunRow, cursor: str | None = None, limit: int = 8
 ) -> RunRecompilesScreen:
     run_id = run.id
-    page = recompiles.list_chains(reader, run_id, cursor, limit)
+    page = run_queries.list_chains(reader, run_id, cursor, limit)
     return RunRecompilesScreen(
         fixes=[cause for cause in list_run_causes(reader, run) if cause.has_recompiles],
-        limit_hits=recompiles.list_limit_hits(reader, run_id, limit=MOST_LIMIT_HITS),
-        causes=recompiles.list_causes(reader, run_id, limit=MOST_CAUSES),
+        limit_hits=run_queries.list_limit_hits(reader, run_id, limit=MOST_LIMIT_HITS),
+        causes=run_queries.list_causes(reader, run_id, limit=MOST_CAUSES),
         chains=Page(tuple(_build_chain(reader, chain) for chain in page.rows), page.next),
     )
 
@@ -280,5 +279,5 @@ def _build_chain(reader: sqlite3.Connection, chain: Chain) -> RecompileChain:
     members = compiles.list_chain(reader, chain.process_id, chain.generation, chain.frame_id)
     shown, left_out = shorten_steps(build_steps(members, ()), MOST_STEPS)
     rows = [step.compile for step in shown]
-    reasons = recompiles.list_compile_recompiles(reader, [row.id for row in rows])
+    reasons = run_queries.list_compile_recompiles(reader, [row.id for row in rows])
     return RecompileChain(chain, build_steps(rows, reasons), left_out)

@@ -23,8 +23,7 @@ from compileboard.app.compiles.page_model import make_compilation
 from compileboard.app.core.page import Page
 from compileboard.app.core.schema import get_plain
 from compileboard.app.guards import run_queries as guards
-from compileboard.app.reasons import run_queries as graph_breaks
-from compileboard.app.reasons import run_queries as recompiles
+from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reports.redaction import clean_row
 from compileboard.app.repros import queries as repros
 from compileboard.app.runs import failures, trace_files
@@ -145,11 +144,11 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("changed_configuration", _list_changed, dict),
     ReportTable("compiles", compiles.list_compiles, get_plain),
     ReportTable("compilations", compiles.list_compilations, make_compilation),
-    ReportTable("distinct_graph_breaks", graph_breaks.list_distinct_breaks, get_plain),
-    ReportTable("graph_breaks", graph_breaks.list_graph_breaks, get_plain),
-    ReportTable("recompile_causes", recompiles.list_causes, get_plain),
-    ReportTable("recompiles", recompiles.list_recompiles, get_plain),
-    ReportTable("recompile_limit_hits", recompiles.list_limit_hits, get_plain),
+    ReportTable("distinct_graph_breaks", reasons.list_distinct_breaks, get_plain),
+    ReportTable("graph_breaks", reasons.list_graph_breaks, get_plain),
+    ReportTable("recompile_causes", reasons.list_causes, get_plain),
+    ReportTable("recompiles", reasons.list_recompiles, get_plain),
+    ReportTable("recompile_limit_hits", reasons.list_limit_hits, get_plain),
     ReportTable("failures", failures.list_failures, get_plain),
     ReportTable("repros", _list_repros, get_plain),
     ReportTable("cache_lookups", failures.list_cache_lookups, get_plain),

@@ -20,11 +20,8 @@ from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_stored_incidents
 from compileboard.app.push.queries import is_pushed
-from compileboard.app.reasons import run_queries as graph_breaks
-from compileboard.app.reasons import run_queries as recompiles
-from compileboard.app.runs import failures, trace_files
-from compileboard.app.runs import run_queries as run
-from compileboard.app.runs import run_queries as run_detail
+from compileboard.app.reasons import run_queries as reasons
+from compileboard.app.runs import failures, run_queries, trace_files
 from compileboard.app.runs.advice import (
     CauseRow,
     Problem,
@@ -262,7 +259,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         facts=read_facts(reader, run, phases, explained),
         causes=causes,
         unfinished_count=failures.count_unfinished(reader, run),
-        distinct_break_count=graph_breaks.count_distinct_breaks(reader, run.id),
+        distinct_break_count=reasons.count_distinct_breaks(reader, run.id),
         phases=phases,
         longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
         incidents=[
@@ -292,9 +289,7 @@ def read_facts(
     Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
     """
     limit_hits = (
-        recompiles.list_limit_hits(reader, run.id, limit=100).rows
-        if run.recompile_limit_count
-        else ()
+        reasons.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else ()
     )
     cacheable = [
         value
@@ -313,9 +308,9 @@ def read_facts(
         if run.cudagraph_skip_count
         else (),
         changed=[
-            settings for _process, settings in run_detail.list_changed_configs(reader, run.id)
+            settings for _process, settings in run_queries.list_changed_configs(reader, run.id)
         ],
-        cliffs=run_detail.list_stack_cliffs(reader, run.id),
+        cliffs=run_queries.list_stack_cliffs(reader, run.id),
         cacheable_us=sum(cacheable) if cacheable else None,
     )
 
@@ -359,15 +354,18 @@ class EnvironmentScreen:
 def build_environment(
     reader: sqlite3.Connection, run_id: str, *, compare: bool = False
 ) -> EnvironmentScreen:
-    changed = run.list_changed_configs(reader, run_id)
+    changed = run_queries.list_changed_configs(reader, run_id)
     by_kind: dict[str, list[ConfigUse]] = {}
-    for use in run.list_configs(reader, run_id):
+    for use in run_queries.list_configs(reader, run_id):
         if use.kind != "changed":
             by_kind.setdefault(use.kind, []).append(use)
     differences = []
     for kind, uses in by_kind.items():
         if compare and len(uses) > 1:
-            texts = [run.get_config(reader, run_id, use.config_hash) for use in uses[:_MOST_TEXTS]]
+            texts = [
+                run_queries.get_config(reader, run_id, use.config_hash)
+                for use in uses[:_MOST_TEXTS]
+            ]
             pairs = [(text.config_hash, text.values) for text in texts if text]
             differences.append((kind, environment.compare_texts(pairs)))
     return EnvironmentScreen(
@@ -375,7 +373,7 @@ def build_environment(
         is_changed_recorded=bool(changed),
         uses=[use for uses in by_kind.values() for use in uses],
         differences=differences,
-        processes=run.list_processes(reader, run_id, limit=MOST_PROCESSES),
+        processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
     )
 
 
@@ -396,10 +394,10 @@ class ConfigScreen:
 
 
 def build_config(reader: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigScreen | None:
-    text = run.get_config(reader, run_id, config_hash)
+    text = run_queries.get_config(reader, run_id, config_hash)
     if text is None:
         return None
-    changes = environment.list_changes(run.list_changed_configs(reader, run_id))
+    changes = environment.list_changes(run_queries.list_changed_configs(reader, run_id))
     defaults = {change.name: change.default for change in changes if change.module == text.kind}
     return ConfigScreen(text, text.values, defaults)
 
@@ -415,7 +413,7 @@ class ProcessesScreen:
 
 def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
     return ProcessesScreen(
-        processes=run.list_processes(reader, run_id, limit=MOST_PROCESSES),
+        processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
         notes=trace_files.list_notes(reader, run_id),
         trace_files=trace_files.list_trace_files(reader, run_id),
         logs=trace_files.list_logs(reader, run_id),

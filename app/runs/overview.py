@@ -178,9 +178,8 @@ LABELS = {"compilation_latency_s": "Cold compile time per model"}
 REFERENCE_RUN_COUNT = 10
 SPARK_RUN_COUNT = 30
 LEAST_JUDGED = 3  # values before; with fewer nobody knows how they scatter
-_OWN_SHARE = (
-    0.5  # of a speedup's change that the compiled latency has to explain, as Compare has it
-)
+# Of a speedup's change that the compiled latency has to explain, as Compare has it.
+_OWN_SHARE = 0.5
 WORDS = ("better", "worse", "same", "moved", "first")
 
 

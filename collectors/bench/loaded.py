@@ -21,13 +21,11 @@ class Loaded:
 
     module: torch.nn.Module
     inputs: Inputs
-    loss: Callable[[Any], torch.Tensor] | None = (
-        None  # of the module's output; None: the mean of all its tensors
-    )
+    # Of the module's output; None: the mean of all its tensors.
+    loss: Callable[[Any], torch.Tensor] | None = None
     batch_size: int | None = None  # None: the first dimension of the first tensor
     resize: Callable[[int], Inputs] | None = None
     size_name: str = "batch size"
     sizes: tuple[int, ...] = ()
-    keeps_mode: bool = (
-        False  # measured in the mode that the module is in: train() or eval() is its own affair
-    )
+    # Measured in the mode that the module is in: train() or eval() is its own affair.
+    keeps_mode: bool = False

@@ -430,9 +430,8 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     values["device"] = device
     values["backend"] = backend_to_check(arguments.experiments) or values["backend"]
     if arguments.diff_branch is not None:
-        values["cold_start_latency"] = (
-            True  # the second side would find what the first one compiled
-        )
+        # The second side would find what the first one compiled.
+        values["cold_start_latency"] = True
     if values["per_process_memory_fraction"] == 1:  # upstream's default
         values["per_process_memory_fraction"] = None
     if arguments.dashboard and "performance" in (arguments.experiments or ("performance",)):

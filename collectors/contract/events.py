@@ -47,9 +47,8 @@ class RunStarted(Event):
     host: Host = field(default_factory=Host)
     gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    stack_room: bool | None = (
-        None  # with `run --stack-room`; None where nothing of ours started the program
-    )
+    # With `run --stack-room`; None where nothing of ours started the program.
+    stack_room: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,8 @@ class Compiled(FrameContext):
     metrics: dict[str, Json] = field(
         default_factory=dict
     )  # torch's own names; config texts as {"config_hash": …}
-    dynamic_sources: str | None = (
-        None  # what torch made dynamic because it differed: "L['x']:0,L['n']"
-    )
+    # What torch made dynamic because it differed: "L['x']:0,L['n']".
+    dynamic_sources: str | None = None
 
 
 @dataclass(frozen=True)
@@ -224,9 +222,8 @@ class RuntimeFailed(FrameContext):
     line: int | None = None
     occurrence_count: int = 1
     ended_program: bool = False
-    compiled_us: int | None = (
-        None  # when its compile was made: compile ids begin again after reset()
-    )
+    # When its compile was made: compile ids begin again after reset().
+    compiled_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -240,9 +237,8 @@ class ReproCaptured(FrameContext):
     position: int = 0  # among the repros of its process
     manifest: dict[str, Json] = field(default_factory=dict)
     program: str = ""  # the graph as Python's source
-    dynamo_program: str | None = (
-        None  # dynamo's graph, where `program` is what AOTAutograd made of it
-    )
+    # Dynamo's graph, where `program` is what AOTAutograd made of it.
+    dynamo_program: str | None = None
     failure_position: int | None = None  # of the RuntimeFailed that it belongs to
 
 
@@ -407,9 +403,8 @@ class BenchMeasured(Event):
     batch_size: int | None = None
     world_size: int = 1
     status: str = "measured"  # measured | failed | skipped | not_run
-    reason: str | None = (
-        None  # of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why
-    )
+    # Of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why.
+    reason: str | None = None
     accuracy: str | None = None  # upstream's verdict
     values: dict[str, float] = field(default_factory=dict)
     repeats: dict[str, list[float]] = field(

@@ -22,9 +22,8 @@ _COMMENT = re.compile(
     r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and |^\s*Caused by: )"
     r"(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
 )
-_LONG_LINE = (
-    20_000  # torch writes none with a comment; a made one would take for ever to look through
-)
+# Torch writes none with a comment; a made one would take for ever to look through.
+_LONG_LINE = 20_000
 # How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f,
 # code: y = x + 1
 _NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")

@@ -42,9 +42,8 @@ class ReproInput:
 
     name: str  # of the placeholder
     kind: str = "tensor"  # tensor | symint | int | float | bool | none | other
-    value: int | float | bool | str | None = (
-        None  # a number's; a symint's hint; of "other" its class
-    )
+    # A number's; a symint's hint; of "other" its class.
+    value: int | float | bool | str | None = None
     expression: str | None = None  # a symint's: "s0"
     dtype: str | None = None  # "float32"
     shape: tuple[Size, ...] | None = None
@@ -69,12 +68,10 @@ class ReproManifest:
     traceback: str | None = None
     operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
     signal: str | None = None  # that ended the process: "SIGSEGV"
-    is_asynchronous: bool = (
-        False  # the error came after the graph had returned, as a device's do: it ran last
-    )
-    has_earlier_values: bool = (
-        False  # the values are of the graph's first call, and a later one failed
-    )
+    # The error came after the graph had returned, as a device's do: it ran last.
+    is_asynchronous: bool = False
+    # The values are of the graph's first call, and a later one failed.
+    has_earlier_values: bool = False
     function: str | None = None  # that was compiled: qualified name
     file: str | None = None
     line: int | None = None

@@ -17,9 +17,8 @@ from compileboard.collectors.contract.records import PRIVATE
 from compileboard.collectors.decode.recompile_reasons import find_frame, split_verbose
 from compileboard.collectors.decode.records import parse_frames, user_frame
 
-MAXIMUM_DEPTH = (
-    200  # a real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail
-)
+# A real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail.
+MAXIMUM_DEPTH = 200
 _HEADING = "TREE_GUARD_MANAGER:"
 _LATENCY = re.compile(r"\nGuard latency = (\d{1,15}(?:\.\d{1,9})?) us\s*\Z")
 _LINE = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*)| .*)?$", re.ASCII | re.MULTILINE)

@@ -20,9 +20,8 @@ class GuardClassification:
     expected: str | None = None
     actual: str | None = None
     dim: int | None = None
-    symbol: str | None = (
-        None  # what else tells causes apart: the dimension, the key, the global setting
-    )
+    # What else tells causes apart: the dimension, the key, the global setting.
+    symbol: str | None = None
     variable: str | None = None  # the closure's variable behind a cell
 
 

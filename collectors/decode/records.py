@@ -55,9 +55,8 @@ class Captured:
         default_factory=dict
     )  # what only a live hook can know: {"qualname": …}
     logged: Logged | None = None  # None: it came from a live hook
-    envelope: dict[str, Any] | None = (
-        None  # what else stood around it in its log, stacks with their file names
-    )
+    # What else stood around it in its log, stacks with their file names.
+    envelope: dict[str, Any] | None = None
 
     @property
     def compile_id(self) -> str | None:

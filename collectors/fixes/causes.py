@@ -36,7 +36,6 @@ from compileboard.collectors.fixes.statement import (
 from compileboard.collectors.fixes.titles import name_builtin, title_breaks, title_recompile
 
 LOGGING_BUILTINS = ("print",)
-_AVOIDED = re.compile(r"Avoid calling `[^`]*?(\w+)`")
 
 
 @dataclass(frozen=True)

@@ -131,9 +131,8 @@ class RecompileFacts:
     line: int | None = None
     source_line: str | None = None
     recompile_count: int = 0
-    after_break: bool = (
-        False  # the function is code after a graph break, or the value was left by one
-    )
+    # The function is code after a graph break, or the value was left by one.
+    after_break: bool = False
     lines: tuple[str, ...] = ()  # the function's source, where it is kept
     dynamic_sources: tuple[
         str, ...

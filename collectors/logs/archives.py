@@ -32,9 +32,8 @@ HEAD_BYTES = 512  # one tar header, more than any other magic needs
 _IN_BYTES = 64 * 1024
 _MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself goes on forever
 _MEMORY_BYTES = 128 << 20  # what xz -9 and zstd --ultra -22 --long=27 need at most
-_ZSTD_IN_BYTES = (
-    512  # nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32
-)
+# Nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32.
+_ZSTD_IN_BYTES = 512
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL)

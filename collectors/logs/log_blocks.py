@@ -45,9 +45,8 @@ class BlockReader:
         self._rejects = rejects
         self._buffer = b""
         self._ahead = b""  # read already, before the file's next block
-        self._counted_from = (
-            counted_from  # what was damaged before it was counted by an earlier reading
-        )
+        # What was damaged before it was counted by an earlier reading.
+        self._counted_from = counted_from
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
         self._counted = (

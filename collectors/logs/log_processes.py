@@ -13,9 +13,8 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
-AHEAD_COUNT = (
-    16  # items that a process is ahead of who takes them: its memory and its disk are bounded so
-)
+# Items that a process is ahead of who takes them: its memory and its disk are bounded so.
+AHEAD_COUNT = 16
 INLINE_BYTES = 16 << 10  # a larger item goes through a file: a pipe would stop who made it
 _GO_ON = -1
 _END = -2

@@ -31,9 +31,8 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
-BATCH_PARTS = (
-    20_000  # of stacks and recompiles: each may be a row, and who else writes waits for a batch
-)
+# Of stacks and recompiles: each may be a row, and who else writes waits for a batch.
+BATCH_PARTS = 20_000
 
 
 @dataclass(frozen=True)

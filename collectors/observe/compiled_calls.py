@@ -22,9 +22,8 @@ from .torch_compat import exclude_from_dynamo
 from .trial_plan import CALLS_PREFIX
 
 MOST_CALLS = 20_000  # whose times are recorded
-FIRST_CALLS = (
-    32  # whose values are recorded; of the later ones those whose number is a power of two
-)
+# Whose values are recorded; of the later ones those whose number is a power of two.
+FIRST_CALLS = 32
 MOST_LEAVES = 256  # values of one call
 MOST_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
 MOST_BYTES = 64 << 20  # of one process

@@ -97,9 +97,8 @@ class Spool:
         self.pid = os.getpid()
         self.closed = False
         self._descriptor = NOT_OPEN
-        self._file: tuple[int, int] | None = (
-            None  # device and inode: a descriptor can be taken from us
-        )
+        # Device and inode: a descriptor can be taken from us.
+        self._file: tuple[int, int] | None = None
         self._openings = 0
         self._torn = False
         self._sequence = itertools.count()

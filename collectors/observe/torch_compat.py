@@ -121,9 +121,8 @@ CONFIG_MODULES = {
 # original.
 HOLDERS_PREFIX = "torch."
 MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
-MOST_FRAMES_TO_START = (
-    16  # between a hook and log_dynamo_start: logging's, where torch's own trace is on
-)
+# Between a hook and log_dynamo_start: logging's, where torch's own trace is on.
+MOST_FRAMES_TO_START = 16
 
 
 def lookup(capability: str) -> Any:

@@ -36,9 +36,8 @@ from compileboard.collectors.store.connection import (
     may_pass,
 )
 
-PATIENCE_MS = (
-    200  # for a database that another program holds: meanwhile signals are to be passed on
-)
+# For a database that another program holds: meanwhile signals are to be passed on.
+PATIENCE_MS = 200
 
 
 def open_recorder(

@@ -74,9 +74,8 @@ class OutboxSink:
         self.root = root
         self.run_id = run_id
         self.target = target
-        self.is_deleted = (
-            False  # a person deleted the run on the server: nothing more of it is written
-        )
+        # A person deleted the run on the server: nothing more of it is written.
+        self.is_deleted = False
         self.lost_count = 0  # events that there was no room for
         self.event_count = 0
         self._beside = beside

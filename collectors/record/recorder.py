@@ -44,9 +44,8 @@ HEARTBEAT_S = 5.0
 # The program runs and its signals are to be passed on; at its end git gets more time, if it needed
 # that.
 HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
-INDEX_MOST_S = (
-    0.5  # the program has ended and its shell waits; what is left is for `serve` or `index`
-)
+# The program has ended and its shell waits; what is left is for `serve` or `index`.
+INDEX_MOST_S = 0.5
 Result = TypeVar("Result")
 
 

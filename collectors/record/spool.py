@@ -285,9 +285,8 @@ class Manifest(RunConfig):
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
-    trace_folder: str | None = (
-        None  # where torch writes its own logs: with --level full, or by the user's TORCH_TRACE
-    )
+    # Where torch writes its own logs: with --level full, or by the user's TORCH_TRACE.
+    trace_folder: str | None = None
     git: dict[str, Any] = field(default_factory=dict)
     host: dict[str, Any] = field(default_factory=dict)
     gpus: list[dict[str, Any]] = field(default_factory=list)
@@ -296,9 +295,8 @@ class Manifest(RunConfig):
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
-    late: bool = (
-        False  # made by a process that outlived its spool: its run is described and ended elsewhere
-    )
+    # Made by a process that outlived its spool: its run is described and ended elsewhere.
+    late: bool = False
     troubles: list[list[str]] = field(
         default_factory=list
     )  # [kind of collectors.contract.rejects, what went wrong]

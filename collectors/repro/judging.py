@@ -37,9 +37,8 @@ FEW_ELEMENTS = 1000
 class Difference:
     subject: str  # "output 0", "input 3 afterwards"
     status: str  # passed | differs | not_finite | other_integers
-    error: float | None = (
-        None  # relative RMS beside float64, or beside eager where there is no float64
-    )
+    # Relative RMS beside float64, or beside eager where there is no float64.
+    error: float | None = None
     eager_error: float | None = None
     has_reference: bool = False
 

@@ -58,9 +58,8 @@ class Repro:
     server: RunConfig | None = None  # the settings of the server that it was loaded from
     run_id: str | None = None  # on that server
     path: str | None = None  # the file or folder that it was loaded from
-    storage_folder: str | None = (
-        None  # torch's content store, with the values of a script of torch's
-    )
+    # Torch's content store, with the values of a script of torch's.
+    storage_folder: str | None = None
     storage_hashes: Mapping[int, str] = field(
         default_factory=dict
     )  # in it, by number of the storage

@@ -182,9 +182,8 @@ def save_inputs(
 
     gm, inputs = load_graph(repro, level, device=device)
     names = [node.target for node in gm.graph.nodes if node.op == "placeholder"]
-    part = (
-        f"{output}.{os.getpid()}.part"  # a file that is there is replaced by a whole one, or stays
-    )
+    # A file that is there is replaced by a whole one, or stays.
+    part = f"{output}.{os.getpid()}.part"
     try:
         torch.save(dict(zip(names, inputs)), part)
         os.replace(part, output)

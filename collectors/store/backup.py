@@ -50,9 +50,8 @@ FORMAT = 1
 MANIFEST, DATABASE, TRASH, RUN_FILES = "manifest.json", "database.db", "trash", "runs"
 COUNTED = ("runs", "events", "compiles", "results", "payloads", "incidents", "baselines", "audit")
 PAGES_AT_ONCE = 1024
-TRASH_TRIES = (
-    5  # a run is restored, or deleted for good, between the snapshot and the copy of its file
-)
+# A run is restored, or deleted for good, between the snapshot and the copy of its file.
+TRASH_TRIES = 5
 Progress = Callable[
     [str, int, int], None
 ]  # of a step, in words: what is done, and all there is to do

@@ -222,9 +222,8 @@ class DeletionSteps:
         self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None
     ) -> None:
         self._connection = connection
-        self._check = (
-            check  # in each transaction: it raises where the rest is not to be done any more
-        )
+        # In each transaction: it raises where the rest is not to be done any more.
+        self._check = check
         self._count = 0
 
     def run(self, work: Callable[[], int]) -> int:

@@ -86,9 +86,8 @@ class TrashTable:
     parents: dict[str, tuple[str, str, bool]] = field(
         default_factory=dict
     )  # column: table, its column, cascades
-    number: str | None = (
-        None  # the column of SQLite's own number, which another row may have got meanwhile
-    )
+    # The column of SQLite's own number, which another row may have got meanwhile.
+    number: str | None = None
     unique: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()  # columns that are never null
 

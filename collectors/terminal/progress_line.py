@@ -38,9 +38,8 @@ LEAST_ROWS = 5
 WITHOUT_REGIONS = ("dumb", "unknown", "emacs", "eterm", "cons25", "network")
 LOCAL_FLAGS = 3  # of what tcgetattr returns
 SAVE, RESTORE = "\x1b7", "\x1b8"
-MAKE_ROOM = (
-    "\x1bD\x1b[A"  # one line down, scrolling if there is none, and up again: the column stays
-)
+# One line down, scrolling if there is none, and up again: the column stays.
+MAKE_ROOM = "\x1bD\x1b[A"
 
 
 class ProgressLine:
@@ -75,9 +74,8 @@ class ProgressLine:
     def show_text(self, text: str) -> None:
         size = _size(self._descriptor)
         if size is None or not self._is_ours():
-            self._rows = (
-                0  # a full-screen program sets the region for itself; it is set anew afterwards
-            )
+            # A full-screen program sets the region for itself; it is set anew afterwards.
+            self._rows = 0
             return
         columns, rows = size
         if (text, rows, columns) == (self._text, self._rows, self._columns):

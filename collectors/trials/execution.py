@@ -29,9 +29,8 @@ from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
 
-WARM_UP_CALLS = (
-    2  # after each call that compiled: allocations, autotuning, recording of CUDA graphs
-)
+# After each call that compiled: allocations, autotuning, recording of CUDA graphs.
+WARM_UP_CALLS = 2
 FEWEST_CALLS = 3
 
 

@@ -27,9 +27,8 @@ def same(workplace: Workplace, *words: str, **rest: Any) -> Any:
 
 
 def test_the_same_output_and_exceptions_with_and_without_us(workplace: Workplace) -> None:
-    workplace.lossy = (
-        True  # bad_functions: what torch is handed cannot be evaluated, and we count that
-    )
+    # bad_functions: what torch is handed cannot be evaluated, and we count that.
+    workplace.lossy = True
     done = same(
         workplace,
         "failing",

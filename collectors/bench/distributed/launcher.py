@@ -123,9 +123,8 @@ def _sum_up(rank: int, outcome: ExperimentOutcome) -> dict[str, Any]:
 
 HOST = "127.0.0.1"
 STEP_S = 0.05
-PATIENCE_S = (
-    5.0  # for ranks that end by themselves when one has failed: the first of them is to be found
-)
+# For ranks that end by themselves when one has failed: the first of them is to be found.
+PATIENCE_S = 5.0
 # The ranks are of one machine. NVLink multicast is not there in every container, and NCCL then
 # fails.
 RANK_VARIABLES = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"}

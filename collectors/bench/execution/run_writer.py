@@ -32,9 +32,8 @@ class BenchRunWriter:
     run_id: str | None = None  # of a run that is gone on with
     plan: str = ""  # what `--resume` knows it by
     cwd: str | None = None  # where the models' code is, if not here
-    destination: DestinationLine | None = (
-        None  # what says where the run goes, unless nothing is said
-    )
+    # What says where the run goes, unless nothing is said.
+    destination: DestinationLine | None = None
     unwritten: list[BenchMeasured] = field(
         default_factory=list
     )  # results that the spool did not take yet

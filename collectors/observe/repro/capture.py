@@ -57,9 +57,8 @@ class ReproCapture:
         self._guard = guard
         self._redact = redact
         self._config = config
-        self.read_last: Callable[[], list[dict[str, Any]]] = (
-            list  # with --repro=crash: what ran last
-        )
+        # With --repro=crash: what ran last.
+        self.read_last: Callable[[], list[dict[str, Any]]] = list
         self._busy = threading.local()
         self.clear()
 

@@ -36,9 +36,8 @@ class GraphWatch:
         self._with_values = config.repro_inputs_bytes > 0
         self._check = check if "accuracy" in config.repro else None
         self._guard = guard
-        self._prepare = (
-            prepare  # called before each compile, with whether inductor is loaded for it
-        )
+        # Called before each compile, with whether inductor is loaded for it.
+        self._prepare = prepare
         self._local = threading.local()
 
     # -- dynamo's graphs: any backend

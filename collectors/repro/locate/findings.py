@@ -12,9 +12,8 @@ from compileboard.collectors.repro.repro import PASSED, Failure
 
 # The statuses of an answer.
 NAMED = "named"  # an operation, a pass or a setting is named
-ONLY_FUSED = (
-    "only_fused"  # `operations` are wrong together, and right as soon as their values are returned
-)
+# `operations` are wrong together, and right as soon as their values are returned.
+ONLY_FUSED = "only_fused"
 UNEXPLAINED = "unexplained"  # it fails, and nothing that was tried tells where
 NOT_REPRODUCED = "not_reproduced"
 STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)

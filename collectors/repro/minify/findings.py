@@ -37,13 +37,11 @@ class Minification:
     is_together: bool = False  # none of its operations fails alone
     is_fusion: bool = False  # and together they pass where nothing is fused
     is_confirmed: bool = False  # the smallest graph failed once more when it was tried again
-    fails_with_random_inputs: bool | None = (
-        None  # its values do not matter: the program alone shows the failure
-    )
+    # Its values do not matter: the program alone shows the failure.
+    fails_with_random_inputs: bool | None = None
     tried_count: int = 0  # trials in a process of their own
-    remembered_count: int = (
-        0  # questions that had been answered before, in this search or an earlier one
-    )
+    # Questions that had been answered before, in this search or an earlier one.
+    remembered_count: int = 0
     limited_count: int = 0  # trials that reached a limit of time or memory: taken as passing
     seconds: float = 0.0
     history: tuple[Reduction, ...] = ()

@@ -15,9 +15,8 @@ class Insert:
         self._head = f"insert {'or ignore ' * ignore}into {table}"
         self._tail = tail
         self._statement: str | None = None  # asking each row for its columns costs 1.5 µs of 30
-        self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = (
-            tuple  # sqlite3 takes 0.1 µs for each bound name
-        )
+        # Sqlite3 takes 0.1 µs for each bound name.
+        self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = tuple
 
     def add(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
         if self._statement is None:
