@@ -129,7 +129,8 @@ def _choose(
                 f"{len(models)} of {facts.model_count} models worse{_since(worst.since)}",
                 only,
             )
-        return "incidents", f"{len(confirmed)} incidents open, worst: {worst.headline}", None
+        count = format_plural(len(confirmed), "incident")
+        return "incidents", f"{count} open, worst: {worst.headline}", None
     if suspected:
         names = " and ".join(
             dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW])

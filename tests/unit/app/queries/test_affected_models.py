@@ -17,7 +17,7 @@ from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.queries import AnySubject
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id
-from tests.unit.app.benched import RUNS, bench_suite
+from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.plan import assert_no_scan
 
@@ -70,3 +70,12 @@ def test_the_page_links_to_the_model(
     assert "Models affected" in text
     assert "Fuse the two norms</a>" in text, "a benchmark's run is called by its commit's subject"
     assert client.get(f"/models/Breaky{address}").status_code == 200
+
+
+def test_a_break_of_models_without_a_backend_has_its_page(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    bench_suite(store)
+    store.execute("update series set backend = ''")
+    text = client.get(f"/graph_breaks/{BREAK_ID}").text
+    assert "Models affected" in text and "bench_models · inference · float32 · cuda<" in text

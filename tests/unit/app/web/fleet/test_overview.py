@@ -22,9 +22,18 @@ from compileboard.app.runs.queries import STATES
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import checkpoint
-from tests.unit.app.benched import ACCURACY, DAY_US, MLP, RUNS, add_results, measure
+from tests.unit.app.benched import (
+    ACCURACY,
+    DAY_US,
+    MLP,
+    RUNS,
+    add_results,
+    bench_suite,
+    measure,
+)
 from tests.unit.app.engines.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
+from tests.unit.app.series_changes import keep, make_change
 
 HOUR_US = 3_600_000_000
 
@@ -383,3 +392,15 @@ def test_a_failure_without_batch_size_is_one_model_on_every_page(
     assert tiles["pass_ratio"]["verdict"] == "worse" and tiles["pass_ratio"]["value"] == 0.5
     page = client.get("/").text
     assert set(re.findall(r"\d\.\d+×", page)) == {"1.44×", "1.22×"}
+
+
+def test_incidents_of_another_suite_are_not_counted_among_the_models_of_this_one(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    bench_suite(store)
+    models = ("Bert4", "GPT2x4", "Resnet18")
+    keep(store, *(make_change(id=f"{n:016}", model=model) for n, model in enumerate(models)))
+    add_results(store, "R1", MLP, started_us=START_US + 5 * DAY_US)
+    checkpoint(store)
+    answer = client.get("/api/v1/overview").get_json()["data"]
+    assert answer["verdict"]["sentence"].startswith("1 incident open"), "not 3 of 1 models"
