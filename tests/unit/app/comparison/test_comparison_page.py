@@ -20,6 +20,7 @@ from markupsafe import escape
 
 from compileboard.app.benchmarks.metrics import BY_NAME
 from compileboard.app.cli.main import main
+from compileboard.app.comparison import charts
 from compileboard.app.comparison.charts import chart_changes
 from compileboard.app.comparison.compare import read_comparison
 from compileboard.app.comparison.table import format_share
@@ -234,3 +235,8 @@ def test_without_sides_pairs_are_proposed_and_each_can_be_compared(
         unescape(verdict)
         == client.get(f"/api/v1{addresses[0]}").json["data"]["summary"]["sentence"]
     )
+
+
+def test_no_two_verdicts_are_drawn_alike() -> None:
+    looks = [(color, charts._SYMBOLS.get(word)) for word, color in charts._COLORS.items()]
+    assert len(set(looks)) == len(looks)

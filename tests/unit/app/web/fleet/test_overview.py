@@ -404,3 +404,16 @@ def test_incidents_of_another_suite_are_not_counted_among_the_models_of_this_one
     checkpoint(store)
     answer = client.get("/api/v1/overview").get_json()["data"]
     assert answer["verdict"]["sentence"].startswith("1 incident open"), "not 3 of 1 models"
+
+
+def test_the_key_says_which_tiles_are_of_the_newest_run(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    checked = replace(MLP, sequence=2, **ACCURACY)
+    add_results(store, "R1", MLP, checked)
+    failed: dict[str, Any] = {"status": "failed", "reason": "OOM", "values": {}, "repeats": {}}
+    broken = replace(MLP, sequence=2, **(ACCURACY | {"accuracy": "fail_accuracy"}))
+    add_results(store, "R2", replace(MLP, **failed), broken, started_us=START_US + DAY_US)
+    checkpoint(store)
+    key = " ".join(client.get("/").text.split())
+    assert "last run without failures; of the newest run: Pass rate</span>" in key
