@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from compileboard.collectors.cli.common import (
     tag_option,
 )
 from compileboard.collectors.cli.indexing import index_after
+from compileboard.collectors.cli.limits import DEFAULT_LIMITS, limit_options, pop_limits
 from compileboard.collectors.contract.rejects import KINDS, OF_WHOLE_FILE, Reject
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.logs.discovery import NO_NAMES, LogSource, SourceGroup, find_sources
@@ -56,7 +57,7 @@ from compileboard.collectors.store.connection import (
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
 from compileboard.collectors.terminal import values as command_hints
-from compileboard.collectors.terminal.values import read_count, read_size
+from compileboard.collectors.terminal.values import read_count
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED
 
@@ -66,36 +67,6 @@ PrintLine = Callable[[str], None]
 
 
 FOR_PROGRAMS = "For programs that import what others sent"
-# torch writes about 250 rows a MB of log: 64 GiB are as much as the limits on records and rows.
-DEFAULT_LIMITS = Limits(64 << 30, 1000, 200_000, 20_000_000, 20_000_000)
-LIMITS = {
-    "bytes": (
-        "Most unpacked bytes of compressed files and archives of a PATH, as 200G. Default: 64G."
-    ),
-    "ratio": (
-        "Largest unpacked ÷ packed size of a file; real logs reach 180. Default: "
-        f"{DEFAULT_LIMITS.ratio}."
-    ),
-    "entries": f"Most entries in archives. Default: {DEFAULT_LIMITS.entries}.",
-    "records": f"Most records to import. Default: {DEFAULT_LIMITS.records}.",
-    "rows": f"Most rows to write into the database. Default: {DEFAULT_LIMITS.rows}.",
-}
-
-
-def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
-    for (name, text), default in reversed(
-        list(zip(LIMITS.items(), astuple(DEFAULT_LIMITS), strict=True))
-    ):
-        words: dict[str, Any] = {
-            "type": Value(read_size if name == "bytes" else read_count),
-            "default": default,
-            "metavar": "N",
-            "help": text,
-            "cls": Option,
-            "group": "Limits on what others sent",
-        }
-        function = click.option(f"--limit-{name}", **words)(function)
-    return function
 
 
 @click.command(
@@ -155,7 +126,7 @@ def _limit_options(function: Callable[..., int]) -> Callable[..., int]:
     help="Processes that read logs side by side. Default: 1.",
 )
 @click.option("--again", is_flag=True, help="Import a run again that was deleted.")
-@_limit_options
+@limit_options
 @click.option(
     "--names",
     metavar="FILE",
@@ -212,7 +183,7 @@ def import_command(
         end_as_interrupted()
     if lines is None:
         pick_up()
-    limits = Limits(*(options.pop(f"limit_{name}") for name in LIMITS))
+    limits = pop_limits(options)
     if destination.get("server"):
         from compileboard.collectors.push.outbox import outbox_root
         from compileboard.collectors.push.report import deliver
@@ -375,7 +346,7 @@ def import_paths(
                 importing.read_group(group, latest)
             if group not in found:  # each of its files is a PATH
                 attempts.has_failed |= importing.has_unread_file
-    if attempts.has_failed and not importing.has_imported:
+    if attempts.has_failed and not (importing.has_imported or attempts.is_partly_read):
         raise NoSuchLog(_NOTHING)
     return FAILED if attempts.has_failed or (strict and importing.rejected) else DONE
 
@@ -394,6 +365,7 @@ class _Attempts:
     is_alone: bool
     has_reader: bool
     has_failed: bool = False
+    is_partly_read: bool = False  # up to a limit; what was read stays
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -409,7 +381,8 @@ class _Attempts:
                 raise
             limit = getattr(error, "limit", None)
             message = f"{error} --limit-{limit} N raises the limit." if limit else str(error)
-            if self.is_alone:
+            self.is_partly_read |= limit in ("records", "rows")  # checked between two batches
+            if self.is_alone and not self.is_partly_read:
                 raise (ValueError(message) if limit else error) from error
             self.has_failed = True
             self.print_line(f"failed: {message}")

@@ -19,8 +19,10 @@ from compileboard.collectors.cli.common import (
     read_server,
     server_options,
 )
+from compileboard.collectors.cli.limits import limit_options, pop_limits
 from compileboard.collectors.contract.run_config import SERVER_SETTINGS, RunConfig
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
+from compileboard.collectors.logs.streams import Limits
 from compileboard.collectors.store.connection import find_board
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
@@ -75,6 +77,7 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
     metavar="[PATH ...]",
     help="Database, spool folder, or folder or file that `import` reads. Default: what waits.",
 )
+@limit_options
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
     """Send runs to a server: those waiting on this machine, a database's, or what `import` reads.
 
@@ -85,7 +88,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     from compileboard.collectors.push.report import deliver, list_waiting_runs, wake_sender
     from compileboard.collectors.record.recover_spools import pick_up_spools
 
-    root = outbox_root(os.environ)
+    root, limits = outbox_root(os.environ), pop_limits(values)
     if is_list:
         runs = list_waiting_runs(root)
         for run in runs:
@@ -95,7 +98,9 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         return DONE
     if paths:
         config = RunConfig(**read_server(values))
-        queued = [run_id for path in paths for run_id in _queue(path, root, run_ids, config)]
+        queued = [
+            run_id for path in paths for run_id in _queue(path, root, run_ids, config, limits)
+        ]
     else:
         print_recovery(pick_up_spools())  # of recorders that were killed
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
@@ -145,7 +150,9 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     return chosen
 
 
-def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -> Iterator[str]:
+def _queue(
+    path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig, limits: Limits
+) -> Iterator[str]:
     from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
     from compileboard.collectors.push.run_bundles import bundle_runs
     from compileboard.collectors.record.recover_spools import pick_up_spool
@@ -174,4 +181,4 @@ def _queue(path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig) -
             ]
         yield from bundle_runs(path, root, config, print_message, named, queue_more)
     else:
-        yield from import_into_outbox([path], root, config)[1]
+        yield from import_into_outbox([path], root, config, limits=limits)[1]

@@ -83,6 +83,15 @@ def test_a_bomb_stops_at_a_default_that_a_person_can_raise(
 
 def test_rows_are_limited_and_plain_bytes_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "--db", "t.db", "a", "--limit-bytes", "1"]) == 0
-    assert main(["import", "--db", "t.db", "b", "--limit-rows", "10"]) == 2
+    assert main(["import", "--db", "t.db", "b", "--limit-rows", "10"]) == 1
     assert "--limit-rows N raises the limit" in capsys.readouterr().err
+    assert query_value(Path("t.db"), "select count(*) from runs") == 2, "what was read stays"
     assert main(["import", "--db", "t.db", "b"]) == 0
+
+
+def test_push_of_a_path_has_the_limits_of_import(capsys: pytest.CaptureFixture[str]) -> None:
+    push = ["push", "bomb.xz", "--server", "http://127.0.0.1:9"]
+    assert main([*push, "--limit-ratio", "99"]) == 2
+    assert "more than 99 times" in capsys.readouterr().err
+    assert main([*push, "--limit-ratio", "100000", "--limit-bytes", "18M"]) == 2
+    assert "the limit is 18,874,368 bytes" in capsys.readouterr().err
