@@ -71,7 +71,9 @@ class RunFilter:
     ] = None
     tag_value: Annotated[str | None, Parameter("tag", read=_read_tag_value)] = None
     host: Annotated[str | None, "The name of a run's machine."] = None
-    gpu: Annotated[str | None, "The name of a run's GPU, or `CPU` for runs without one."] = None
+    gpu: Annotated[
+        str | None, "The name of a run's GPU, or `CPU` for runs that are known to have had none."
+    ] = None
     torch: Annotated[str | None, "A run's version of torch, whole."] = None
     commit: Annotated[
         str | None,
@@ -96,11 +98,16 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
+# As RunRow.device: a log that was imported names no GPU, so without one it is of a CPU only if its
+# torch is.
+_ON_CPU = """r.gpu_count = 0
+  and (r.source in ('live', 'trial') or r.torch_version is not null)
+  and (r.source <> 'import' or r.torch_version like '%+cpu')"""
 _CONDITIONS = {
     "name": "r.name = :name",
     "suite": "r.suite = :suite",
     "host": "r.host = :host",
-    "gpu": "(r.gpu_name = :gpu or (:gpu = 'CPU' and r.gpu_count = 0))",
+    "gpu": f"(r.gpu_name = :gpu or (:gpu = 'CPU' and {_ON_CPU}))",
     "torch": "r.torch_version = :torch",
     "commit": "substr(r.git_commit, 1, length(:commit)) = lower(:commit)",
     "state": "r.state = :state",

@@ -268,3 +268,29 @@ def test_what_was_not_recorded_is_never_zero(
     )
     assert row is not None
     assert row[0].count("not recorded") == 7  # and its four counts: nobody saw torch
+
+
+@pytest.mark.parametrize(
+    ("source", "torch_version", "fits"),
+    [
+        ("live", "2.12.1", True),
+        ("live", None, True),
+        ("bench", None, False),
+        ("import", "2.12.1", False),
+        ("import", "2.12.1+cpu", True),
+        ("import", None, False),
+    ],
+)
+def test_the_filter_cpu_takes_runs_that_are_known_to_be_on_one(
+    open_engine: OpenEngine,
+    store: sqlite3.Connection,
+    reader: sqlite3.Connection,
+    source: str,
+    torch_version: str | None,
+    fits: bool,
+) -> None:
+    run = {"gpu_name": None, "gpu_count": 0, "source": source, "torch_version": torch_version}
+    add_run(store, "R9", **run)
+    listed = list_runs(open_engine(reader), RunFilter(gpu="CPU"), pinned_first=False, limit=9).rows
+    by_id = {row.id: row.device for row in listed}
+    assert ("R9" in by_id) == fits and set(by_id.values()) == {"CPU"}
