@@ -586,3 +586,20 @@ def test_beside_a_proxy_on_this_machine_its_programs_name_people(
     assert client.get("/runs", headers=named | {"X-Forwarded-User": "eve"}).status_code == 403
     elsewhere = client.get("/runs", headers=named, environ_base={"REMOTE_ADDR": "192.0.2.8"})
     assert (elsewhere.status_code, "not from the trusted proxy" in elsewhere.text) == (403, True)
+
+
+def test_an_ingest_token_is_told_nothing_of_another_senders_run(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    store.execute("insert into run_owners (run_id, owner) values ('R1', 'token:box-1')")
+    tokens = [
+        create_token(store, name, ("ingest",), created_by="me") for name in ("box-1", "box-2")
+    ]
+    tokens.append(create_token(store, "reader", ("read",), created_by="me"))
+    statuses = [
+        client.get(
+            "/api/v1/runs/R1/contents", headers={"Authorization": f"Bearer {token}"}
+        ).status_code
+        for token in tokens
+    ]
+    assert statuses == [200, 403, 200]
