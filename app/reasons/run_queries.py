@@ -144,7 +144,7 @@ def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    hints = tuple(body["hints"] if body else read_json(list[str], values["hints"]) or ())
+    hints = tuple(body.get("hints") or read_json(list[str], values["hints"]) or ())
     words = {
         name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")
     }

@@ -79,7 +79,10 @@ def find_repro_screen(repro_id: str) -> ReproScreen:
     if read_content_id(repro_id) != -1:
         screen = build_repro(get_store(), repro_id, request.args.get("cursor"))
     if screen is None:
-        abort(404, f"There is no repro {repro_id[:40]}. Its run may have been deleted.")
+        abort(
+            404,
+            f"There is no repro {repro_id[:40]}. Its run may have been deleted, or it is damaged.",
+        )
     return screen
 
 
@@ -181,7 +184,9 @@ def get_repro(repro_id: str) -> ReproDetail:
     """Return one repro with its programs and results."""
     screen = build_repro(get_store(), repro_id) if read_content_id(repro_id) != -1 else None
     if screen is None:
-        refuse(f"There is no repro {repro_id[:40]}. Its run may have been deleted.")
+        refuse(
+            f"There is no repro {repro_id[:40]}. Its run may have been deleted, or it is damaged."
+        )
     repro = screen.repro
     return ReproDetail(
         **vars(screen.row),

@@ -453,11 +453,10 @@ def _list_labels(
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
     """Return the longest phases of the first threads, with idle time cut out."""
     lanes = screen.lanes[:MOST_STRIPS]
-    first_us, last_us = (
-        min(lane.first_us for lane in screen.lanes),
-        max(lane.last_us for lane in screen.lanes) + 1,
-    )
-    windows = _read(reader, lanes, TimelineWindow(first_us, last_us, _FINE_COLUMNS))
+    if not lanes:
+        return []
+    first_us, last_us = _span(screen.lanes)
+    windows = _read(reader, lanes, TimelineWindow(first_us, last_us + 1, _FINE_COLUMNS))
     busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) or [(first_us, last_us)]
     return build_strips(lanes, windows, busy, _list_labels(reader, windows))
 

@@ -126,6 +126,7 @@ from lanes as l
 join processes as p on p.id = l.process_id
 where l.run_id = :run_id
   and l.span_count > 0
+  and l.first_us + l.last_us is not null
 order by
   (select sum(c.total_us) from compiles as c where c.process_id = l.process_id) desc,
   coalesce(p.rank, 1000000),

@@ -12,7 +12,7 @@ from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.connection import StoreError, write_transaction
+from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.ingest.payloads import PayloadRows
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_json, read_text
@@ -81,7 +81,7 @@ class ReproResult:
 
 
 def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
-    """Load a repro by id or prefix, without input bytes. Raises NoSuchRepro or StoreError."""
+    """Load a repro by id or prefix, without input bytes. Raises NoSuchRepro, also if damaged."""
     key = find_repro(connection, repro)
     row = connection.execute(
         """
@@ -106,7 +106,7 @@ def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
             unpack(row[name]) if row[name] else None for name in ("program", "dynamo_program")
         ]
     except (ValueError, RecursionError) as error:
-        raise StoreError(
+        raise NoSuchRepro(
             f"repro {format_id(key)} is stored damaged ({error}); record it again."
         ) from None
     return StoredRepro(
@@ -128,7 +128,10 @@ def load_storage(connection: sqlite3.Connection, repro: str, digest: str) -> byt
         "select body from repro_storages where repro_id = :id and digest = :digest",
         {"id": find_repro(connection, repro), "digest": digest},
     ).fetchone()
-    return zlib.decompressobj().decompress(row["body"], MOST_STORAGE_BYTES) if row else None
+    try:
+        return zlib.decompressobj().decompress(row["body"], MOST_STORAGE_BYTES)
+    except (TypeError, zlib.error):  # none, or damaged: as one that was not kept
+        return None
 
 
 def find_repro(connection: sqlite3.Connection, repro: str) -> int:

@@ -45,6 +45,11 @@ def test_a_span_with_odd_args_leaves_the_timeline_whole(board: OddBoard) -> None
         ("guard_sets", "summary", "hostile"),
         ("aot_graphs", "summary", "hostile"),
         ("runs", "facts", "hostile"),
+        ("graph_breaks", "sequence", "0"),
+        ("lanes", "process_id", "-1"),
+        ("lanes", "first_us", "NaN"),
+        ("repros", "manifest", "hostile"),
+        ("repro_storages", "body", "hostile"),
     ],
 )
 def test_odd_values_of_a_bundle_cost_no_page(
