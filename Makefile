@@ -1,9 +1,11 @@
 # make setup   prepare .venv                     make demo   observe a real torch.compile run, serve the dashboard, and
 #                                                            measure a history of versions meanwhile (HISTORY=no: none)
-# make test    every check and every test        PYTHON=…    the interpreter to build on (its torch is used if it has one)
+# make test    every check, one test of each kind      PYTHON=…    the interpreter to build on (its torch is used if it has one)
+# make nightly the tests beyond: .ci/nightly installs what they need
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 PORT := 8000
 DB := compileboard.db
 # no: none; again: once more; else the backend to measure it with (default inductor on a GPU, eager on a CPU)
@@ -19,7 +21,7 @@ $(shell rm -f $(READY))
 endif
 endif
 
-.PHONY: setup demo test lint types contracts unit mutants fuzz
+.PHONY: setup demo test nightly lint types contracts unit mutants fuzz
 
 setup: $(READY)
 
@@ -65,4 +67,8 @@ fuzz: setup
 # In the order of tests/conftest.py: xdist's own begins with files of many tests and ends with a worker alone at the
 # longest ones. Three at once, on two cores: a fifth of the time all tests of two workers waited.
 test: lint types contracts
-	$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -m "not nightly" $(SPREAD)
+
+# What `make test` has one of each, the others; and what needs libraries and programs that .ci/nightly installs.
+nightly: setup
+	COMPILEBOARD_REQUIRE_ALL=1 $(PY) -m pytest -m nightly $(SPREAD)

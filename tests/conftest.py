@@ -8,7 +8,7 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from compileboard.collectors.store import migrations
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
+REQUIRE_ALL = "COMPILEBOARD_REQUIRE_ALL"
 LEAST_ROOM_BYTES = 2 << 30
 TESTS = Path(__file__).parent
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
@@ -83,6 +84,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path: (n + 0.5) / len(paths) for paths in files.values() for n, path in enumerate(paths)
     }
     items.sort(key=lambda item: (_folder(item) == "unit", places[item.path]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """At night nothing may be skipped: `.ci/nightly` has installed what these tests need."""
+    report = yield
+    if report.skipped and item.get_closest_marker("nightly") and os.environ.get(REQUIRE_ALL):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and {REQUIRE_ALL} lets nothing be skipped: {report.longrepr}"
+    return report
 
 
 def _folder(item: pytest.Item) -> str:

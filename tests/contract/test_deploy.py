@@ -110,11 +110,13 @@ def test_docker_compose_takes_its_file() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_compose_has_what_its_specification_knows() -> None:
     specification = pytest.importorskip("compose_spec", reason="compose-spec is not installed")
     specification.PyCompose.from_yaml(FILES["compose.yaml"])
 
 
+@pytest.mark.nightly
 def test_kubernetes_knows_every_field() -> None:
     checker = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate is not installed"

@@ -99,6 +99,7 @@ def test_the_wheel_has_one_name_at_the_top(project: Workplace) -> None:
 
 
 @pytest.mark.parametrize("script", ["compileboard", "compileboard-collect"])
+@pytest.mark.nightly
 def test_every_command_of_the_wheel_starts(project: Workplace, script: str) -> None:
     usage = ours(project, script, "--help").stdout
     names = re.findall(r"^ {2}([a-z][\w-]+)  ", usage, re.MULTILINE)
@@ -131,6 +132,7 @@ def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
     assert (project.folder / "r.html").stat().st_size > 1000
 
 
+@pytest.mark.nightly
 def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
     command = "import subprocess, sys; from compileboard.start import own_command\n"
     command += "subprocess.run(own_command(*sys.argv[1:]))"
@@ -139,6 +141,7 @@ def test_a_process_of_our_own_finds_ours(project: Workplace) -> None:
         assert "ompile" in done.stdout and not done.stderr
 
 
+@pytest.mark.nightly
 def test_code_reads_a_database_among_theirs(project: Workplace) -> None:
     log = ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz"
     ours(project, "compileboard-collect", "import", log, "--db", project.database)
@@ -151,6 +154,7 @@ def test_code_reads_a_database_among_theirs(project: Workplace) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_serve_answers_and_imports_among_theirs(project: Workplace) -> None:
     log = lzma.decompress(
         (ROOT / "tests" / "data" / "trace" / "torch2.13-breaks.log.xz").read_bytes()
@@ -235,6 +239,7 @@ def test_observed_and_observing_programs_keep_their_own(project: Workplace) -> N
 
 
 @pytest.mark.torch
+@pytest.mark.nightly
 def test_the_plugin_sees_what_observe_records(project: Workplace) -> None:
     text = """
     import compileboard as board, torch
@@ -254,6 +259,7 @@ def test_the_plugin_sees_what_observe_records(project: Workplace) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("only", ["", ",class:Model"])
+@pytest.mark.nightly
 def test_bench_measures_a_model_whose_file_imports_theirs(project: Workplace, only: str) -> None:
     path = project.write(MODELS.format(theirs=THEIRS), "models.py")
     words = ["--only", f"path:{path}{only}", "--backend", "eager", "--quick", "--device", "cpu"]

@@ -97,7 +97,10 @@ def ask(database: Path, what: str) -> list[tuple[object, ...]]:
 PROCESSES = (PROGRAMS / "scenarios.py", "workers", "pools", "threads", "subprocesses", "replaced")
 
 
-@pytest.fixture(scope="module", params=["one process", "many processes"])
+@pytest.fixture(
+    scope="module",
+    params=["one process", pytest.param("many processes", marks=pytest.mark.nightly)],
+)
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:

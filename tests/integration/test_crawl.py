@@ -14,6 +14,7 @@ from tests.tools.observed import ROOT
 CODE = ("app", "collectors", "compileboard", "static", "templates")
 
 
+@pytest.mark.nightly
 def test_a_changed_word_and_a_page_that_fails_are_found_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

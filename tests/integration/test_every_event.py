@@ -14,7 +14,7 @@ from compileboard.collectors.contract.record_names import EVENTS, SPAN, STRING, 
 from tests.tools.observed import PROGRAMS, Workplace
 from tests.unit.pipeline.loading import query_value, rows
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.nightly]
 
 _NAMED = re.compile(r'^V[^\]]*\] \{"(\w+)": ?(?:\{"name": "([^"]*)")?')
 # What every torch that is tested writes; a program that wrote less would prove less.

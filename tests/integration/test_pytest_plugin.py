@@ -178,6 +178,7 @@ def test_new_breaks_fail_until_they_are_kept(project: Path) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.nightly
 def test_workers_of_xdist_write_one_file(project: Path) -> None:
     pytest.importorskip("xdist")
     done = _pytest(project, "-p", "xdist", "-n", "2", "--compileboard-update")

@@ -140,7 +140,9 @@ def test_no_source_keeps_no_line_in_a_traceback(workplace: Workplace) -> None:
     assert "yield lambda" not in event["text"]
 
 
-@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize(
+    "backend", ["inductor", pytest.param("aot_eager", marks=pytest.mark.nightly)]
+)
 def test_a_double_backward_is_a_failure_of_its_compile(workplace: Workplace, backend: str) -> None:
     path = workplace.write(
         f"""

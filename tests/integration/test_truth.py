@@ -146,6 +146,7 @@ def test_a_recompile_limit_carries_the_functions_name(tapped: Workplace) -> None
     assert all(row["line"] for row in rows)
 
 
+@pytest.mark.nightly
 def test_a_users_own_trace_is_as_without_us(workplace: Workplace) -> None:
     """The same events in the same order from the same places; times, paths of the payloads and ids
     differ.

@@ -52,7 +52,9 @@ def metrics(result: dict[str, Any]) -> dict[str, tuple[float, float]]:
     return {metric["name"]: (metric["base"], metric["new"]) for metric in result["metrics"]}
 
 
-@pytest.mark.parametrize("name", ["print_in_forward", "dict_of_tensors"])
+@pytest.mark.parametrize(
+    "name", ["print_in_forward", pytest.param("dict_of_tensors", marks=pytest.mark.nightly)]
+)
 def test_try_says_what_a_run_by_hand_says(workplace, name):
     run = record(workplace, name)
     before = (workplace.folder / f"{name}.py").read_bytes()
@@ -84,6 +86,7 @@ def test_try_says_what_a_run_by_hand_says(workplace, name):
     assert [(side["source"], side["state"]) for side in sides] == [("trial", "finished")] * 2
 
 
+@pytest.mark.nightly
 def test_a_fix_that_changes_the_result_says_where(workplace):
     run = record(workplace, "dict_of_tensors")
     patch = make_patch(workplace, "dict_of_tensors")

@@ -75,6 +75,7 @@ def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
     assert result["unique_graphs"] > 0, "sharded parts are compiled, of torch's own classes too"
 
 
+@pytest.mark.nightly
 def test_fsdp2_shards_a_decoder_by_its_blocks_and_others_by_size(workplace: Workplace) -> None:
     results = measure(workplace, "--fsdp", "-k", "^(transformer_decoder|lstm)$", "--accuracy")
     how = {model: result["facts"]["distributed"] for (model, _), result in results.items()}
@@ -120,6 +121,7 @@ def test_layers_of_a_frame_that_dynamo_skips_are_eager() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_checkpointing_and_compiled_autograd_give_one_processes_gradients(
     workplace: Workplace,
 ) -> None:
@@ -141,6 +143,7 @@ def test_checkpointing_and_compiled_autograd_give_one_processes_gradients(
     assert result["facts"]["distributed"]["gradient_error"] < 1e-5
 
 
+@pytest.mark.nightly
 def test_fsdp2_with_checkpointing_is_compiled_by_inductor(workplace: Workplace) -> None:
     words = [
         "--only",
@@ -154,6 +157,7 @@ def test_fsdp2_with_checkpointing_is_compiled_by_inductor(workplace: Workplace) 
     assert result["facts"]["distributed"]["gradient_error"] < 1e-5
 
 
+@pytest.mark.nightly
 def test_a_missing_exchange_is_a_wrong_answer_and_a_failed_rank_one_status(
     workplace: Workplace,
 ) -> None:

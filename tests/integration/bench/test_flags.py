@@ -168,6 +168,7 @@ def repository(workplace: Workplace) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_another_branch_is_measured_beside_the_checkout(
     workplace: Workplace, repository: Path
 ) -> None:
@@ -299,6 +300,7 @@ def test_a_step_is_written_as_the_operators_that_it_calls(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.nightly
 def test_what_has_no_table_is_written_without_an_output(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     with bench(

@@ -16,7 +16,7 @@ import pytest
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.plan.models import ModelRef
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.nightly]
 
 # Builds, calls once, and once compiled with a backend that compiles nothing. The network is closed.
 CHECK = """

@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 AOT = Judge("accuracy", "aot")
 
 
+QUICK_ONES = ("bits_and_comparisons", "training_step", "random_numbers")
+
+
 @pytest.fixture
 def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what makes a lowering of inductor wrong for a test."""
@@ -44,7 +47,13 @@ def program(x: Any) -> Any:
     return (h.sin() + h).sum(-1), h.exp().erf()
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK_ONES else pytest.param(name, marks=pytest.mark.nightly)
+        for name in HEALTHY
+    ],
+)
 def test_nothing_is_named_where_nothing_is_wrong(name: str) -> None:
     healthy, make = HEALTHY[name]
     torch.manual_seed(3)
@@ -70,6 +79,7 @@ def test_the_wrong_operation_is_named_and_explains_the_output(wrong_lowering: An
     assert {other.verdict for other in others} == {findings.RIGHT}
 
 
+@pytest.mark.nightly
 def test_of_two_that_are_wrong_both_are_listed_and_neither_alone_explains(
     wrong_lowering: Any,
 ) -> None:
@@ -82,6 +92,7 @@ def test_of_two_that_are_wrong_both_are_listed_and_neither_alone_explains(
     assert analysis.notes == ("No operation alone explains the outputs; all of them together do",)
 
 
+@pytest.mark.nightly
 def test_a_graph_that_does_not_fit_into_memory_is_judged_in_parts(wrong_lowering: Any) -> None:
     wrong_lowering(torch.ops.aten.erf.default, multiply(1.01))
     x = torch.linspace(-2, 2, 24).reshape(4, 6)

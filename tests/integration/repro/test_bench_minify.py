@@ -86,6 +86,7 @@ def test_the_graph_of_a_wrong_model_is_named_with_the_command_to_go_on_with(
         ("self.linear(x)", "none of its graphs fails or is wrong by itself"),
     ],
 )
+@pytest.mark.nightly
 def test_graphs_that_were_not_compared_are_not_called_right(
     workplace: Workplace, forward: str, line: str
 ) -> None:

@@ -138,7 +138,9 @@ def test_values_beyond_the_limit_are_said_to_be(tmp_path: Path) -> None:
     assert [entry.values for entry in repro.manifest.inputs] == ["too_large", "kept", "kept"]
 
 
-@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("inductor", marks=pytest.mark.nightly), "aot_eager"]
+)
 def test_a_backward_that_raises_is_captured_as_one(tmp_path: Path, backend: str) -> None:
     program = write(
         tmp_path,

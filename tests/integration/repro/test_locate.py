@@ -45,6 +45,7 @@ def fused() -> Repro:
     return make_repro(make_fx(program)(x), [x], preload=(f"{FUSION}:install",))
 
 
+@pytest.mark.nightly
 def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(
     repros: dict[str, Repro],
 ) -> None:
@@ -53,6 +54,7 @@ def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(
     assert analysis.notes == ("The first 14 of 26 operations fail, the first 13 pass",)
 
 
+@pytest.mark.nightly
 def test_symbolic_sizes_stay_symbolic_in_a_part_of_the_graph(repros: dict[str, Repro]) -> None:
     analysis = findings.load_analysis(run("analyze_task:analyze", repros["dynamic_only"]))
     assert (analysis.operation, analysis.cause) == (
@@ -62,6 +64,7 @@ def test_symbolic_sizes_stay_symbolic_in_a_part_of_the_graph(repros: dict[str, R
     assert analysis.failure == "NotImplementedError: planted: padding of a dynamic size"
 
 
+@pytest.mark.nightly
 def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(
     repros: dict[str, Repro],
 ) -> None:
@@ -73,6 +76,7 @@ def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(
     assert (bisection.subsystem, bisection.operation) == ("decomposition", "aten.softplus.default")
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_only_when_fused_is_named_together(fused: Repro) -> None:
     analysis = findings.load_analysis(run("analyze_task:analyze", fused))
     assert analysis.status == findings.ONLY_FUSED

@@ -69,7 +69,13 @@ def _minify(
     return load_minification(body["answer"]), body
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly) if name.startswith("wrong_") else name
+        for name in TRIED
+    ],
+)
 def test_a_planted_failure_is_minified_to_its_operation(
     repros: dict[str, Repro], name: str
 ) -> None:
@@ -83,6 +89,7 @@ def test_a_planted_failure_is_minified_to_its_operation(
     assert "class Repro" in body["program"]
 
 
+@pytest.mark.nightly
 def test_a_search_that_was_ended_goes_on_and_leaves_its_smallest_program(
     repros: dict[str, Repro], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_every_graph_has_its_verdict(wrong: Spooled) -> None:
     assert ("aot", "same") in verdicts(wrong) and len(verdicts(wrong)) == 13
 
 
+@pytest.mark.nightly
 def test_the_program_gets_what_it_gets_without_us(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(RIGHT)

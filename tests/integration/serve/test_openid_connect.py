@@ -43,10 +43,13 @@ NEEDED = [
     "auth_openidc",
 ]
 
-pytestmark = pytest.mark.skipif(
-    not (MODULES / "mod_auth_openidc.so").exists() or find_spec("oidc_provider_mock") is None,
-    reason="needs Apache with mod_auth_openidc, and oidc-provider-mock",
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not (MODULES / "mod_auth_openidc.so").exists() or find_spec("oidc_provider_mock") is None,
+        reason="needs Apache with mod_auth_openidc, and oidc-provider-mock",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

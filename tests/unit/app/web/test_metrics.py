@@ -54,6 +54,7 @@ def test_prometheus_reads_every_metric(client: FlaskClient, store: sqlite3.Conne
     assert {dict(labels)["model"]: value for labels, value in speedups} == newest
 
 
+@pytest.mark.nightly
 def test_promtool_accepts_them(client: FlaskClient, store: sqlite3.Connection) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
