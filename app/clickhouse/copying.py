@@ -39,25 +39,19 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.pruning import vacuum
-from compileboard.collectors.store.reopening import reopen_run, unpack_current
+from compileboard.collectors.store.reopening import open_run_file, reopen_run
+from compileboard.collectors.store.run_rows import RunTable, list_own_rows, read_tables
 from compileboard.collectors.store.sealed_files import (
     DETAIL,
     get_sealed_run,
     list_sealed_runs,
-    open_workplace,
     remove_run_files,
     run_folder,
 )
 from compileboard.collectors.store.sealed_files import ROLLUPS as SEALED_ROLLUPS
 from compileboard.collectors.store.sealing import list_sealable, seal_run
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
-from compileboard.collectors.store.trash import (
-    SHARED,
-    TrashTable,
-    list_own_rows,
-    read_tables,
-    trash_path,
-)
+from compileboard.collectors.store.trash import SHARED, trash_path
 from compileboard.collectors.store.verification import verify
 
 if TYPE_CHECKING:
@@ -124,7 +118,7 @@ def digest_board(board: str) -> StoreDigest:
 
 def _digest_run(
     reader: sqlite3.Connection,
-    known: dict[str, TrashTable],
+    known: dict[str, RunTable],
     own_rows: dict[str, str],
     run_id: str,
     board: str,
@@ -141,22 +135,16 @@ def _digest_run(
     yield from (
         (name, here.add_up(name, own_rows[name], key)) for name in names if name not in _IN_FILE
     )
-    with open_workplace(board) as folder:
-        path = folder / "run.db"
-        unpack_current(board, sealed.file, path)
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
-            file.row_factory = sqlite3.Row
-            _add_rollups(file, run_id, rollups)
-            there = _RowDigests(file, known)
-            yield from (
-                (name, there.add_up(name, own_rows[name], key))
-                for name in names
-                if name in _IN_FILE
-            )
+    with open_run_file(board, sealed.file) as file:
+        _add_rollups(file, run_id, rollups)
+        there = _RowDigests(file, known)
+        yield from (
+            (name, there.add_up(name, own_rows[name], key)) for name in names if name in _IN_FILE
+        )
 
 
 class _RowDigests:
-    def __init__(self, connection: sqlite3.Connection, tables: dict[str, TrashTable]) -> None:
+    def __init__(self, connection: sqlite3.Connection, tables: dict[str, RunTable]) -> None:
         self._cursor = connection.cursor()
         self._cursor.row_factory = None
         self._connection = connection
@@ -168,9 +156,7 @@ class _RowDigests:
         columns = [
             column
             for column in table.columns
-            if (name, column) not in _LEFT_OUT
-            and column != "rowid"
-            and not (column == "id" and _is_numbered(table))
+            if (name, column) not in _LEFT_OUT and not (column == "id" and _is_numbered(table))
         ]
         pointing = {
             column: parent
@@ -227,10 +213,8 @@ class _RowDigests:
 _CONTENT = {"stack_nodes": ("run_id", "parent_id", "file", "line", "name")}
 
 
-def _is_numbered(table: TrashTable) -> bool:
-    return table.number == "id" and (
-        table.name in _IN_FILE or table.name in ("payloads", "span_names")
-    )
+def _is_numbered(table: RunTable) -> bool:
+    return table.has_id and (table.name in _IN_FILE or table.name in ("payloads", "span_names"))
 
 
 def _digest(name: str, values: Iterable[Any]) -> bytes:

@@ -16,7 +16,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from compileboard.app.clickhouse import publisher
@@ -33,14 +32,13 @@ from compileboard.collectors.store import published_runs
 from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.published_runs import EngineNumbers, PublishedRun
-from compileboard.collectors.store.reopening import unpack_current
+from compileboard.collectors.store.reopening import open_run_file
 from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, Rollup
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     RunFileUnavailable,
     SealedRun,
     get_sealed_run,
-    open_workplace,
     stamp_run_file,
 )
 from compileboard.collectors.store.trash import database_path
@@ -447,11 +445,8 @@ class Publisher:
 
 
 def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnapshot:
-    with open_workplace(database) as folder:
-        path = Path(folder) / "run.db"
-        unpack_current(database, file, path)
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as detail:
-            rollups, things = read_rollups(detail, snapshot.run_id)
+    with open_run_file(database, file) as detail:
+        rollups, things = read_rollups(detail, snapshot.run_id)
     return replace(snapshot, rollups=rollups, things=things)
 
 

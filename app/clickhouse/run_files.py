@@ -25,7 +25,6 @@ from pathlib import Path
 
 from compileboard.app.core.log_lines import log
 from compileboard.collectors.store.connection import (
-    BUSY_TIMEOUT_MS,
     DATABASE_VERSION,
     StoreBusy,
     StoreError,
@@ -33,6 +32,7 @@ from compileboard.collectors.store.connection import (
     StoreNotReadable,
     attach_reader,
     explain,
+    open_immutable,
     open_writer,
 )
 from compileboard.collectors.store.leases import PUBLISH, copy_owner, take_lease
@@ -306,12 +306,8 @@ def _use(path: Path) -> bool:
 
 
 def _open_file(path: Path) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
-    )
+    connection = open_immutable(path)
     try:
-        connection.row_factory = sqlite3.Row
         connection.execute("select count(*) from sqlite_schema")
         connection.execute("pragma mmap_size = 268435456")
     except BaseException:

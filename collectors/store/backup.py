@@ -32,6 +32,7 @@ from compileboard.collectors.store.connection import (
     StoreTooNew,
     check_pages,
     explain,
+    open_immutable,
     open_reader,
 )
 from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease
@@ -118,7 +119,7 @@ def write_backup(
         created_us = time.time_ns() // 1000
         missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
         progress("check", 0, 1)
-        with closing(_open_copy(partial / DATABASE)) as copy:
+        with closing(open_immutable(partial / DATABASE)) as copy:
             check_pages(
                 copy, database
             )  # the copy: its pages were written just now, so they are in memory
@@ -227,7 +228,7 @@ def _list_run_files(reader: sqlite3.Connection, trash: Path) -> dict[str, RunFil
     for path in trash.glob("*.db"):
         # One that is damaged, which `verify` names, or goes just now has no file that we could
         # name.
-        with suppress(sqlite3.DatabaseError), closing(_open_copy(path)) as deleted:
+        with suppress(sqlite3.DatabaseError), closing(open_immutable(path)) as deleted:
             run = find_sealed_run(deleted)
             sealed += [run] if run is not None else []
     return {run.run_id: run.file for run in sealed}
@@ -298,10 +299,6 @@ def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
         return int(copy.execute(f"select count(*) from {table}").fetchone()[0])  # noqa: S608 - our own names
     except sqlite3.OperationalError:
         return None  # of a later version than the backup
-
-
-def _open_copy(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
 
 def _list_files(folder: Path) -> list[Path]:

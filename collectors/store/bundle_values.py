@@ -8,7 +8,7 @@ import sqlite3
 from typing import NamedTuple
 
 from compileboard.collectors.contract.values import LARGEST_NUMBER, LARGEST_WHOLE
-from compileboard.collectors.store.trash import list_own_rows, read_tables
+from compileboard.collectors.store.run_rows import list_own_rows, read_tables
 
 _RANGES = {"INTEGER": LARGEST_WHOLE, "REAL": LARGEST_NUMBER}
 _JSON = (("runs", "facts"), ("results", "facts"))  # read in SQL, which ends at what is no JSON
@@ -27,7 +27,7 @@ def find_odd_columns(bundle: sqlite3.Connection) -> list[Column]:
     """Find the columns of a bundle with a value that `contract/values.py` would leave out."""
     found = []
     for table in read_tables(bundle).values():
-        columns = _list_columns(bundle, table.name, {*table.parents, *table.unique, "id", "rowid"})
+        columns = _list_columns(bundle, table.name, {*table.parents, *table.unique, "id"})
         conditions = " or ".join(column.is_odd for column in columns)
         if (
             columns

@@ -32,12 +32,14 @@ from compileboard.collectors.store.connection import (
     checkpoint,
     describe_foreign,
     explain,
+    open_immutable,
     open_writer,
     write_transaction,
 )
 from compileboard.collectors.store.ingest.rows import SERIES
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.reopening import delete_at_once, reopen_run, unpack_current
+from compileboard.collectors.store.reopening import delete_at_once, open_run_file, reopen_run
+from compileboard.collectors.store.run_rows import copy_run, list_own_rows, read_tables
 from compileboard.collectors.store.runs import (
     THIS_MACHINE,
     RunSender,
@@ -51,16 +53,9 @@ from compileboard.collectors.store.sealed_files import (
     ROLLUPS,
     get_sealed_run,
     has_sealed_runs,
-    open_workplace,
 )
 from compileboard.collectors.store.search import index_run
-from compileboard.collectors.store.trash import (
-    copy_run,
-    database_path,
-    list_own_rows,
-    put_back_rows,
-    read_tables,
-)
+from compileboard.collectors.store.trash import database_path
 from compileboard.collectors.wire.lines import digest_of
 
 _RUN = "run_id = :run_id"
@@ -178,13 +173,8 @@ def _open_detail(connection: sqlite3.Connection, run_id: str) -> Iterator[sqlite
     if sealed is None:
         yield connection
         return
-    database = database_path(connection)
-    with open_workplace(database) as folder:
-        unpack_current(database, sealed.file, folder / "run.db")
-        with closing(
-            sqlite3.connect(f"{(folder / 'run.db').as_uri()}?mode=ro&immutable=1", uri=True)
-        ) as file:
-            yield file
+    with open_run_file(database_path(connection), sealed.file) as file:
+        yield file
 
 
 def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> tuple[bool, bool]:
@@ -231,9 +221,7 @@ def grow_run(
     delete_at_once(connection, run_id)
     for table in _REPLACED:
         connection.execute(f"delete from {table} where {_RUN}", key)  # noqa: S608 - our own names
-    put_back_rows(
-        bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM}, is_own=False
-    )
+    copy_run(bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM})
     for answer in answers:
         _put_back_answer(connection, dict(answer))
     _update_run(connection, bundle, key, present)
@@ -330,7 +318,7 @@ def write_bundle(
         with closing(open_writer(new)) as writer:
             with write_transaction(writer):
                 for run_id in sorted(set(run_ids)):
-                    copy_run(reader, writer, run_id, run_ids)
+                    copy_run(reader, writer, run_id, present=run_ids)
                     reopen_run(writer, run_id, database_path(reader))
                     publish_run(writer, run_id)
                 _copy_commits(reader, writer)
@@ -415,7 +403,7 @@ def merge_bundle(
                         ),
                     ]
                     if state == "new":
-                        copy_run(bundle, connection, run_id, present)
+                        copy_run(bundle, connection, run_id, present=present)
                     else:
                         grow_run(connection, bundle, run_id, present)
                     publish_run(connection, run_id)
@@ -518,9 +506,7 @@ def _damaged(name: str) -> str:
 
 
 def _open_foreign(path: str) -> sqlite3.Connection:
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
-    bundle = sqlite3.connect(uri, uri=True, isolation_level=None)
-    bundle.row_factory = sqlite3.Row
+    bundle = open_immutable(path)
     for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
         bundle.execute(f"pragma {pragma}")
     if hasattr(bundle, "setlimit"):  # from Python 3.11 on
@@ -608,7 +594,7 @@ def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
     Raises: NotAStore.
     """
     for table in read_tables(bundle).values():
-        if table.number == "id" and table.name not in _OF_CONTENT:
+        if table.has_id and table.name not in _OF_CONTENT:
             least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
             if least is not None and not 0 <= least <= most <= LARGEST_WHOLE:
                 raise NotAStore(

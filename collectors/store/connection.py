@@ -386,9 +386,15 @@ def _open_read_only(name: str) -> sqlite3.Connection:
         connection.close()
         if not _can_be_immutable(error, name):
             raise
-        return sqlite3.connect(
-            f"{uri}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
+        return open_immutable(name)
+
+
+def open_immutable(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Open a file that nobody writes, without side files and without looking at its version."""
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    return connection
 
 
 def attach_reader(connection: sqlite3.Connection, name: str, schema: str) -> None:

@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
 
 from compileboard.collectors.store.connection import (
@@ -28,25 +29,18 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.pruning import DeletionSteps, delete_detail
-from compileboard.collectors.store.reopening import put_back_rollups, reopen_run, unpack_current
+from compileboard.collectors.store.reopening import open_run_file, put_back_rollups, reopen_run
+from compileboard.collectors.store.run_rows import ROWS_AT_ONCE, RowCopy, RunTable
 from compileboard.collectors.store.runs import publish_run
 from compileboard.collectors.store.sealed_files import (
     DETAIL,
     SealedRun,
     get_sealed_run,
     glance_at_run_file,
-    open_workplace,
 )
-from compileboard.collectors.store.trash import (
-    TrashTable,
-    database_path,
-    list_own_rows,
-    read_tables,
-    write_insert,
-)
+from compileboard.collectors.store.trash import database_path
 
 LARGE_BYTES = 4 << 20  # unpacked; below it all rows come in one transaction
-ROWS_AT_ONCE = 500
 BYTES_AT_ONCE = 1 << 20  # of texts
 CHECKPOINT_EVERY = 10  # transactions
 PAUSE = 2.0  # times as long as the transaction before: SQLite's waiting sleeps for up to 0.1 s
@@ -136,31 +130,23 @@ class _Reopening:
         self._sealed = sealed
         self._database = database
         self._key: dict[str, object] = {"run_id": sealed.run_id, "file_name": sealed.file.name}
-        self._tables = read_tables(connection)
-        self._owned = list_own_rows(self._tables)
-        self._shifts: dict[str, int] = {}  # what is added to the ids of a table
         self._placed: defaultdict[str, set[int]] = defaultdict(
             set
         )  # ids in the file of rows that came first
-        self._shared: dict[str, dict[Any, Any]] = {}  # ids there by those of the file
-        self._put_bytes = 0  # of texts, in this transaction
         self._step_count = 0
 
     def run(self) -> None:
-        with open_workplace(self._database) as folder:
-            path = folder / "run.db"
-            unpack_current(self._database, self._sealed.file, path)
+        with open_run_file(self._database, self._sealed.file) as file:
             self._mark()
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
-                file.row_factory = sqlite3.Row
-                self._connection.execute(
-                    "pragma foreign_keys = off"
-                )  # a row may come before what it points to
-                try:
-                    self._put_detail(file)
-                finally:
-                    self._connection.execute("pragma foreign_keys = on")
-                self._step(lambda: self._finish(file))
+            # A row may come before what it points to.
+            self._connection.execute("pragma foreign_keys = off")
+            try:
+                own = dict.fromkeys(DETAIL, "true")
+                copy = RowCopy(file, self._connection, own, self._sealed.run_id)
+                self._put_detail(copy)
+            finally:
+                self._connection.execute("pragma foreign_keys = on")
+            self._step(lambda: self._finish(file, copy.shifts["compiles"]))
         checkpoint(self._connection)
 
     def _mark(self) -> None:
@@ -186,7 +172,7 @@ class _Reopening:
             raise _RunChanged
 
     def _step(self, work: Callable[[], bool]) -> bool:
-        began_s, self._put_bytes = time.monotonic(), 0
+        began_s = time.monotonic()
         with write_transaction(self._connection):
             self._check()
             has_more = work()
@@ -196,175 +182,73 @@ class _Reopening:
         time.sleep(max(0.005, PAUSE * (time.monotonic() - began_s)))
         return has_more
 
-    def _put_detail(self, file: sqlite3.Connection) -> None:
-        tables = list(_order(self._tables))
-        numbered = [table for table in tables if table.number == "id"]
-        most_ids = {table.name: self._find_most_id(table) for table in numbered}
-        shifts = {table.name: self._find_shift(file, table) for table in numbered}
-        self._step(lambda: self._reserve(file, numbered, most_ids, shifts))
-        rows = ((table, row) for table in tables for row in self._read_rows(file, table))
-        while self._step(lambda: self._put_some(file, rows)):
+    def _put_detail(self, copy: RowCopy) -> None:
+        names = list(_order(copy.tables))
+        numbered = [name for name in names if copy.tables[name].has_id]
+        most_ids = {name: copy.find_most_id(name) for name in numbered}
+        shifts = {name: copy.find_shift(name) for name in numbered}
+        self._step(lambda: self._reserve(copy, most_ids, shifts))
+        rows = ((name, row) for name in names for row in self._read_rows(copy, name))
+        while self._step(lambda: self._put_some(copy, rows)):
             pass
 
-    def _find_most_id(self, table: TrashTable) -> int:
-        (most_id,) = self._connection.execute(f"select max(id) from {table.name}").fetchone()  # noqa: S608 - our names
-        return int(most_id or 0)
-
-    def _find_shift(self, file: sqlite3.Connection, table: TrashTable) -> int | None:
-        low, high = file.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
-        taken = self._connection.execute(
-            f"select id from {table.name} where id between ? and ?",  # noqa: S608 - our own names
-            (low, high),
-        )
-        find = f"select 1 from {table.name} where id = ?"  # noqa: S608 - our own names
-        return None if any(file.execute(find, (row["id"],)).fetchone() for row in taken) else 0
-
-    def _reserve(
-        self,
-        file: sqlite3.Connection,
-        tables: list[TrashTable],
-        most_ids: dict[str, int],
-        shifts: dict[str, int | None],
-    ) -> bool:
-        lasts = []
-        for table in tables:
-            name = table.name
-            low, high = file.execute(f"select min(id), max(id) from {name}").fetchone()  # noqa: S608 - our own names
-            if high is None:
-                self._shifts[name] = 0
-                continue
-            most_id = self._find_most_id(table)
-            shift = shifts[name]
-            if shift is None or (
-                most_ids[name] < most_id and most_id >= low
-            ):  # others came since it was looked up
-                shift = most_id + 1 - low
-            self._shifts[name] = shift
-            lasts.append((table, high))
-        pending = lasts
+    def _reserve(self, copy: RowCopy, most_ids: dict[str, int], shifts: dict[str, int]) -> bool:
+        pending: list[tuple[str, int]] = []
+        for name, shift in shifts.items():
+            low, high = copy.find_range(name)
+            if low is not None and high is not None:
+                most_id = copy.find_most_id(name)
+                if most_ids[name] < most_id and most_id >= low + shift:
+                    shift = most_id + 1 - low  # others came since it was looked up
+                pending.append((name, high))
+            copy.shifts[name] = shift
         while pending:
-            table, row_id = pending.pop()
-            if row_id in self._placed[table.name]:
+            name, row_id = pending.pop()
+            if row_id in self._placed[name]:
                 continue
-            self._placed[table.name].add(row_id)
-            cursor = file.cursor()
-            cursor.row_factory = None
-            names = self._list_columns(table)
-            (row,) = cursor.execute(
-                f"select {', '.join(names)} from {table.name} where id = ?",  # noqa: S608 - our own names
-                (row_id,),
-            )
-            self._insert(table, [self._convert(file, table, row)])
-            for name, value in zip(names, row):
-                parent = table.parents.get(name, ("", "", False))[0]
-                if value is not None and parent in self._shifts:
-                    pending.append((self._tables[parent], value))
+            self._placed[name].add(row_id)
+            row = next(copy.read(name, "id", row_id))
+            copy.insert(name, [copy.convert(name, row)])
+            for column, (parent, _key, _cascades) in copy.tables[name].parents.items():
+                if row[column] is not None and parent in shifts:
+                    pending.append((parent, row[column]))
         return True
 
-    def _list_columns(self, table: TrashTable) -> list[str]:
-        return [column for column in table.columns if column != "rowid"]
+    def _read_rows(self, copy: RowCopy, name: str) -> Iterator[Any]:
+        if not copy.tables[name].has_id:
+            return copy.read(name)
+        placed = self._placed[name]
+        return (row for row in copy.read(name) if row["id"] not in placed)
 
-    def _read_rows(self, file: sqlite3.Connection, table: TrashTable) -> Iterator[tuple[Any, ...]]:
-        cursor = file.cursor()
-        cursor.row_factory = None
-        query = f"select {', '.join(self._list_columns(table))} from {table.name}"  # noqa: S608 - our own names
-        if table.number == "id":
-            query += " order by id"
-            placed, position = self._placed[table.name], self._list_columns(table).index("id")
-            yield from (row for row in cursor.execute(query) if row[position] not in placed)
-            return
-        if table.number == "rowid":
-            query += " order by rowid"
-        yield from cursor.execute(query)
+    def _put_some(self, copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> bool:
+        copy.byte_count, count = 0, 0
+        pending: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for name, row in islice(rows, ROWS_AT_ONCE):
+            count += 1
+            pending[name].append(copy.convert(name, row))
+            if copy.byte_count >= BYTES_AT_ONCE:
+                break
+        for name, converted in pending.items():
+            copy.insert(name, converted)
+        return count > 0
 
-    def _put_some(
-        self, file: sqlite3.Connection, rows: Iterator[tuple[TrashTable, tuple[Any, ...]]]
-    ) -> bool:
-        pending: list[tuple[Any, ...]] = []
-        of: TrashTable | None = None
-        for count, (table, row) in enumerate(rows, 1):
-            if of is not None and table is not of:
-                self._insert(of, pending)
-                pending = []
-            of = table
-            pending.append(self._convert(file, table, row))
-            if count >= ROWS_AT_ONCE or self._put_bytes >= BYTES_AT_ONCE:
-                self._insert(of, pending)
-                return True
-        if of is not None:
-            self._insert(of, pending)
-        return False
-
-    def _insert(self, table: TrashTable, rows: list[tuple[Any, ...]]) -> None:
-        names = self._list_columns(table)
-        marks = ", ".join("?" * len(names))
-        self._connection.executemany(
-            f"insert into {table.name} ({', '.join(names)}) values ({marks})",  # noqa: S608 - our own names
-            rows,
-        )
-
-    def _convert(
-        self, file: sqlite3.Connection, table: TrashTable, row: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
-        values = []
-        for column, value in zip(self._list_columns(table), row):
-            parent = table.parents.get(column, ("", "", False))[0]
-            if value is None:
-                pass
-            elif column == "id" and table.number == "id":
-                value += self._shifts[table.name]
-            elif parent in self._shifts:
-                value += self._shifts[parent]
-            elif parent and parent not in self._owned:
-                value = self._share(file, parent, value)
-            elif isinstance(value, bytes):
-                self._put_bytes += len(value)
-            values.append(value)
-        return tuple(values)
-
-    def _share(self, file: sqlite3.Connection, name: str, value: Any) -> Any:
-        known = self._shared.setdefault(name, {})
-        if value in known:
-            return known[value]
-        table = self._tables[name]
-        row = dict(
-            file.execute(
-                f"select {', '.join(table.columns)} from {name} where id = ?",  # noqa: S608 - our own names
-                (value,),
-            ).fetchone()
-        )
-        for column, (parent, _key, _cascades) in table.parents.items():
-            if row[column] is not None:
-                row[column] = self._share(file, parent, row[column])
-        self._put_bytes += sum(len(part) for part in row.values() if isinstance(part, bytes))
-        self._connection.execute(write_insert(table, row, "or ignore"), row)
-        same = " and ".join(f"{column} is :{column}" for column in table.unique)
-        find = f"select id from {name} where {same}"  # noqa: S608 - our own names
-        here = self._connection.execute(find, row).fetchone()
-        if here is None:  # its id is another's
-            del row["id"]
-            self._connection.execute(write_insert(table, row), row)
-            here = self._connection.execute(find, row).fetchone()
-        known[value] = here["id"]
-        return known[value]
-
-    def _finish(self, file: sqlite3.Connection) -> bool:
-        put_back_rollups(file, self._connection, self._sealed.run_id, self._shifts["compiles"])
+    def _finish(self, file: sqlite3.Connection, shift: int) -> bool:
+        put_back_rollups(file, self._connection, self._sealed.run_id, shift)
         publish_run(self._connection, self._sealed.run_id)  # so that it is not sealed again at once
         return False
 
 
-def _order(tables: dict[str, TrashTable]) -> Iterator[TrashTable]:
-    pending = [tables[name] for name in DETAIL]
+def _order(tables: dict[str, RunTable]) -> Iterator[str]:
+    """Yield the tables of detail, those first that others of them point to."""
+    pending = list(DETAIL)
     while pending:
-        names = {table.name for table in pending}
         ready = [
-            table
-            for table in pending
+            name
+            for name in pending
             if not any(
-                parent in names and parent != table.name
-                for parent, _key, _cascades in table.parents.values()
+                parent in pending and parent != name
+                for parent, _key, _cascades in tables[name].parents.values()
             )
         ]
         yield from ready or pending
-        pending = [table for table in pending if table not in ready] if ready else []
+        pending = [name for name in pending if name not in ready] if ready else []

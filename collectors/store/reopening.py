@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from compileboard.collectors.store.connection import DATABASE_VERSION, open_writer
+from compileboard.collectors.store.connection import DATABASE_VERSION, open_immutable, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_rows import copy_run
 from compileboard.collectors.store.sealed_files import (
     DETAIL,
     ROLLUPS,
@@ -16,7 +18,7 @@ from compileboard.collectors.store.sealed_files import (
     open_workplace,
     unpack_run_file,
 )
-from compileboard.collectors.store.trash import database_path, delete_stacks, put_back_rows
+from compileboard.collectors.store.trash import database_path, delete_stacks
 
 _HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
 
@@ -30,24 +32,28 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
         return False
-    database = board or database_path(connection)
-    with open_workplace(database) as folder:
-        path = folder / "run.db"
-        unpack_current(database, sealed.file, path)
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
-            file.row_factory = sqlite3.Row
-            if not sealed.is_emptied:
-                delete_at_once(connection, run_id)
-            shift = put_back_rows(file, connection, run_id, DETAIL)
-            put_back_rollups(file, connection, run_id, shift)
+    with open_run_file(board or database_path(connection), sealed.file) as file:
+        if not sealed.is_emptied:
+            delete_at_once(connection, run_id)
+        shift = copy_run(file, connection, run_id, DETAIL, keeps_results=True)
+        put_back_rollups(file, connection, run_id, shift)
     return True
+
+
+@contextmanager
+def open_run_file(database: str, file: RunFile) -> Iterator[sqlite3.Connection]:
+    """Open a copy of a sealed run's file. Raises StoreError if it is damaged or missing."""
+    with open_workplace(database) as folder:
+        unpack_current(database, file, folder / "run.db")
+        with closing(open_immutable(folder / "run.db")) as run:
+            yield run
 
 
 def put_back_rollups(
     file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int
 ) -> None:
     key = {"run_id": run_id}
-    put_back_rows(file, connection, run_id, ROLLUPS)
+    copy_run(file, connection, run_id, ROLLUPS, keeps_results=True)
     keys = file.execute(
         "select id, compile_key from repros where compile_key is not null"
     ).fetchall()

@@ -6,7 +6,8 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from compileboard.collectors.decode.caches import parse_components
 from compileboard.collectors.store.codec import pack, unpack
@@ -36,7 +37,10 @@ class Document:
     payload_id: int | None = None
 
 
-Reading = Callable[[sqlite3.Connection, str], Iterator[Document]]
+class Words(NamedTuple):
+    title: str
+    text: str
+    payload_id: int | None = None
 
 
 def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
@@ -44,213 +48,100 @@ def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Docu
 
     No statement stays open between documents, so that a writer may begin a transaction.
     """
-    for read in READERS:
-        yield from read(connection, run_id)
+    for kind, (sql, find_words) in READERS.items():
+        key = {"run_id": run_id, "kind": kind}
+        query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
+        known = {row["ref_id"] for row in connection.execute(query, key)}
+        for row in connection.execute(sql, key).fetchall():
+            words = None if row["ref_id"] in known else find_words(connection, row)
+            if words is not None:
+                title = " ".join(words.title.split())[:TITLE_LIMIT]
+                text, payload_id = words.text, words.payload_id
+                yield Document(kind, row["ref_id"], row["compile_key"], title, text, payload_id)
 
 
-def _missing(connection: sqlite3.Connection, run_id: str, kind: str, sql: str) -> list[sqlite3.Row]:
-    key = {"run_id": run_id, "kind": kind}
-    query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
-    known = {row["ref_id"] for row in connection.execute(query, key)}
-    return [row for row in connection.execute(sql, key).fetchall() if row["ref_id"] not in known]
+def _words_of_function(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    return Words(row["name"], _lines(row["file"]))
 
 
-def _read_functions(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select functions.id as ref_id, functions.file, functions.name
-        from run_functions
-        join functions on functions.id = run_functions.function_id
-        where run_functions.run_id = :run_id
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "function", sql):
-        yield Document("function", row["ref_id"], None, _title(row["name"]), _lines(row["file"]))
+def _words_of_frame(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    place = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
+    return Words(place, _lines(row["name"], row["code"]))
 
 
-def _read_frames(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select min(id) as ref_id, file, line, name, min(code) as code
-        from stack_nodes
-        where run_id = :run_id
-        group by file, line, name
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "frame", sql):
-        title = _title(f"{row['file']}:{row['line']}" if row["line"] else row["file"])
-        yield Document("frame", row["ref_id"], None, title, _lines(row["name"], row["code"]))
+def _words_of_break(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    hints = read_json(list[str], row["hints"]) or []
+    names = ("source_line", "name", "file")
+    texts = (
+        row["gb_id"],
+        row["reason"],
+        row["explanation"],
+        *hints,
+        *(row[name] for name in names),
+    )
+    return Words(row["gb_type"] or row["reason"], _lines(*texts))
 
 
-def _read_breaks(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints,
-        source_line, file, name,
-          (select compile_key from graph_breaks where run_id = :run_id
-            and distinct_id = distinct_breaks.id
-           order by graph_breaks.id limit 1) as compile_key
-        from run_breaks
-        join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
-        left join functions on functions.id = distinct_breaks.function_id
-        where run_breaks.run_id = :run_id
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "graph_break", sql):
-        hints = read_json(list[str], row["hints"]) or []
-        text = _lines(
-            row["gb_id"],
-            row["reason"],
-            row["explanation"],
-            *hints,
-            row["source_line"],
-            row["name"],
-            row["file"],
-        )
-        title = _title(row["gb_type"] or row["reason"])
-        yield Document("graph_break", row["ref_id"], row["compile_key"], title, text)
+def _words_of_recompile(connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    failures = connection.execute(
+        """
+        select guard_failures.reason, recompile_causes.source, source_line
+        from guard_failures
+        join recompile_causes on recompile_causes.id = guard_failures.cause_id
+        where recompile_id = :id
+        order by position
+        """,
+        {"id": row["ref_id"]},
+    ).fetchall()
+    texts = dict.fromkeys(value for failure in failures for value in failure if value)
+    title = " ".join(filter(None, ("recompile", row["compile_id"], row["name"])))
+    return Words(title, _lines(*texts))
 
 
-def _read_recompiles(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select recompiles.id as ref_id, compile_key, compile_id, name
-        from recompiles
-        left join functions on functions.id = recompiles.function_id
-        where recompiles.run_id = :run_id
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "recompile", sql):
-        failures = connection.execute(
-            """
-            select guard_failures.reason, recompile_causes.source, source_line
-            from guard_failures
-            join recompile_causes on recompile_causes.id = guard_failures.cause_id
-            where recompile_id = :id
-            order by position
-            """,
-            {"id": row["ref_id"]},
-        ).fetchall()
-        texts = dict.fromkeys(value for failure in failures for value in failure if value)
-        title = _title(" ".join(filter(None, ("recompile", row["compile_id"], row["name"]))))
-        yield Document("recompile", row["ref_id"], row["compile_key"], title, _lines(*texts))
+def _words_of_failure(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    return Words(row["error_type"] or "failure", _lines(row["message"]))
 
 
-def _read_failures(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select id as ref_id, compile_key, error_type, message
-        from failures
-        where run_id = :run_id
-        order by id
-    """
-    for row in _missing(connection, run_id, "failure", sql):
-        title = _title(row["error_type"] or "failure")
-        yield Document("failure", row["ref_id"], row["compile_key"], title, _lines(row["message"]))
+def _words_of_repro(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    """Return a repro's graph without its settings, which are much the same in all."""
+    try:
+        program = unpack(row["body"]) if row["body"] else ""
+    except ValueError:  # damaged on disk; its page says so
+        program = ""
+    graph = program[max(0, program.find("class Repro")) :]
+    title = " in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"])))
+    return Words(title, _lines(row["message"], row["operation"], row["name"], row["file"], graph))
 
 
-def _read_repros(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield each repro's graph without its settings, which are much the same in all."""
-    sql = """
-        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name,
-        functions.file,
-          repros.kind, payloads.body
-        from repros
-        left join functions on functions.id = repros.function_id
-        left join payloads on payloads.id = repros.program_id
-        where repros.run_id = :run_id and repros.state = 'captured'
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "repro", sql):
-        try:
-            program = unpack(row["body"]) if row["body"] else ""
-        except ValueError:  # damaged on disk; its page says so
-            program = ""
-        graph = program[max(0, program.find("class Repro")) :]
-        title = _title(
-            " in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"])))
-        )
-        text = _lines(row["message"], row["operation"], row["name"], row["file"], graph)
-        yield Document("repro", row["ref_id"], row["compile_key"], title, text)
+def _words_of_lookup(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    return Words(f"{row['cache']} {row['result']}", row["reason"])
 
 
-def _read_cache_reasons(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    """Yield each reason once; thousands of look-ups may share it."""
-    sql = """
-        select min(id) as ref_id, compile_key, cache, result, reason
-        from cache_lookups
-        where run_id = :run_id and reason is not null
-        group by cache, result, reason
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "cache_lookup", sql):
-        title = _title(f"{row['cache']} {row['result']}")
-        yield Document("cache_lookup", row["ref_id"], row["compile_key"], title, row["reason"])
+def _words_of_skip(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    return Words("CUDA graph skipped", row["reason"])
 
 
-def _read_cudagraph_skips(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select min(id) as ref_id, compile_key, reason
-        from cudagraph_skips
-        where run_id = :run_id
-        group by reason
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "cudagraph_skip", sql):
-        yield Document(
-            "cudagraph_skip", row["ref_id"], row["compile_key"], "CUDA graph skipped", row["reason"]
-        )
+def _words_of_symbol(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+    location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
+    found = (row["expression"], row["value"], row["value_range"], row["source"], location)
+    title = " ".join(filter(None, (row["kind"], row["symbol"])))
+    return Words(title, _lines(*found, row["source_line"]))
 
 
-def _read_symbols(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source,
-        file, line, source_line
-        from symbols
-        where run_id = :run_id
-        order by id
-    """
-    for row in _missing(connection, run_id, "symbol", sql):
-        location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
-        text = _lines(
-            row["expression"],
-            row["value"],
-            row["value_range"],
-            row["source"],
-            location,
-            row["source_line"],
-        )
-        title = _title(" ".join(filter(None, (row["kind"], row["symbol"]))))
-        yield Document("symbol", row["ref_id"], row["compile_key"], title, text)
-
-
-def _read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
-    sql = """
-        select min(id) as ref_id, payload_id, compile_key, name, title
-        from artifacts
-        where run_id = :run_id and payload_id is not null
-        group by payload_id
-        order by ref_id
-    """
-    for row in _missing(connection, run_id, "artifact", sql):
-        name = row["name"].removeprefix("artifact:")
-        if name in LEFT_OUT:
-            continue
-        body = connection.execute(
-            "select body from payloads where id = :id", {"id": row["payload_id"]}
-        ).fetchone()
-        try:
-            text = unpack(body["body"])
-        except ValueError:  # damaged on disk; its page says so
-            continue
-        title = _title(" ".join(filter(None, (name, row["title"]))))
-        keyed = _cache_words(text) if name in CACHE_KEYS else None
-        if keyed is not None:
-            yield Document("artifact", row["ref_id"], row["compile_key"], title, keyed)
-        else:
-            yield Document(
-                "artifact",
-                row["ref_id"],
-                row["compile_key"],
-                title,
-                text[:LONGEST],
-                payload_id=row["payload_id"],
-            )
+def _words_of_artifact(connection: sqlite3.Connection, row: sqlite3.Row) -> Words | None:
+    name = row["name"].removeprefix("artifact:")
+    if name in LEFT_OUT:
+        return None
+    body = connection.execute(
+        "select body from payloads where id = :id", {"id": row["payload_id"]}
+    ).fetchone()
+    try:
+        text = unpack(body["body"])
+    except ValueError:  # damaged on disk; its page says so
+        return None
+    title = " ".join(filter(None, (name, row["title"])))
+    keyed = _cache_words(text) if name in CACHE_KEYS else None
+    return Words(title, text[:LONGEST], row["payload_id"]) if keyed is None else Words(title, keyed)
 
 
 def _cache_words(text: str) -> str | None:
@@ -264,10 +155,6 @@ def _cache_words(text: str) -> str | None:
     return _lines(key[1] if key else None, *names)
 
 
-def _title(text: str) -> str:
-    return " ".join(text.split())[:TITLE_LIMIT]
-
-
 def _lines(*parts: str | None) -> str:
     text = "\n".join(part for part in parts if part)[:LONGEST]
     return text.encode(
@@ -276,18 +163,116 @@ def _lines(*parts: str | None) -> str:
 
 
 # What is short and sought first comes first.
-READERS: tuple[Reading, ...] = (
-    _read_breaks,
-    _read_recompiles,
-    _read_failures,
-    _read_repros,
-    _read_functions,
-    _read_frames,
-    _read_cache_reasons,
-    _read_cudagraph_skips,
-    _read_symbols,
-    _read_artifacts,
-)
+READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, sqlite3.Row], Words | None]]] = {
+    "graph_break": (
+        """
+        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints,
+        source_line, file, name,
+          (select compile_key from graph_breaks where run_id = :run_id
+            and distinct_id = distinct_breaks.id
+           order by graph_breaks.id limit 1) as compile_key
+        from run_breaks
+        join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
+        left join functions on functions.id = distinct_breaks.function_id
+        where run_breaks.run_id = :run_id
+        order by ref_id
+        """,
+        _words_of_break,
+    ),
+    "recompile": (
+        """
+        select recompiles.id as ref_id, compile_key, compile_id, name
+        from recompiles
+        left join functions on functions.id = recompiles.function_id
+        where recompiles.run_id = :run_id
+        order by ref_id
+        """,
+        _words_of_recompile,
+    ),
+    "failure": (
+        """
+        select id as ref_id, compile_key, error_type, message
+        from failures
+        where run_id = :run_id
+        order by id
+        """,
+        _words_of_failure,
+    ),
+    "repro": (
+        """
+        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name,
+        functions.file,
+          repros.kind, payloads.body
+        from repros
+        left join functions on functions.id = repros.function_id
+        left join payloads on payloads.id = repros.program_id
+        where repros.run_id = :run_id and repros.state = 'captured'
+        order by ref_id
+        """,
+        _words_of_repro,
+    ),
+    "function": (
+        """
+        select functions.id as ref_id, null as compile_key, functions.file, functions.name
+        from run_functions
+        join functions on functions.id = run_functions.function_id
+        where run_functions.run_id = :run_id
+        order by ref_id
+        """,
+        _words_of_function,
+    ),
+    "frame": (
+        """
+        select min(id) as ref_id, null as compile_key, file, line, name, min(code) as code
+        from stack_nodes
+        where run_id = :run_id
+        group by file, line, name
+        order by ref_id
+        """,
+        _words_of_frame,
+    ),
+    # Each reason once: thousands of look-ups may share it.
+    "cache_lookup": (
+        """
+        select min(id) as ref_id, compile_key, cache, result, reason
+        from cache_lookups
+        where run_id = :run_id and reason is not null
+        group by cache, result, reason
+        order by ref_id
+        """,
+        _words_of_lookup,
+    ),
+    "cudagraph_skip": (
+        """
+        select min(id) as ref_id, compile_key, reason
+        from cudagraph_skips
+        where run_id = :run_id
+        group by reason
+        order by ref_id
+        """,
+        _words_of_skip,
+    ),
+    "symbol": (
+        """
+        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source,
+        file, line, source_line
+        from symbols
+        where run_id = :run_id
+        order by id
+        """,
+        _words_of_symbol,
+    ),
+    "artifact": (
+        """
+        select min(id) as ref_id, payload_id, compile_key, name, title
+        from artifacts
+        where run_id = :run_id and payload_id is not null
+        group by payload_id
+        order by ref_id
+        """,
+        _words_of_artifact,
+    ),
+}
 KINDS = (
     "graph_break",
     "recompile",
@@ -425,12 +410,8 @@ class _Indexing:
             returning id
             """,
             {
+                **asdict(document),
                 "run_id": self._run_id,
-                "kind": document.kind,
-                "ref_id": document.ref_id,
-                "compile_key": document.compile_key,
-                "title": document.title,
-                "payload_id": document.payload_id,
                 "body": pack(document.text) if document.payload_id is None else None,
                 "character_count": len(document.text),
             },

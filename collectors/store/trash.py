@@ -5,7 +5,7 @@
 
 Rows are removed instead of marked as deleted, so that no query has to filter them. Texts, 90% of a
 run's bytes, are shared between runs by content and stay in the database until the run is deleted
-for good. What belongs to a run is read from the foreign keys: new tables need no change here.
+for good.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
@@ -29,7 +26,13 @@ from compileboard.collectors.store.connection import (
     write_transaction,
 )
 from compileboard.collectors.store.leases import copy_owner
-from compileboard.collectors.store.runs import get_last_result_id, publish_removal, publish_run
+from compileboard.collectors.store.run_rows import (
+    RowCopy,
+    RunTable,
+    list_own_rows,
+    read_tables,
+)
+from compileboard.collectors.store.runs import publish_removal, publish_run
 from compileboard.collectors.store.sealed_files import (
     SealedRun,
     glance_at_run_file,
@@ -45,7 +48,6 @@ from compileboard.collectors.store.stream_rows import (
 )
 
 WEEK_US = 7 * 86_400 * 1_000_000
-REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
 STAYING = ("payloads",)  # until a run is deleted for good
 
 # Rows that runs share, and the small tables that tell first whether any run still points to one.
@@ -77,19 +79,6 @@ DROP_TEXTS = (  # what a box sent before its events stays
 
 class CannotRestore(ValueError):
     pass
-
-
-@dataclass(frozen=True)
-class TrashTable:
-    name: str
-    columns: tuple[str, ...]
-    parents: dict[str, tuple[str, str, bool]] = field(
-        default_factory=dict
-    )  # column: table, its column, cascades
-    # The column of SQLite's own number, which another row may have got meanwhile.
-    number: str | None = None
-    unique: tuple[str, ...] = ()
-    required: frozenset[str] = frozenset()  # columns that are never null
 
 
 def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | None = None) -> bool:
@@ -153,7 +142,7 @@ def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
     connection.executemany("delete from stack_nodes where id = :id", [dict(node) for node in nodes])
 
 
-def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, TrashTable]) -> None:
+def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, RunTable]) -> None:
     """Delete shared rows that nothing refers to.
 
     In its own transaction, reading each table once; SQLite's foreign key checks would scan whole
@@ -216,8 +205,9 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                     "that one"
                 )
             _check_run_file(trash, database_path(connection))
-            connection.execute("pragma defer_foreign_keys = on")
-            _Restoring(connection, trash).run()
+            held = {row["name"] for row in trash.execute("select name from sqlite_schema")}
+            own = {name: "true" for name in list_own_rows(read_tables(connection)) if name in held}
+            RowCopy(trash, connection, own, run_id).run()
             publish_run(connection, run_id)
         connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)
@@ -274,90 +264,8 @@ def trash_path(database: str, run_id: str) -> Path:
     return Path(f"{os.path.abspath(database)}-trash", f"{digest}.db")
 
 
-def read_tables(connection: sqlite3.Connection) -> dict[str, TrashTable]:
-    names = [
-        row[0]
-        for row in connection.execute(
-            "select name from sqlite_schema where type = 'table' and sql is not null"
-        )
-    ]
-    return {
-        name: _read_table(connection, name)
-        for name in names
-        if not name.startswith(("search_words", "sqlite_"))
-    }
-
-
-def _read_table(connection: sqlite3.Connection, name: str) -> TrashTable:
-    columns = connection.execute(
-        'select name, type, pk, "notnull" from pragma_table_info(?)', (name,)
-    ).fetchall()
-    keys = connection.execute(
-        'select "from", "table", "to", on_delete from pragma_foreign_key_list(?) order by id, seq',
-        (name,),
-    ).fetchall()
-    unique: tuple[str, ...] = ()
-    for index in connection.execute(
-        "select name from pragma_index_list(?) where [unique] order by seq desc", (name,)
-    ):
-        unique = tuple(
-            row[0]
-            for row in connection.execute("select name from pragma_index_info(?)", (index["name"],))
-        )
-    has_id = [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [
-        ("id", "integer")
-    ]
-    number = "id" if has_id else "rowid" if _has_rowid(connection, name) else None
-    return TrashTable(
-        name,
-        (*(column["name"] for column in columns), *(["rowid"] if number == "rowid" else [])),
-        {key["from"]: (key["table"], key["to"], key["on_delete"] == "CASCADE") for key in keys},
-        number,
-        unique
-        or (
-            ("id",) if has_id else ()
-        ),  # a row that its id alone tells apart has one of its content
-        frozenset(column["name"] for column in columns if column["notnull"] or column["pk"]),
-    )
-
-
-def _has_rowid(connection: sqlite3.Connection, name: str) -> bool:
-    try:
-        connection.execute(f"select rowid from {name} limit 0")  # noqa: S608 - our own names
-    except sqlite3.OperationalError:
-        return False
-    return True
-
-
-def list_own_rows(tables: dict[str, TrashTable]) -> dict[str, str]:
-    return {name: where for name in tables if (where := _where(tables, name)) is not None}
-
-
-def _where(tables: dict[str, TrashTable], name: str) -> str | None:
-    if name == "runs":
-        return "id = :run_id"
-    if name in REBUILT:
-        return None
-    owners = [
-        (column, table, key)
-        for column, (table, key, cascades) in tables[name].parents.items()
-        if cascades
-    ]
-    for column, table, _key in owners:
-        if table == "runs":
-            return f"{column} = :run_id"
-    # A span of no compile is its lane's: whose it is, a column says that is never null.
-    for column, table, key in sorted(
-        owners, key=lambda owner: owner[0] not in tables[name].required
-    ):
-        inner = None if table == name else _where(tables, table)
-        if inner is not None:
-            return f"{column} in (select {key} from {table} where {inner})"  # noqa: S608 - names of our own schema
-    return None
-
-
 def _write_trash(
-    connection: sqlite3.Connection, tables: dict[str, TrashTable], run_id: str, path: Path
+    connection: sqlite3.Connection, tables: dict[str, RunTable], run_id: str, path: Path
 ) -> None:
     new = path.with_suffix(".new")
     try:
@@ -365,7 +273,7 @@ def _write_trash(
         new.unlink(missing_ok=True)
         with closing(sqlite3.connect(new, isolation_level=None)) as trash:
             trash.execute("begin")
-            _write_rows(connection, tables, run_id, trash, STAYING)
+            _write_rows(connection, tables, run_id, trash)
             trash.execute(f"pragma user_version = {DATABASE_VERSION}")
             trash.execute("commit")
         new.chmod(0o600)
@@ -386,104 +294,39 @@ def _write_trash(
 
 def _write_rows(
     connection: sqlite3.Connection,
-    tables: dict[str, TrashTable],
+    tables: dict[str, RunTable],
     run_id: str,
     trash: sqlite3.Connection,
-    staying: tuple[str, ...],
-    only: Collection[str] | None = None,
 ) -> None:
-    owned = list_own_rows(tables)
-    skipped = {*staying, *owned}
-    owned = {name: where for name, where in owned.items() if only is None or name in only}
-    for name, where in owned.items():
-        _copy(
-            trash,
-            tables[name],
-            connection.execute(_select(tables[name], where), {"run_id": run_id}),
+    """Write a run's rows, those of shared tables that they point to, and what those point to."""
+
+    def write(name: str, where: str, value: object = None) -> None:
+        columns, marks = ", ".join(tables[name].columns), ", ".join("?" * len(tables[name].columns))
+        order = " order by rowid" if tables[name].has_rowid else ""
+        rows = connection.execute(
+            f"select {columns} from {name} where {where}{order}",  # noqa: S608 - our own names
+            {"run_id": run_id, "value": value},
         )
-    pointing = list(owned)
-    while pointing:  # the rows of shared tables, and what those point to
-        pointing = list(dict.fromkeys(_copy_shared(connection, trash, tables, skipped, pointing)))
+        trash.execute(f"create table if not exists {name} ({columns})")
+        trash.executemany(f"insert into {name} values ({marks})", rows)  # noqa: S608 - our own names
 
-
-def copy_run(
-    source: sqlite3.Connection, target: sqlite3.Connection, run_id: str, present: Iterable[str]
-) -> None:
-    """Copy a run with its texts into another database of this version, in the caller's transaction.
-
-    Links to runs that are not `present` are dropped.
-    """
-    tables = read_tables(source)
-    with closing(sqlite3.connect("", isolation_level=None)) as rows:  # a file that SQLite removes
-        rows.row_factory = sqlite3.Row
-        rows.execute("begin")
-        _write_rows(source, tables, run_id, rows, ())
-        rows.execute("create temp table present (run_id)")
-        rows.executemany("insert into present values (?)", ((other_id,) for other_id in present))
-        for name, table in tables.items():
-            for column, (parent, _key, cascades) in table.parents.items():
-                if parent == "runs" and not cascades and _where(tables, name) is not None:
-                    rows.execute(
-                        f"update {name} set {column} = null where {column} not in (select "  # noqa: S608 - our own names
-                        "run_id from present)"
-                    )
-        target.execute("pragma defer_foreign_keys = on")
-        _Restoring(target, rows).run()
-
-
-def put_back_rows(
-    source: sqlite3.Connection,
-    target: sqlite3.Connection,
-    run_id: str,
-    only: Collection[str],
-    *,
-    is_own: bool = True,
-) -> int:
-    """Copy a run's rows of some tables, in the caller's transaction; return the offset added to the
-    ids of its compiles, which may be taken.
-
-    With `is_own`, result ids are kept.
-    """
-    with closing(sqlite3.connect("", isolation_level=None)) as rows:
-        rows.row_factory = sqlite3.Row
-        rows.execute("begin")
-        _write_rows(source, read_tables(source), run_id, rows, (), only)
-        target.execute("pragma defer_foreign_keys = on")
-        restoring = _Restoring(target, rows, is_own=is_own)
-        restoring.run()
-        return restoring.shift.get("compiles", 0)
-
-
-def _copy_shared(
-    connection: sqlite3.Connection,
-    trash: sqlite3.Connection,
-    tables: dict[str, TrashTable],
-    skipped: set[str],
-    pointing: list[str],
-) -> Iterator[str]:
-    for name in pointing:
+    owned = list_own_rows(tables)
+    for name, where in owned.items():
+        write(name, where)
+    pending = deque(owned)
+    written: set[tuple[str, object]] = set()
+    while pending:
+        name = pending.popleft()
         for column, (parent, key, _cascades) in tables[name].parents.items():
-            if parent in skipped:
+            if parent in owned or parent in STAYING:
                 continue
             keys = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608 - our own names
-            with suppress(sqlite3.OperationalError):  # nothing of it is there yet
-                keys -= {row[0] for row in trash.execute(f"select {key} from {parent}")}  # noqa: S608 - our own names
-            for value in sorted(keys - {None}):
-                rows = connection.execute(
-                    _select(tables[parent], f"{key} = :value"), {"value": value}
-                )
-                _copy(trash, tables[parent], rows)
-                yield parent
-
-
-def _select(table: TrashTable, where: str) -> str:
-    return f"select {', '.join(table.columns)} from {table.name} where {where}"  # noqa: S608 - our own names
-
-
-def _copy(trash: sqlite3.Connection, table: TrashTable, rows: sqlite3.Cursor) -> None:
-    trash.execute(f"create table if not exists {table.name} ({', '.join(table.columns)})")
-    marks = ", ".join("?" * len(table.columns))
-    trash.executemany(f"insert into {table.name} values ({marks})", rows)  # noqa: S608 - our own names
+            new = {(parent, value) for value in keys - {None}} - written
+            for _, value in sorted(new, key=str):
+                write(parent, f"{key} = :value", value)
+            written |= new
+            if new and parent not in pending:
+                pending.append(parent)
 
 
 def _open_trash(path: Path) -> sqlite3.Connection:
@@ -514,119 +357,6 @@ def _check_run_file(trash: sqlite3.Connection, database: str) -> None:
     error = sealed and glance_at_run_file(database, sealed.file)
     if error:
         raise CannotRestore(str(error).removesuffix(".")) from error
-
-
-class _Restoring:
-    def __init__(
-        self, connection: sqlite3.Connection, trash: sqlite3.Connection, *, is_own: bool = False
-    ) -> None:
-        self._connection = connection
-        self._trash = trash
-        self._is_own = is_own  # what its sealed results were called, nobody else is
-        tables = read_tables(connection)
-        held = {
-            row[0] for row in trash.execute("select name from sqlite_schema where type = 'table'")
-        }
-        self._owned = [
-            table
-            for name, table in tables.items()
-            if name in held and _where(tables, name) is not None
-        ]
-        self._shared = [
-            table for name, table in tables.items() if name in held and _where(tables, name) is None
-        ]
-        self.shift = {
-            trash_table.name: self._find_shift(trash_table) for trash_table in self._owned
-        }
-        self._referred = {
-            trash_table.name for trash_table in self._owned if trash_table.number == "id"
-        }
-        self._numbers: dict[str, dict[int, int]] = {}
-
-    def run(self) -> None:
-        pending = list(self._shared)
-        while pending:  # those first that others of them point to
-            names = {trash_table.name for trash_table in pending}
-            ready = [
-                trash_table
-                for trash_table in pending
-                if not names & {parent for parent, _, _ in trash_table.parents.values()}
-            ]
-            for table in ready:
-                self._put_shared(table)
-            pending = [trash_table for trash_table in pending if trash_table not in ready]
-        for table in self._owned:
-            self._put_owned(table)
-
-    def _find_shift(self, table: TrashTable) -> int:
-        number = table.number
-        if number is None:
-            return 0
-        numbers = {row[0] for row in self._trash.execute(f"select {number} from {table.name}")}  # noqa: S608 - our own names
-        if not numbers:
-            return 0
-        span: dict[str, int] = {"low": min(numbers), "high": max(numbers)}
-        given = (
-            get_last_result_id(self._connection)
-            if table.name == "results" and not self._is_own
-            else 0
-        )
-        taken = self._connection.execute(
-            f"select {number} from {table.name} where {number} between :low and :high",  # noqa: S608 - our own names
-            span,
-        )
-        if span["low"] > given and not any(row[0] in numbers for row in taken):
-            return 0
-        (most,) = self._connection.execute(f"select max({number}) from {table.name}").fetchone()  # noqa: S608 - our own names
-        return max(int(most or 0), given) + 1 - span["low"]
-
-    def _rows(self, table: TrashTable) -> Iterator[dict[str, Any]]:
-        for row in self._trash.execute(f"select * from {table.name} order by rowid"):  # noqa: S608 - our own names
-            values = dict(row)
-            for column, (parent, _key, _cascades) in table.parents.items():
-                value = values.get(column)
-                if value is None:
-                    continue
-                if parent in self._numbers:
-                    values[column] = self._numbers[parent][value]
-                elif parent in self._referred:
-                    values[column] = value + self.shift[parent]
-            yield values
-
-    def _put_shared(self, table: TrashTable) -> None:
-        numbers: dict[int, int] = {}
-        same = " and ".join(f"{name} is :{name}" for name in table.unique)
-        find = f"select id from {table.name} where {same}"  # noqa: S608 - our own names
-        for values in self._rows(table):
-            self._insert(table, values, "or ignore")
-            if table.number != "id":
-                continue
-            row = self._connection.execute(find, values).fetchone()
-            if row is None:  # its number is another's
-                self._insert(table, {name: value for name, value in values.items() if name != "id"})
-                row = self._connection.execute(find, values).fetchone()
-            numbers[values["id"]] = row["id"]
-        if table.number == "id":
-            self._numbers[table.name] = numbers
-
-    def _put_owned(self, table: TrashTable) -> None:
-        shift, number = self.shift[table.name], table.number
-        rows = self._rows(table)
-        for first in rows:  # one statement for all
-            added = (
-                values | {number: values[number] + shift} if shift and number in values else values
-                for values in chain([first], rows)
-            )
-            self._connection.executemany(write_insert(table, first), added)
-
-    def _insert(self, table: TrashTable, values: dict[str, Any], otherwise: str = "") -> None:
-        self._connection.execute(write_insert(table, values, otherwise), values)
-
-
-def write_insert(table: TrashTable, names: Iterable[str], otherwise: str = "") -> str:
-    names = tuple(names)
-    marks = ", ".join(f":{name}" for name in names)
-    return f"insert {otherwise} into {table.name} ({', '.join(names)}) values ({marks})"  # noqa: S608 - our own names
 
 
 def _sweep(connection: sqlite3.Connection, database: str) -> None:

@@ -22,6 +22,7 @@ from compileboard.collectors.store.codec import unpack_bytes
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     explain,
+    open_immutable,
     open_reader,
     set_cache,
 )
@@ -317,9 +318,7 @@ def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Ite
             yield f"run {row['run_id']}: {file} is missing, it cannot be restored"
             continue
         try:
-            with closing(
-                sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-            ) as deleted:
+            with closing(open_immutable(file)) as deleted:
                 state = deleted.execute("pragma quick_check(1)").fetchone()[0]
                 sealed = find_sealed_run(deleted)
                 problem = sealed and describe_problem(path, sealed.file)

@@ -51,11 +51,11 @@ from compileboard.collectors.store.bundles import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import NotAStore, open_reader, open_writer
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_rows import list_own_rows, read_tables
 from compileboard.collectors.store.search import index_run
 from compileboard.collectors.store.stream_lines import read_lines
 from compileboard.collectors.store.stream_rows import Stream
 from compileboard.collectors.store.stream_writer import StreamWriter
-from compileboard.collectors.store.trash import list_own_rows, read_tables
 from tests.tools.make_db import DATA, plain_log
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.app.repros import list_events as list_repro_events

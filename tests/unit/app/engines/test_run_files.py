@@ -28,13 +28,13 @@ from compileboard.collectors.store.connection import (
     open_writer,
 )
 from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.run_rows import read_tables
 from compileboard.collectors.store.sealed_files import (
     IN_FILE,
     get_sealed_run,
     list_run_files,
     list_sealed_runs,
 )
-from compileboard.collectors.store.trash import read_tables
 from tests.unit.app.benched import RUNS
 from tests.unit.app.engines.sealed_runs import list_addresses, open_folder
 from tests.unit.store.sealed.sealed_board import NOW_US

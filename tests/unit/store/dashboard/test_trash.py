@@ -14,9 +14,9 @@ from benchmarks.imports.many_rows import write_log
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.logs.log_loader import LoadOptions
-from compileboard.collectors.store import trash
 from compileboard.collectors.store.causes import save_source_lines
 from compileboard.collectors.store.connection import StoreError, open_writer
+from compileboard.collectors.store.run_rows import read_tables
 from compileboard.collectors.store.trash import (
     WEEK_US,
     CannotRestore,
@@ -57,9 +57,9 @@ def list_runs(store: sqlite3.Connection) -> list[str]:
 
 
 def read_all(store: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
-    names = [name for name in trash.read_tables(store) if name not in REBUILT]
+    names = [name for name in read_tables(store) if name not in REBUILT]
     columns = {
-        name: [column for column in trash.read_tables(store)[name].columns if column != "pub"]
+        name: [column for column in read_tables(store)[name].columns if column != "pub"]
         for name in names
     }
     return {

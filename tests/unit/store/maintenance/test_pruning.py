@@ -17,11 +17,12 @@ from compileboard.app.cli.main import main
 from compileboard.app.server import follow as following
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.logs.log_loader import LoadOptions
-from compileboard.collectors.store import pruning, trash
+from compileboard.collectors.store import pruning
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.pruning import PruneRule, list_prunable, measure_used, prune_runs
-from compileboard.collectors.store.trash import delete_run, read_tables, restore_run
+from compileboard.collectors.store.run_rows import list_own_rows, read_tables
+from compileboard.collectors.store.trash import delete_run, restore_run
 from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.explored import LOGS, explore
@@ -97,7 +98,7 @@ def test_every_table_of_a_run_goes_or_stays(store: sqlite3.Connection) -> None:
     listed = {*pruning.STAYING, *pruning.CASCADING, "trace_files"}
     listed |= {table for table, _where in pruning.DETAIL}
     tables = read_tables(store)
-    owned = {name for name in tables if trash._where(tables, name) is not None}
+    owned = set(list_own_rows(tables))
     assert owned - {"runs"} == listed
 
 

@@ -1,0 +1,259 @@
+"""Rows of one run: which they are, and how they get into another database.
+
+What belongs to a run is read from the foreign keys: new tables need no change here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from compileboard.collectors.store.runs import get_last_result_id
+
+ROWS_AT_ONCE = 500
+REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
+
+
+@dataclass(frozen=True)
+class RunTable:
+    name: str
+    columns: tuple[str, ...]
+    parents: dict[str, tuple[str, str, bool]]  # column: table, its column, cascades
+    has_id: bool  # an integer, which another database may have given to another row
+    has_rowid: bool
+    unique: tuple[str, ...]
+    required: frozenset[str]  # columns that are never null
+
+
+def read_tables(connection: sqlite3.Connection) -> dict[str, RunTable]:
+    rows = connection.execute(
+        """
+        select s.name, l.wr
+        from sqlite_schema as s
+        join pragma_table_list as l on l.name = s.name and l.schema = 'main'
+        where l.type = 'table'
+        """
+    ).fetchall()
+    return {
+        name: _read_table(connection, name, not is_without_rowid)
+        for name, is_without_rowid in rows
+        if not name.startswith(("search_words", "sqlite_"))
+    }
+
+
+def _read_table(connection: sqlite3.Connection, name: str, has_rowid: bool) -> RunTable:
+    columns = connection.execute(
+        'select name, type, pk, "notnull" from pragma_table_info(?)', (name,)
+    ).fetchall()
+    keys = connection.execute(
+        'select "from", "table", "to", on_delete from pragma_foreign_key_list(?) order by id, seq',
+        (name,),
+    ).fetchall()
+    has_id = [(column["name"], column["type"].lower()) for column in columns if column["pk"]] == [
+        ("id", "integer")
+    ]
+    # A row that its id alone tells apart has one of its content.
+    unique: tuple[str, ...] = ("id",) if has_id else ()
+    for index in connection.execute(
+        "select name from pragma_index_list(?) where [unique] order by seq desc", (name,)
+    ):
+        unique = tuple(
+            row[0]
+            for row in connection.execute("select name from pragma_index_info(?)", (index["name"],))
+        )
+    return RunTable(
+        name,
+        tuple(column["name"] for column in columns),
+        {key["from"]: (key["table"], key["to"], key["on_delete"] == "CASCADE") for key in keys},
+        has_id,
+        has_rowid,
+        unique,
+        frozenset(column["name"] for column in columns if column["notnull"] or column["pk"]),
+    )
+
+
+def list_own_rows(tables: dict[str, RunTable]) -> dict[str, str]:
+    """Return the tables that have rows of a run, each with the condition for those of :run_id."""
+    return {name: where for name in tables if (where := _where(tables, name)) is not None}
+
+
+def _where(tables: dict[str, RunTable], name: str) -> str | None:
+    if name == "runs":
+        return "id = :run_id"
+    if name in REBUILT:
+        return None
+    owners = [
+        (column, table, key)
+        for column, (table, key, cascades) in tables[name].parents.items()
+        if cascades
+    ]
+    for column, table, _key in owners:
+        if table == "runs":
+            return f"{column} = :run_id"
+    # A span of no compile is its lane's: whose it is, a column says that is never null.
+    for column, table, key in sorted(
+        owners, key=lambda owner: owner[0] not in tables[name].required
+    ):
+        inner = None if table == name else _where(tables, table)
+        if inner is not None:
+            return f"{column} in (select {key} from {table} where {inner})"  # noqa: S608 - names of our own schema
+    return None
+
+
+class RowCopy:
+    """Copies rows of a run, `own` by table, in the caller's transactions.
+
+    Where an id of its own rows is taken, all of that table are shifted. A row that runs share is
+    found by its content, or added. Links to runs that are not `present` are dropped.
+    """
+
+    def __init__(
+        self,
+        source: sqlite3.Connection,
+        target: sqlite3.Connection,
+        own: Mapping[str, str],
+        run_id: str,
+        *,
+        present: Collection[str] | None = None,
+        keeps_results: bool = False,
+    ) -> None:
+        self._source, self._target = source, target
+        self._own = own
+        self._key = {"run_id": run_id}
+        self._present = present
+        self._keeps_results = keeps_results  # what its sealed results were called, nobody else is
+        self.tables = read_tables(target)
+        held = source.execute("select name from sqlite_schema where type = 'table'")
+        self._shared: dict[str, dict[Any, Any]] = {  # ids there by those of the source
+            name: {} for (name,) in held.fetchall() if name not in list_own_rows(self.tables)
+        }
+        self.shifts: dict[str, int] = {}  # what is added to the ids of a table
+        self.byte_count = 0  # of texts that were converted
+
+    def run(self) -> None:
+        self._target.execute("pragma defer_foreign_keys = on")
+        self.shifts = {
+            name: self.find_shift(name) for name in self._own if self.tables[name].has_id
+        }
+        for name in self._own:
+            rows = self.read(name)
+            while some := [self.convert(name, row) for row in islice(rows, ROWS_AT_ONCE)]:
+                self.insert(name, some)
+
+    def find_range(self, name: str) -> tuple[int | None, int | None]:
+        """Return the smallest and the greatest id of the source's rows."""
+        (row,) = self._select(f"select min(id), max(id) from {name} where {self._own[name]}")  # noqa: S608 - our own names
+        return tuple(row)
+
+    def find_most_id(self, name: str) -> int:
+        (most_id,) = self._target.execute(f"select max(id) from {name}").fetchone()  # noqa: S608 - our own names
+        return int(most_id or 0)
+
+    def find_shift(self, name: str) -> int:
+        low, high = self.find_range(name)
+        if low is None:
+            return 0
+        given = 0
+        if name == "results" and not self._keeps_results:
+            given = get_last_result_id(self._target)
+        taken = self._target.execute(
+            f"select id from {name} where id between ? and ?",  # noqa: S608 - our own names
+            (low, high),
+        )
+        if low > given and not any(any(self.read(name, "id", row_id)) for (row_id,) in taken):
+            return 0
+        return max(self.find_most_id(name), given) + 1 - low
+
+    def read(self, name: str, column: str | None = None, value: Any = None) -> Iterator[Any]:
+        """Yield the source's rows in their order, or those with one value."""
+        one = f" and {column} = :value" if column else ""
+        order = " order by rowid" if self.tables[name].has_rowid else ""
+        where = self._own.get(name, "true")
+        return self._select(f"select * from {name} where {where}{one}{order}", value)  # noqa: S608 - our own names
+
+    def _select(self, statement: str, value: Any = None) -> Iterator[Any]:
+        cursor = self._source.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(statement, {**self._key, "value": value})
+
+    def convert(self, name: str, row: Any) -> dict[str, Any]:
+        values = dict(row)
+        for column, (parent, key, cascades) in self.tables[name].parents.items():
+            value = values.get(column)
+            if value is None:
+                continue
+            if parent in self.shifts:
+                values[column] = value + self.shifts[parent]
+            elif parent in self._shared:
+                values[column] = self._share(parent, key, value)
+            elif parent == "runs" and not cascades and self._present is not None:
+                values[column] = value if value in self._present else None
+        if name in self.shifts:
+            values["id"] += self.shifts[name]
+        self.byte_count += sum(len(value) for value in values.values() if isinstance(value, bytes))
+        return values
+
+    def _share(self, name: str, key: str, value: Any) -> Any:
+        known = self._shared[name]
+        if value not in known:
+            known[value] = value
+            for row in self.read(name, key, value):
+                known[value] = self._put_shared(self.tables[name], row)[key]
+        return known[value]
+
+    def _put_shared(self, table: RunTable, row: Any) -> Any:
+        values = self.convert(table.name, row)
+        self.insert(table.name, [values], "or ignore")
+        if not table.has_id:
+            return values
+        same = " and ".join(f"{column} is :{column}" for column in table.unique)
+        find = f"select id from {table.name} where {same}"  # noqa: S608 - our own names
+        found = self._target.execute(find, values).fetchone()
+        if found is None:  # its id is another's
+            del values["id"]
+            self.insert(table.name, [values])
+            found = self._target.execute(find, values).fetchone()
+        return found
+
+    def insert(self, name: str, rows: Sequence[Mapping[str, Any]], otherwise: str = "") -> None:
+        if rows:
+            columns = ", ".join(rows[0])
+            marks = ", ".join(f":{column}" for column in rows[0])
+            self._target.executemany(
+                f"insert {otherwise} into {name} ({columns}) values ({marks})",  # noqa: S608 - our own names
+                rows,
+            )
+
+
+def copy_run(
+    source: sqlite3.Connection,
+    target: sqlite3.Connection,
+    run_id: str,
+    only: Collection[str] | None = None,
+    *,
+    present: Iterable[str] | None = None,
+    keeps_results: bool = False,
+) -> int:
+    """Copy a run with its texts, or its rows of some tables, into another database of this version.
+
+    In the caller's transaction. Returns what was added to the ids of its compiles, which may be
+    taken.
+    """
+    own = {
+        name: where
+        for name, where in list_own_rows(read_tables(source)).items()
+        if only is None or name in only
+    }
+    copy = RowCopy(
+        source,
+        target,
+        own,
+        run_id,
+        present=None if present is None else frozenset(present),
+        keeps_results=keeps_results,
+    )
+    copy.run()
+    return copy.shifts.get("compiles", 0)
