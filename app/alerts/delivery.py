@@ -15,9 +15,7 @@ from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, l
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
 from compileboard.app.alerts.webhooks import make_json, make_slack, sign
 from compileboard.app.core.format import format_plural
-from compileboard.app.incidents.model import make_incident
-from compileboard.app.incidents.queries import get_stored_incident
-from compileboard.app.incidents.series_changes import list_changes_of
+from compileboard.app.incidents.queries import get_incident, list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
 from compileboard.collectors.store.dashboard import (
     AlertKey,
@@ -131,13 +129,13 @@ def list_matching(
 
 
 def load_event(reader: sqlite3.Connection, key: AlertKey) -> IncidentEvent | None:
-    stored = get_stored_incident(reader, key.incident_id)
+    stored = get_incident(reader, key.incident_id)
     if stored is None:
         return None
     changes = [
         change for change in list_changes_of(reader, [stored.id]) if change.state != "withdrawn"
     ]
-    return IncidentEvent(key, make_incident(stored), changes)
+    return IncidentEvent(key, stored, changes)
 
 
 def find_since(rule: AlertRule, now_us: int) -> int:

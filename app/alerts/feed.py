@@ -15,8 +15,7 @@ from compileboard.app.core.db import get_reader, get_settings
 from compileboard.app.core.format import format_iso_time
 from compileboard.app.core.page import FilterError, Page, check_limit
 from compileboard.app.incidents.model import INCIDENT_LABELS, Incident
-from compileboard.app.incidents.page_model import list_incidents
-from compileboard.app.incidents.queries import read_incident_filter
+from compileboard.app.incidents.queries import list_incidents, read_incident_filter
 
 blueprint = Blueprint("feed", __name__)
 

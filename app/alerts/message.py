@@ -23,13 +23,7 @@ from compileboard.app.benchmarks.series_queries import list_series_names
 from compileboard.app.benchmarks.trend_queries import list_branches
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.format import format_plural, format_time, format_times
-from compileboard.app.incidents.model import (
-    HeadlineMetric,
-    Incident,
-    describe_series_change,
-    list_checks,
-)
-from compileboard.app.incidents.series_changes import SeriesChange
+from compileboard.app.incidents.model import HeadlineMetric, Incident, SeriesChange, list_checks
 from compileboard.collectors.store.dashboard import RECOVERED, AlertKey
 
 MOST_LISTED = 20  # changes of one incident that are named; a link leads to all
@@ -174,9 +168,7 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
     lines = [MessageLine(clean(_describe_metric(metric)), url) for metric in incident.headlines]
     shown = {metric.change_id for metric in incident.headlines}
     lines += [
-        MessageLine(clean(describe_series_change(change)), url)
-        for change in changes
-        if change.id not in shown
+        MessageLine(clean(change.sentence), url) for change in changes if change.id not in shown
     ]
     more = len(event.changes) - MOST_LISTED
     if more > 0:

@@ -31,7 +31,8 @@ from compileboard.app.benchmarks.trend_queries import read_choice
 from compileboard.app.core.db import get_clock, get_reader, get_settings
 from compileboard.app.core.page import Page, check_limit
 from compileboard.app.core.parameters import check_keys
-from compileboard.app.incidents.queries import StoredIncident, get_stored_incident
+from compileboard.app.incidents.model import Incident
+from compileboard.app.incidents.queries import get_incident
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class AlertsScreen:
     statuses: Sequence[RuleStatus]
     channels: Sequence[ChannelStatus]
     deliveries: Page[Delivery]
-    incidents: Mapping[str, StoredIncident]
+    incidents: Mapping[str, Incident]
 
 
 def build_alerts(
@@ -74,7 +75,7 @@ def build_alerts(
     page = list_deliveries(reader, state, None, cursor, limit_count)
     rules, mistakes = _load(path)
     ids = dict.fromkeys(row.incident_id for row in page.rows)
-    incidents = (get_stored_incident(reader, incident_id) for incident_id in ids)
+    incidents = (get_incident(reader, incident_id) for incident_id in ids)
     return AlertsScreen(
         rules=rules,
         mistakes=mistakes,

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from compileboard.app.alerts.queries import Delivery
-from compileboard.app.incidents.model import list_metric_names
-from compileboard.app.incidents.series_changes import DIRECTIONS, SUBJECTS, SeriesChange
+from compileboard.app.incidents.model import DIRECTIONS, SUBJECTS, SeriesChange, list_metric_names
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")

@@ -22,12 +22,7 @@ from compileboard.app.alerts.message import (
     describe_event,
     find_address,
 )
-from compileboard.app.incidents.model import (
-    describe_series,
-    describe_series_change,
-    format_confidence,
-)
-from compileboard.app.incidents.series_changes import SeriesChange
+from compileboard.app.incidents.model import SeriesChange
 
 MOST_BLOCKS = 50
 HEADER_LIMIT = 150
@@ -141,11 +136,11 @@ def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:
 
 def _make_change(change: SeriesChange) -> dict[str, Any]:
     texts = {
-        "sentence": clean(describe_series_change(change)),
-        "measured_as": clean(describe_series(change)),
+        "sentence": clean(change.sentence),
+        "measured_as": clean(change.measured_as),
     }
     values = {name: value for name, value in vars(change).items() if name not in _LEFT_OUT}
-    return values | texts | {"confidence": format_confidence(change)}
+    return values | texts | {"confidence": change.confidence}
 
 
 def _finite(value: Any) -> Any:

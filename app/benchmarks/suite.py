@@ -51,10 +51,13 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import get_row
 from compileboard.app.core.store import Store
-from compileboard.app.incidents.model import Incident, describe_series_change
-from compileboard.app.incidents.page_model import list_incidents
-from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter
-from compileboard.app.incidents.series_changes import SeriesChange, list_changes_of
+from compileboard.app.incidents.model import Incident, SeriesChange
+from compileboard.app.incidents.queries import (
+    NOT_IGNORED,
+    IncidentFilter,
+    list_changes_of,
+    list_incidents,
+)
 from compileboard.collectors.contract.records import list_types
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.rollups import NUMBERS, Definition
@@ -439,7 +442,7 @@ def _list_incidents(
         before_us=period.until_us,
         status=NOT_IGNORED,
     )
-    listed = list_incidents(reader, selection, limit_count=INCIDENT_COUNT).rows
+    listed = list_incidents(reader, selection, limit=INCIDENT_COUNT).rows
     incidents = [incident for incident in listed if incident.state != "withdrawn"]
     changes = [
         change
@@ -622,9 +625,7 @@ def _list_incident_rows(suite: SuiteScreen) -> Iterator[Row]:
 
 def _list_changes(suite: SuiteScreen) -> Iterator[Row]:
     for change in suite.changes:
-        yield {"sentence": describe_series_change(change)} | {
-            name: getattr(change, name) for name in _CHANGE
-        }
+        yield {"sentence": change.sentence} | {name: getattr(change, name) for name in _CHANGE}
 
 
 _DISTINCT = (

@@ -45,7 +45,7 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import Parameter, check_keys
 from compileboard.app.core.schema import Keywords, one_of
 from compileboard.app.incidents.charts import mark_incidents
-from compileboard.app.incidents.model import DIRECTION_LABELS, STATE_LABELS, describe_series_change
+from compileboard.app.incidents.model import DIRECTION_LABELS, STATE_LABELS
 from compileboard.app.runs.overview_queries import (
     TopBreak,
     list_top_breaks,
@@ -120,7 +120,6 @@ def index() -> str:
         filters=screen.filters,
         charts=charts if axis.runs else [],
         shared=share_runs(axis),
-        describe_change=describe_series_change,
         direction_labels=DIRECTION_LABELS,
         state_labels=STATE_LABELS,
         columns=columns,

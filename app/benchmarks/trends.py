@@ -35,7 +35,8 @@ from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.run_cache import cached_ancestry
-from compileboard.app.incidents.series_changes import SeriesChange, list_series_changes
+from compileboard.app.incidents.model import SeriesChange
+from compileboard.app.incidents.queries import list_series_changes
 from compileboard.collectors.contract.categories import CATEGORIES
 from compileboard.collectors.store.rollups import DEFINITIONS, HUD
 

@@ -23,13 +23,14 @@ from compileboard.app.comparison.sides import find_run, find_word, name_baseline
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.store import Store
+from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.queries import (
     ACTIVE,
     IncidentFilter,
     get_detection,
-    list_stored_incidents,
+    list_changes_of,
+    list_incidents,
 )
-from compileboard.app.incidents.series_changes import SeriesChange, list_changes_of
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_with_parts
@@ -83,8 +84,7 @@ def load_incidents(
     for suite in sorted({str(row.series.get("suite") or "") for row in rows}):
         selection = IncidentFilter(state=ACTIVE, status="open", direction="worse", suite=suite)
         stored = {
-            incident.id: incident
-            for incident in list_stored_incidents(reader, selection, limit=MOST).rows
+            incident.id: incident for incident in list_incidents(reader, selection, limit=MOST).rows
         }
         keys: dict[str, dict[str, None]] = {}
         for change in list_changes_of(reader, stored):

@@ -11,7 +11,7 @@ from typing import Any
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.page import FilterError
-from compileboard.app.incidents.queries import StoredIncident
+from compileboard.app.incidents.model import Incident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 
@@ -63,7 +63,7 @@ class RuleInput:
 @dataclass(frozen=True)
 class OpenIncident:
     keys: tuple[str, ...]
-    incident: StoredIncident
+    incident: Incident
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import click
 
 from compileboard.app.cli.common import board_option, db_option
 from compileboard.app.core.format import format_plural, format_time
-from compileboard.app.incidents.queries import ACTIVE, NOT_IGNORED, STATES, STATUSES, IncidentFilter
+from compileboard.app.incidents.model import STATES, STATUSES
+from compileboard.app.incidents.queries import ACTIVE, NOT_IGNORED, IncidentFilter
 from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
@@ -85,7 +86,7 @@ def list_command(
     limit: int,
 ) -> int:
     """List incidents, those of the newest runs first."""
-    from compileboard.app.incidents.page_model import list_incidents
+    from compileboard.app.incidents.queries import list_incidents
 
     if not 1 <= limit <= 10_000:
         return fail(f"--limit is {limit}; expected 1 to 10000")
@@ -120,22 +121,16 @@ def list_command(
 @board_option
 def show(incident_id: str, db: str) -> int:
     """Show one incident with its likely cause and its changes."""
-    from compileboard.app.incidents.model import (
-        ACTION_LABELS,
-        describe_series_change,
-        format_confidence,
-        list_checks,
-    )
-    from compileboard.app.incidents.page_model import build_incident_record
+    from compileboard.app.incidents.model import ACTION_LABELS, list_checks
+    from compileboard.app.incidents.page_model import build_detail
     from compileboard.app.incidents.queries import find_incident_of
 
     with closing(open_reader(db)) as reader:
-        record = build_incident_record(reader, incident_id) or build_incident_record(
+        incident = build_detail(reader, incident_id) or build_detail(
             reader, find_incident_of(reader, incident_id) or ""
         )
-    if record is None:
+    if incident is None:
         return _no_such(incident_id)
-    incident = record.incident
     _print_line(incident.title)
     _print_line(incident.measured_as)
     owner = f", {incident.status} by {incident.owner}" if incident.owner else ""
@@ -161,12 +156,9 @@ def show(incident_id: str, db: str) -> int:
             _print_line(f"{'✓' if check.passed else '–'} {check.text}", indent=2)
     if not incident.causes:
         _print_line("no cause found; compare the runs before and after")
-    for change in record.changes:
-        _print_line(
-            f"change {change.id}: {describe_series_change(change)}; {change.state}, "
-            f"{format_confidence(change)}"
-        )
-    for comment in record.comments:
+    for change in incident.changes:
+        _print_line(f"change {change.id}: {change.sentence}; {change.state}, {change.confidence}")
+    for comment in incident.comments:
         text = f": {comment.text}" if comment.text else ""
         _print_line(
             f"{format_time(comment.time_us)[:16]} {comment.author} "

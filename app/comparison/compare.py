@@ -26,7 +26,7 @@ from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import Store
-from compileboard.app.incidents.queries import list_worst_incidents
+from compileboard.app.incidents.queries import list_worst
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,10 @@ def _list_pairs(
                 f"baseline:{baseline.name}",
                 default[1],
             )
-    for incident in list_worst_incidents(reader, MOST_OF_A_KIND):
-        if incident.last_good_run_id:
-            title = f"Before and after: {incident.title}"
-            yield title, incident.last_good_run_id, incident.first_bad_run_id
+    for incident in list_worst(reader, MOST_OF_A_KIND):
+        if incident.last_good:
+            yield (
+                f"Before and after: {incident.title}",
+                incident.last_good.run_id,
+                incident.first_bad.run_id,
+            )

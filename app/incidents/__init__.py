@@ -12,7 +12,7 @@ A series change's `evidence` is JSON, made by `app.incidents.evidence`:
                     changed; before and after are counts
     points          {before, after}: how many runs each level has
 
-An incident's, made by `app.incidents.assembly`:
+An incident's, made by `app.incidents.evidence`:
 
     last_good, first_bad, recovered     runs, as before and after
     commits, environment                of the range between the first two

@@ -12,8 +12,12 @@ from typing import Any
 from compileboard.app.benchmarks.metrics import PASSES
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.store import Store, open_run_or_board
-from compileboard.app.incidents.model import describe_cause, find_metric_of, shorten_commit
-from compileboard.app.incidents.series_changes import SeriesChange
+from compileboard.app.incidents.model import (
+    SeriesChange,
+    describe_cause,
+    find_metric_of,
+    shorten_commit,
+)
 from compileboard.app.reasons.queries import list_affected_runs
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
@@ -195,7 +199,7 @@ class CauseFinder:
         for change in sorted(
             changes, key=lambda change: (change.first_run_id != lead.first_run_id, change.id)
         ):
-            for row in change.evidence.get("causes") or ():
+            for row in change.causes:
                 key = (row["kind"], str(row.get("break_id") or row.get("cause_id") or row["label"]))
                 rows.setdefault(key, (row, change))
         causes = [
@@ -280,11 +284,7 @@ class CauseFinder:
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
         first = open_run_or_board(self._store, lead.first_run_id)
         failed = get_failed_result(first, lead.first_run_id, lead.suite, lead.model)
-        labels = [
-            str(row["label"])
-            for row in lead.evidence.get("causes") or ()
-            if row["kind"] == "failure"
-        ]
+        labels = [str(row["label"]) for row in lead.causes if row["kind"] == "failure"]
         if failed is None or not failed.message:
             return _make(
                 "failure",
@@ -355,7 +355,7 @@ def _ids(rows: Iterable[tuple[dict[str, Any], SeriesChange]], name: str) -> list
 
 def _list_environment(lead: SeriesChange) -> list[dict[str, Any]]:
     causes = []
-    for part in lead.evidence.get("environment") or ():
+    for part in lead.environment:
         text = (
             f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
         )
@@ -432,18 +432,14 @@ def _check_first_seen(lead: SeriesChange, of: SeriesChange, row: dict[str, Any])
 
 
 def _name_first(change: SeriesChange) -> str:
-    after = change.evidence.get("after") or {}
+    after = change.after or {}
     return shorten_commit(after.get("commit")) or f"run {change.first_run_id}"
 
 
 def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[str, Any]]:
-    if (
-        cause["kind"] == "environment"
-        or not lead.evidence.get("before")
-        or not lead.evidence.get("after")
-    ):
+    if cause["kind"] == "environment" or not lead.before or not lead.after:
         return []
-    changed = [str(part.get("word")) for part in lead.evidence.get("environment") or ()]
+    changed = [str(part.get("word")) for part in lead.environment]
     if changed:
         return [_check(False, f"{', '.join(changed)} changed as well")]
     return [_check(True, "GPU, driver, torch and triton unchanged")]

@@ -11,9 +11,8 @@ from compileboard.app.benchmarks.lines import Axis, TrendLine
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.benchmarks.trend_charts import POINTS_ID, chart_metric
 from compileboard.app.core.charts import Chart, finish
-from compileboard.app.incidents.model import describe_series_change
+from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.page_model import LevelLines
-from compileboard.app.incidents.series_changes import SeriesChange
 
 _MARKS = {
     "worse": ("triangle-up", "state-bad"),
@@ -81,7 +80,7 @@ def _address(changes: Sequence[SeriesChange]) -> str:
 
 
 def _describe(change: SeriesChange) -> str:
-    return describe_series_change(change).replace("%{", "% {")[:200]
+    return change.sentence.replace("%{", "% {")[:200]
 
 
 def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> list[dict[str, Any]]:

@@ -28,8 +28,8 @@ from compileboard.app.incidents.drift import (
     find_changes,
     is_stopped,
 )
+from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
-from compileboard.app.incidents.series_changes import SeriesChange
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
 from compileboard.collectors.store.incidents import SERIES
 

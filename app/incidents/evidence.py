@@ -32,16 +32,15 @@ from compileboard.app.incidents.causes import CauseFinder, get_failed_result
 from compileboard.app.incidents.detection import DetectedChange
 from compileboard.app.incidents.groups import group_changes, match_incidents
 from compileboard.app.incidents.model import (
+    Incident,
+    SeriesChange,
     describe_headline,
-    describe_series,
     describe_size,
     describe_values,
     find_metric_of,
     name_subject,
     rank_severity,
 )
-from compileboard.app.incidents.queries import StoredIncident
-from compileboard.app.incidents.series_changes import SeriesChange
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.store.incidents import IncidentMove
 from compileboard.collectors.store.sealed_files import RunFileUnavailable
@@ -347,7 +346,7 @@ class IncidentAssembler:
     def assemble(
         self,
         changes: Iterable[SeriesChange],
-        stored: Iterable[StoredIncident],
+        stored: Iterable[Incident],
         changed_ids: Set[str],
         commented_ids: Set[str],
         partitions: Set[tuple[str, str]],
@@ -359,7 +358,7 @@ class IncidentAssembler:
         for change in changes:
             if (change.suite, change.branch) in of_partition:
                 of_partition[change.suite, change.branch].append(change)
-        incidents: dict[tuple[str, str], list[StoredIncident]] = {}
+        incidents: dict[tuple[str, str], list[Incident]] = {}
         for incident in stored:
             incidents.setdefault((incident.suite, incident.branch), []).append(incident)
         for partition, members in sorted(of_partition.items()):
@@ -392,7 +391,7 @@ class IncidentAssembler:
             (
                 change
                 for change in live
-                if change.first_run_id == lead.first_run_id and change.evidence.get("before")
+                if change.first_run_id == lead.first_run_id and change.before
             ),
             key=lambda change: self._ranks.get(change.before_run_id or "", -1),
             default=lead,
@@ -406,12 +405,12 @@ class IncidentAssembler:
         causes, others = self._causes.find(lead, live)
         models = list(dict.fromkeys(name_subject(change) for change in sorted(drivers, key=_rank)))
         evidence = {
-            "last_good": good.evidence.get("before"),
-            "first_bad": lead.evidence.get("after"),
+            "last_good": good.before,
+            "first_bad": lead.after,
             "recovered": recovered,
-            "commits": good.evidence.get("commits"),
-            "environment": lead.evidence.get("environment") or [],
-            "measured_as": describe_series(lead),
+            "commits": good.commits,
+            "environment": lead.environment,
+            "measured_as": lead.measured_as,
             "models": models[:MOST_MODELS],
             "headline": [_make_headline(change) for change in pick_headlines(live, lead, causes)],
             "causes": causes,
@@ -442,10 +441,8 @@ class IncidentAssembler:
         return describe_run(runs[0]) if runs else None
 
 
-def _is_unchanged(
-    before: StoredIncident, group: Sequence[SeriesChange], changed_ids: Set[str]
-) -> bool:
-    if not before.evidence or any(
+def _is_unchanged(before: Incident, group: Sequence[SeriesChange], changed_ids: Set[str]) -> bool:
+    if not before.headlines or any(
         change.id in changed_ids or change.incident_id != before.id for change in group
     ):
         return False

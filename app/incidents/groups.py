@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compileboard.app.incidents.model import find_metric_of
-from compileboard.app.incidents.queries import StoredIncident
-from compileboard.app.incidents.series_changes import SeriesChange
+from compileboard.app.incidents.model import Incident, SeriesChange, find_metric_of
 from compileboard.collectors.store.incidents import IncidentMove
 from compileboard.collectors.store.rollups import SET
 
@@ -92,7 +90,7 @@ def find_span(change: SeriesChange, ranks: Mapping[str, int]) -> RunSpan | None:
 
 def list_cause_keys(change: SeriesChange) -> list[Hashable]:
     keys: list[Hashable] = []
-    for cause in change.evidence.get("causes") or ():
+    for cause in change.causes:
         identity = cause.get("break_id") or cause.get("cause_id")
         if identity and cause["word"] in _NEW:
             keys.append(("cause", identity))
@@ -100,7 +98,7 @@ def list_cause_keys(change: SeriesChange) -> list[Hashable]:
             keys.append(
                 ("setting", cause["label"], str(cause.get("before")), str(cause.get("after")))
             )
-    for part in change.evidence.get("environment") or ():
+    for part in change.environment:
         keys.append(("environment", part.get("word"), part.get("before"), part.get("now")))
     return keys
 
@@ -276,7 +274,7 @@ class IncidentMatch(NamedTuple):
 def match_incidents(
     groups: Sequence[Sequence[SeriesChange]],
     leads: Sequence[SeriesChange],
-    stored: Iterable[StoredIncident],
+    stored: Iterable[Incident],
 ) -> IncidentMatch:
     """Return the incident of each group: the one that had its changes as evidence, or a new one.
 

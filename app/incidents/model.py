@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.labels import describe_backend
@@ -14,12 +14,18 @@ from compileboard.app.benchmarks.metrics import (
     SUMMARY_BY_NAME,
     Metric,
 )
-from compileboard.app.core.fields import TimeUs
+from compileboard.app.core.fields import EventTime, TimeUs
 from compileboard.app.core.format import format_plural, format_times
-from compileboard.app.core.schema import one_of
-from compileboard.app.incidents.queries import STATES, STATUSES, StoredIncident
-from compileboard.app.incidents.series_changes import DIRECTIONS, SeriesChange
+from compileboard.app.core.schema import PRIVATE, one_of, published
+from compileboard.collectors.store.incidents import ACTIONS
 
+STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
+STATUSES = ("open", "acknowledged", "ignored")
+CHANGE_STATES = ("unconfirmed", "confirmed", "withdrawn")
+DIRECTIONS = ("worse", "better", "changed")
+KINDS = ("step", "drift", "vanished")
+SUBJECTS = ("model", "suite", "runs")
+RUN_HELP = "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known."
 STATE_LABELS = {
     "unconfirmed": ("Unconfirmed", "busy"),
     "confirmed": ("Confirmed", "warn"),
@@ -75,6 +81,165 @@ _SEVERITY = {
 _LEAST_SEVERE = 7
 
 
+@dataclass(frozen=True)
+class SeriesChange:
+    """A change of one series. An empty text or a 0 in the series' fields means not recorded.
+
+    The change came with `first_run_id`, or anywhere from `low_run_id` to `high_run_id`. It is
+    confirmed when a later run still shows it: `confirmed_us` is of that run, `noticed_us` when it
+    was found.
+    """
+
+    tables = ("series_changes",)
+
+    id: str
+    kind: Annotated[str, one_of(KINDS)]
+    direction: Annotated[str, one_of(DIRECTIONS)]
+    state: Annotated[str, one_of(CHANGE_STATES)]
+    subject: Annotated[str, one_of(SUBJECTS)]
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    device: str
+    hardware: str
+    backend: str
+    dynamic: bool
+    batch_size: int
+    world_size: int
+    branch: str
+    metric: str
+    before_value: float | None
+    after_value: float | None
+    relative: float | None
+    p_value: float | None
+    before_run_id: str | None
+    first_run_id: str
+    low_run_id: str | None
+    high_run_id: str | None
+    recovered_run_id: str | None
+    first_us: int
+    found_us: int
+    confirmed_us: int | None
+    noticed_us: int | None
+    changed_us: int
+    incident_id: str | None
+    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
+
+    @property
+    def may_be_back(self) -> tuple[str, str] | None:
+        """Return between which runs it ended, where it rather seems to be over; else None."""
+        span = self.evidence.get("may_be_back")
+        return (span[0], span[1]) if span else None
+
+    @property
+    @published
+    def sentence(self) -> Annotated[str, "What it is, in one line."]:
+        """Return what it is, in one line."""
+        return f"{name_subject(self)}: {describe_change(self)}"
+
+    @property
+    @published
+    def measured_as(self) -> Annotated[str, "Configuration of the series, in words."]:
+        """Return the configuration of the series, in words."""
+        parts = [] if self.subject == "suite" else [self.suite]
+        parts += [
+            self.mode,
+            self.dtype,
+            self.hardware,
+            describe_backend(self.backend or ""),
+            "dynamic" if self.dynamic else "",
+        ]
+        parts += [
+            f"batch {self.batch_size}" if self.batch_size else "",
+            f"world size {self.world_size}" if self.world_size > 1 else "",
+            self.branch,
+        ]
+        return " · ".join(part for part in parts if part)
+
+    @property
+    @published
+    def range(self) -> Annotated[str, "Its range of runs or commits, in words."]:
+        """Return its range of runs or commits, in words."""
+        before, after = self.before, self.after
+        if not before or not after:
+            return f"since {format_times(self.first_us, None)[0]}"
+        begun, ended = format_times(before["started_us"], after["started_us"])
+        span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
+        commits = self.commits or {}
+        if not commits.get("known"):
+            return span
+        if before.get("commit") == after.get("commit"):
+            return f"{span}: the same commit"
+        return f"{span}: {format_plural(int(commits.get('count') or 0), 'commit')}"
+
+    @property
+    @published
+    def confidence(self) -> Annotated[str, "Confidence, in words."]:
+        """Return the confidence, in words."""
+        if self.p_value is None:
+            return "certain" if self.kind != "vanished" else "the rest of the suite went on"
+        if self.p_value >= _SMALLEST_P:
+            return f"p = {self.p_value:.1g}"
+        return "certain (count)" if find_metric_of(self).kind == "count" else "p < 0.0001"
+
+    @property
+    @published
+    def before(self) -> Annotated[dict[str, Any] | None, RUN_HELP]:
+        """Return the run before it."""
+        return self.evidence.get("before") or None
+
+    @property
+    @published
+    def after(self) -> Annotated[dict[str, Any] | None, RUN_HELP]:
+        """Return the run after it."""
+        return self.evidence.get("after") or None
+
+    @property
+    @published
+    def environment(
+        self,
+    ) -> Annotated[
+        list[dict[str, Any]],
+        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
+    ]:
+        """Return what of the environment changed."""
+        return self.evidence.get("environment") or []
+
+    @property
+    @published
+    def commits(
+        self,
+    ) -> Annotated[
+        dict[str, Any] | None,
+        "The commits after the one, up to the other: `known`, `count`, and `listed` with authors.",
+    ]:
+        """Return the commits in between."""
+        return self.evidence.get("commits") or None
+
+    @property
+    @published
+    def causes(
+        self,
+    ) -> Annotated[
+        list[dict[str, Any]],
+        (
+            "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, "
+            "`break_id`, `cause_id`."
+        ),
+    ]:
+        """Return what appeared in the same range."""
+        return self.evidence.get("causes") or []
+
+    @property
+    @published
+    def points(
+        self,
+    ) -> Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]:
+        """Return how many runs each level has."""
+        return self.evidence.get("points") or None
+
+
 def find_metric_of(change: SeriesChange) -> Metric:
     return _OF[change.subject][change.metric]
 
@@ -86,11 +251,7 @@ def list_metric_names() -> list[str]:
 def rank_severity(change: SeriesChange) -> int:
     """Return a severity: 0 is a failure, larger is less severe."""
     if change.metric == PASSES.name and change.kind != "vanished":
-        labels = [
-            str(cause.get("label"))
-            for cause in change.evidence.get("causes") or ()
-            if cause["kind"] == "failure"
-        ]
+        labels = [str(cause.get("label")) for cause in change.causes if cause["kind"] == "failure"]
         return 1 if labels and all("accuracy" in label for label in labels) else 0
     return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _LEAST_SEVERE)
 
@@ -160,10 +321,6 @@ def describe_change(change: SeriesChange) -> str:
     )
 
 
-def describe_series_change(change: SeriesChange) -> str:
-    return f"{name_subject(change)}: {describe_change(change)}"
-
-
 def describe_headline(change: SeriesChange) -> str:
     """Format for a title: `speedup down 54%`, `graph breaks 0 → 2`, `fails to compile`."""
     metric = find_metric_of(change)
@@ -180,51 +337,12 @@ def describe_headline(change: SeriesChange) -> str:
     )
 
 
-def describe_series(change: SeriesChange) -> str:
-    parts = [] if change.subject == "suite" else [change.suite]
-    parts += [
-        change.mode,
-        change.dtype,
-        change.hardware,
-        describe_backend(change.backend or ""),
-        "dynamic" if change.dynamic else "",
-    ]
-    parts += [
-        f"batch {change.batch_size}" if change.batch_size else "",
-        f"world size {change.world_size}" if change.world_size > 1 else "",
-        change.branch,
-    ]
-    return " · ".join(part for part in parts if part)
-
-
-def describe_commit_range(change: SeriesChange) -> str:
-    before, after = change.evidence.get("before"), change.evidence.get("after")
-    if not before or not after:
-        return f"since {format_times(change.first_us, None)[0]}"
-    begun, ended = format_times(*(int(str(run.get("started_us") or 0)) for run in (before, after)))
-    span = f"between {_name_run(before, begun)} and {_name_run(after, ended)}"
-    commits = change.evidence.get("commits") or {}
-    if not commits.get("known"):
-        return span
-    if before.get("commit") == after.get("commit"):
-        return f"{span}: the same commit"
-    return f"{span}: {format_plural(int(commits.get('count') or 0), 'commit')}"
-
-
-def describe_incident_range(incident: StoredIncident) -> str:
+def describe_incident_range(incident: Incident) -> str:
     """Format as `since c7ed8b7, after bd77c9e`."""
-    good, bad = (incident.evidence.get(name) or {} for name in ("last_good", "first_bad"))
-    commit, before = shorten_commit(bad.get("commit")), shorten_commit(good.get("commit"))
+    commit = incident.first_bad.short_commit
+    before = incident.last_good.short_commit if incident.last_good else ""
     since = f"since {commit or format_times(incident.first_us, None)[0]}"
     return f"{since}, after {before}" if before and before != commit else since
-
-
-def format_confidence(change: SeriesChange) -> str:
-    if change.p_value is None:
-        return "certain" if change.kind != "vanished" else "the rest of the suite went on"
-    if change.p_value >= _SMALLEST_P:
-        return f"p = {change.p_value:.1g}"
-    return "certain (count)" if find_metric_of(change).kind == "count" else "p < 0.0001"
 
 
 def describe_state(change: SeriesChange) -> str:
@@ -388,55 +506,28 @@ class Incident:
 
 
 @dataclass(frozen=True)
+class Comment:
+    """One action or comment of a person on an incident."""
+
+    action: Annotated[str, one_of(ACTIONS), "The action."]
+    author: Annotated[str, "The person's name, as given."]
+    text: Annotated[str | None, "The comment, or the reason."]
+    time_us: EventTime
+
+
+@dataclass(frozen=True)
+class IncidentDetail(Incident):
+    """One incident with its changes and comments."""
+
+    changes: Annotated[list[SeriesChange], "Its changes, the most severe first."]
+    comments: Annotated[list[Comment], "The oldest first."]
+
+
+@dataclass(frozen=True)
 class Sparkline:
     values: Sequence[float | None]
     bad_from: int | None
     bad_to: int
-
-
-def make_incident(stored: StoredIncident) -> Incident:
-    evidence = stored.evidence
-    values = {
-        name: value for name, value in vars(stored).items() if name in Incident.__dataclass_fields__
-    }
-    first_bad = _make_run(evidence.get("first_bad")) or IncidentRun(
-        stored.first_bad_run_id, None, "", None, None, stored.first_us, None
-    )
-    return Incident(
-        **values,
-        measured_as=evidence.get("measured_as") or "",
-        models=list(evidence.get("models") or ()),
-        first_bad=first_bad,
-        last_good=_make_run(evidence.get("last_good")),
-        recovered=_make_run(evidence.get("recovered")),
-        commits=evidence.get("commits"),
-        environment=list(evidence.get("environment") or ()),
-        causes=[_make_cause(cause) for cause in evidence.get("causes") or ()],
-        others=list(evidence.get("others") or ()),
-        headlines=[HeadlineMetric(**headline) for headline in evidence.get("headline") or ()],
-    )
-
-
-def _make_run(run: Mapping[str, Any] | None) -> IncidentRun | None:
-    if not run:
-        return None
-    return IncidentRun(
-        run_id=run["run_id"],
-        commit=run.get("commit"),
-        short_commit=shorten_commit(run.get("commit")),
-        subject=run.get("subject"),
-        name=run.get("name"),
-        started_us=int(run.get("started_us") or 0),
-        torch=run.get("torch"),
-    )
-
-
-def _make_cause(cause: Mapping[str, Any]) -> IncidentCause:
-    own = {name: cause.get(name) for name in IncidentCause.__dataclass_fields__}
-    checks = [
-        CauseCheck(bool(check["passed"]), str(check["text"])) for check in cause.get("checks") or ()
-    ]
-    return IncidentCause(**own | {"checks": checks, "also": list(cause.get("also") or ())})
 
 
 def list_checks(cause: IncidentCause) -> Sequence[CauseCheck]:

@@ -34,24 +34,23 @@ from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.model import (
     Incident,
+    IncidentDetail,
+    SeriesChange,
     Sparkline,
     find_metric_of,
-    make_incident,
     rank_severity,
 )
 from compileboard.app.incidents.queries import (
-    Comment,
     IncidentCounts,
     IncidentFilter,
-    Moment,
     count_incidents,
+    get_change,
     get_detection,
-    get_stored_incident,
+    get_incident,
+    list_changes_of,
     list_comments,
-    list_stored_incidents,
-    list_worst_incidents,
+    list_incidents,
 )
-from compileboard.app.incidents.series_changes import SeriesChange, get_change, list_changes_of
 from compileboard.app.repros.queries import ReproRow, list_repros
 from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.model import list_run_causes
@@ -121,7 +120,7 @@ def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
         for run_id, at in ((change.low_run_id, first), (change.high_run_id, first))
     )
     changed = (min(before, low), max(first, high))
-    points = change.evidence.get("points") or {}
+    points = change.points or {}
     since = max(before - max(int(points.get("before") or len(times)), 2) + 1, 0)
     if change.after_value is None or first >= len(times):
         return LevelLines((since, before), None, (changed[0], min(changed[1], len(times) - 1)))
@@ -147,13 +146,6 @@ class IncidentsScreen:
     counts: IncidentCounts
     detected_us: int | None
     has_runs: bool
-
-
-@dataclass(frozen=True)
-class IncidentRecord:
-    incident: Incident
-    changes: Sequence[SeriesChange]
-    comments: Sequence[Comment]
 
 
 @dataclass(frozen=True)
@@ -187,24 +179,10 @@ class IncidentScreen:
     there is none.
     """
 
-    record: IncidentRecord
+    detail: IncidentDetail
     series: IncidentSeries | None
     fixable: CauseRow | None
     repros: Sequence[ReproRow]  # of its first bad run
-
-
-def list_incidents(
-    reader: sqlite3.Connection,
-    selected: IncidentFilter,
-    cursor: str | None = None,
-    limit_count: int = 50,
-    moment: Moment = "first_us",
-) -> Page[Incident]:
-    return list_stored_incidents(reader, selected, cursor, limit_count, moment).map(make_incident)
-
-
-def list_worst(reader: sqlite3.Connection, limit_count: int) -> list[Incident]:
-    return [make_incident(stored) for stored in list_worst_incidents(reader, limit_count)]
 
 
 def build_sparkline(
@@ -243,28 +221,29 @@ def build_incidents(
     )
 
 
-def build_incident_record(reader: sqlite3.Connection, incident_id: str) -> IncidentRecord | None:
-    stored = get_stored_incident(reader, incident_id)
-    if stored is None:
+def build_detail(reader: sqlite3.Connection, incident_id: str) -> IncidentDetail | None:
+    incident = get_incident(reader, incident_id)
+    if incident is None:
         return None
     changes = sorted(list_changes_of(reader, [incident_id]), key=rank_change)
-    return IncidentRecord(make_incident(stored), changes, list_comments(reader, incident_id))
+    comments = list_comments(reader, incident_id)
+    return IncidentDetail(**vars(incident), changes=changes, comments=comments)
 
 
 def build_incident(
     store: Store, incident_id: str, clock: RecorderClock, change_id: str | None = None
 ) -> IncidentScreen | None:
-    record = build_incident_record(store.board, incident_id)
-    if record is None:
+    detail = build_detail(store.board, incident_id)
+    if detail is None:
         return None
-    wanted_id = change_id or record.incident.lead_change_id
-    change = next((change for change in record.changes if change.id == wanted_id), None)
+    wanted_id = change_id or detail.lead_change_id
+    change = next((change for change in detail.changes if change.id == wanted_id), None)
     series = build_series(store.engine, change, clock) if change else None
-    first_id = record.incident.first_bad.run_id
+    first_id = detail.first_bad.run_id
     repros = list_repros(
         open_run_or_board(store, first_id), run_id=first_id, limit=MOST_REPROS
     ).rows
-    return IncidentScreen(record, series, _find_fixable(store, record.incident, series), repros)
+    return IncidentScreen(detail, series, _find_fixable(store, detail, series), repros)
 
 
 def _find_fixable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn
 
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
@@ -21,17 +21,17 @@ from compileboard.app.core.db import (
     get_store,
     writing,
 )
-from compileboard.app.core.fields import EventTime
 from compileboard.app.core.page import FilterError, Page, check_limit
-from compileboard.app.core.schema import OPTIONAL, Keywords, list_names, one_of
+from compileboard.app.core.schema import OPTIONAL, Keywords, list_names
 from compileboard.app.incidents import model as messages
 from compileboard.app.incidents.charts import chart_incident
 from compileboard.app.incidents.model import (
+    DIRECTIONS,
+    STATES,
+    STATUSES,
     Incident,
-    describe_commit_range,
-    describe_series,
-    describe_series_change,
-    format_confidence,
+    IncidentDetail,
+    SeriesChange,
     list_checks,
 )
 from compileboard.app.incidents.page_model import (
@@ -39,23 +39,19 @@ from compileboard.app.incidents.page_model import (
     SERIES_FIELDS,
     IncidentScreen,
     IncidentSeries,
+    build_detail,
     build_incident,
-    build_incident_record,
     build_incidents,
 )
-from compileboard.app.incidents.page_model import list_incidents as list_page
 from compileboard.app.incidents.queries import (
     FILTERS,
-    STATES,
-    STATUSES,
-    Comment,
     IncidentFilter,
     find_incident_of,
     list_incident_choices,
     read_incident_filter,
 )
-from compileboard.app.incidents.series_changes import DIRECTIONS, SeriesChange
-from compileboard.collectors.store.incidents import ACTIONS, AUTHOR_LIMIT, TEXT_LIMIT, save_comment
+from compileboard.app.incidents.queries import list_incidents as list_page
+from compileboard.collectors.store.incidents import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 blueprint = Blueprint("incidents", __name__)
 TILE_COUNT = 5
@@ -147,8 +143,8 @@ def _render(
     return render_template(
         "incidents/one.html",
         screen=screen,
-        incident=screen.record.incident,
-        tiles=[change for change in screen.record.changes if change.state != "withdrawn"][
+        incident=screen.detail,
+        tiles=[change for change in screen.detail.changes if change.state != "withdrawn"][
             :TILE_COUNT
         ],
         words=messages,
@@ -158,7 +154,7 @@ def _render(
         limits={"author": AUTHOR_LIMIT, "text": TEXT_LIMIT},
         has_charts=screen.series is not None,
         drawn=_build_chart(screen.series) if screen.series else None,
-        compare=link_comparison(screen.record.incident),
+        compare=link_comparison(screen.detail),
         links=link_series(screen.series.change) if screen.series else [],
         now_us=get_clock().now_us,
     )
@@ -200,58 +196,6 @@ def link_series(change: SeriesChange) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class SeriesChangeJson(SeriesChange):
-    """A change of one series. An empty text or a 0 in the series' fields means not recorded."""
-
-    sentence: Annotated[str, "What it is, in one line."]
-    measured_as: Annotated[str, "Configuration of the series, in words."]
-    range: Annotated[str, "Its range of runs or commits, in words."]
-    confidence: Annotated[str, "Confidence, in words."]
-    before: Annotated[
-        dict[str, Any] | None,
-        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
-    ]
-    after: Annotated[
-        dict[str, Any] | None,
-        "`run_id`, `name`, `started_us`, `commit`, `subject`, `torch`; null where not known.",
-    ]
-    environment: Annotated[
-        list[dict[str, Any]],
-        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
-    ]
-    commits: Annotated[
-        dict[str, Any] | None,
-        "The commits after the one, up to the other: `known`, `count`, and `listed` with authors.",
-    ]
-    causes: Annotated[
-        list[dict[str, Any]],
-        (
-            "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, "
-            "`break_id`, `cause_id`."
-        ),
-    ]
-    points: Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]
-
-
-@dataclass(frozen=True)
-class CommentJson:
-    """One action or comment of a person on an incident."""
-
-    action: Annotated[str, one_of(ACTIONS), "The action."]
-    author: Annotated[str, "The person's name, as given."]
-    text: Annotated[str | None, "The comment, or the reason."]
-    time_us: EventTime
-
-
-@dataclass(frozen=True)
-class IncidentDetailJson(Incident):
-    """One incident with its changes and comments."""
-
-    changes: Annotated[list[SeriesChangeJson], "Its changes, the most severe first."]
-    comments: Annotated[list[CommentJson], "The oldest first."]
-
-
-@dataclass(frozen=True)
 class CommentBody:
     """An action with the author's name and reason."""
 
@@ -277,67 +221,42 @@ def list_incidents(selection: IncidentFilter, page: PageQuery) -> Page[Incident]
 
 
 @operation(_INCIDENT)
-def get_incident(incident_id: str) -> IncidentDetailJson:
+def get_incident(incident_id: str) -> IncidentDetail:
     """Return one incident with its changes and comments."""
     reader = get_reader()
-    record = build_incident_record(reader, incident_id) or build_incident_record(
+    detail = build_detail(reader, incident_id) or build_detail(
         reader, find_incident_of(reader, incident_id) or ""
     )
-    if record is None:
+    if detail is None:
         refuse(ABSENT.format(incident_id[:80]))
-    return IncidentDetailJson(
-        **{part.name: getattr(record.incident, part.name) for part in fields(Incident)},
-        changes=[make_change_json(change) for change in record.changes],
-        comments=[make_comment_json(comment) for comment in record.comments],
-    )
-
-
-def make_change_json(change: SeriesChange) -> SeriesChangeJson:
-    evidence = change.evidence
-    return SeriesChangeJson(
-        **vars(change),
-        sentence=describe_series_change(change),
-        measured_as=describe_series(change),
-        range=describe_commit_range(change),
-        confidence=format_confidence(change),
-        before=evidence.get("before") or None,
-        after=evidence.get("after") or None,
-        environment=evidence.get("environment") or [],
-        commits=evidence.get("commits") or None,
-        causes=evidence.get("causes") or [],
-        points=evidence.get("points") or None,
-    )
-
-
-def make_comment_json(comment: Comment) -> CommentJson:
-    return CommentJson(comment.action, comment.author, comment.text, comment.time_us)
+    return detail
 
 
 @operation(f"{_INCIDENT}/acknowledge", method="POST", body=CommentBody)
-def acknowledge(incident_id: str) -> IncidentDetailJson:
+def acknowledge(incident_id: str) -> IncidentDetail:
     """Acknowledge an incident: `author` takes care of it."""
     return _add_comment(incident_id, "acknowledge")
 
 
 @operation(f"{_INCIDENT}/ignore", method="POST", body=CommentBody)
-def ignore(incident_id: str) -> IncidentDetailJson:
+def ignore(incident_id: str) -> IncidentDetail:
     """Ignore an incident, which mutes its alerts; `text` is the reason, and is required."""
     return _add_comment(incident_id, "ignore")
 
 
 @operation(f"{_INCIDENT}/comment", method="POST", body=CommentBody)
-def comment(incident_id: str) -> IncidentDetailJson:
+def comment(incident_id: str) -> IncidentDetail:
     """Comment on an incident, in `text`."""
     return _add_comment(incident_id, "comment")
 
 
 @operation(f"{_INCIDENT}/reopen", method="POST", body=CommentBody)
-def reopen(incident_id: str) -> IncidentDetailJson:
+def reopen(incident_id: str) -> IncidentDetail:
     """Reopen an incident that was acknowledged or ignored."""
     return _add_comment(incident_id, "reopen")
 
 
-def _add_comment(incident_id: str, action: str) -> IncidentDetailJson:
+def _add_comment(incident_id: str, action: str) -> IncidentDetail:
     body = _read_body()
     try:
         author = choose_author(body.author)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
@@ -25,10 +25,20 @@ from compileboard.app.core.parameters import (
     list_names,
     read_query,
 )
-from compileboard.app.incidents.series_changes import DIRECTIONS
+from compileboard.app.incidents.model import (
+    DIRECTIONS,
+    STATES,
+    STATUSES,
+    CauseCheck,
+    Comment,
+    HeadlineMetric,
+    Incident,
+    IncidentCause,
+    IncidentRun,
+    SeriesChange,
+    shorten_commit,
+)
 
-STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
-STATUSES = ("open", "acknowledged", "ignored")
 ACTIVE = "active"
 CONFIRMED = "confirmed"
 NOT_IGNORED = "not_ignored"
@@ -113,7 +123,7 @@ order by i.id
 limit 1000000
 """  # noqa: S608 - our own names
 COMMENTS_SQL = """
-select id, incident_id, action, author, text, time_us
+select action, author, text, time_us
 from incident_comments
 where incident_id = :id
 order by time_us, id
@@ -125,44 +135,54 @@ PUBLICATIONS_SQL = "select pub, removed_pub from publications where id = 1"
 UNPUBLISHED_SQL = (
     "select exists (select 1 from published_runs where run_id not in (select id from runs))"
 )
-
-
-@dataclass(frozen=True)
-class StoredIncident:
-    """An incident as it is stored; the package app.incidents documents `evidence`."""
-
-    id: str
-    direction: str
-    state: str
-    status: str
-    owner: str | None
-    reason: str | None
-    title: str
-    suite: str
-    branch: str
-    severity: int
-    lead_change_id: str
-    change_count: int
-    last_good_run_id: str | None
-    first_bad_run_id: str
-    recovered_run_id: str | None
-    first_us: int
-    recovered_us: int | None
-    found_us: int
-    confirmed_us: int | None
-    noticed_us: int | None
-    changed_us: int
-    evidence: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Comment:
-    id: int
-    incident_id: str
-    action: str
-    author: str
-    text: str | None
-    time_us: int
+_CHANGE_COLUMNS = """
+  c.id, c.kind, c.direction, c.state, c.subject, c.suite, c.model, c.mode, c.dtype, c.device,
+  c.hardware, c.backend, c.dynamic, c.batch_size, c.world_size, c.branch, c.metric, c.before_value,
+  c.after_value, c.relative, c.p_value, c.before_run_id, c.first_run_id, c.low_run_id,
+  c.high_run_id, c.recovered_run_id, c.first_us, c.found_us, c.confirmed_us, c.noticed_us,
+  c.changed_us, c.incident_id, c.evidence
+"""
+SERIES_SQL = f"""
+select {_CHANGE_COLUMNS}
+from json_each(:models) as wanted
+join series_changes as c on c.subject = :subject and c.suite = :suite and c.model = wanted.value
+where c.state <> 'withdrawn'
+order by c.first_us desc, c.id desc
+limit :limit
+"""  # noqa: S608  own texts only
+OF_INCIDENTS_SQL = f"""
+select {_CHANGE_COLUMNS}
+from json_each(:ids) as wanted
+join series_changes as c on c.incident_id = wanted.value
+order by c.id
+limit 100000
+"""  # noqa: S608 - our own names
+WORSE_SQL = """
+select
+  c.suite, c.model, c.mode, c.dtype, c.device, c.hardware, c.backend, c.dynamic, c.batch_size,
+  c.world_size,
+  c.branch, max(c.first_us, i.first_us) as first_us, i.recovered_us
+from json_each(:ids) as wanted
+join incidents as i on i.id = wanted.value
+join series_changes as c on c.incident_id = i.id
+where c.subject = 'model'
+  and c.direction = 'worse'
+  and c.state = 'confirmed'
+  and (c.recovered_run_id is null or i.recovered_us is not null)
+order by c.id
+limit 100000
+"""
+GET_CHANGE_SQL = f"""
+select {_CHANGE_COLUMNS}
+from series_changes as c
+where c.id = :id
+"""  # noqa: S608 - our own names
+ALL_CHANGES_SQL = f"""
+select {_CHANGE_COLUMNS}
+from series_changes as c
+order by c.id
+limit 1000000
+"""  # noqa: S608 - our own names
 
 
 def _read_choice(_name: str, text: str) -> str | None:
@@ -240,13 +260,13 @@ class Publications:
     removed_pub: int
 
 
-def list_stored_incidents(
+def list_incidents(
     connection: sqlite3.Connection,
     selection: IncidentFilter,
     cursor: str | None = None,
     limit: int = 50,
     moment: Moment = "first_us",
-) -> Page[StoredIncident]:
+) -> Page[Incident]:
     """List incidents, those of the newest runs first. Raises FilterError for an unusable cursor."""
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
     values = {field.name: getattr(selection, field.name) for field in fields(selection)}
@@ -259,11 +279,11 @@ def list_stored_incidents(
     )
 
 
-def list_worst_incidents(connection: sqlite3.Connection, limit: int) -> list[StoredIncident]:
+def list_worst(connection: sqlite3.Connection, limit: int) -> list[Incident]:
     return [_read(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
 
 
-def get_stored_incident(connection: sqlite3.Connection, incident_id: str) -> StoredIncident | None:
+def get_incident(connection: sqlite3.Connection, incident_id: str) -> Incident | None:
     row = connection.execute(GET_SQL, {"id": incident_id}).fetchone()
     return _read(row) if row else None
 
@@ -273,7 +293,7 @@ def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | No
     return row["incident_id"] if row else None
 
 
-def load_incidents(connection: sqlite3.Connection) -> list[StoredIncident]:
+def load_incidents(connection: sqlite3.Connection) -> list[Incident]:
     return [_read(row) for row in connection.execute(ALL_SQL)]
 
 
@@ -286,12 +306,10 @@ def list_incident_choices(connection: sqlite3.Connection) -> dict[str, list[str]
     return {name: sorted({row[name] for row in rows if row[name]}) for name in ("suite", "branch")}
 
 
-def list_comments(
-    connection: sqlite3.Connection, incident_id: str, limit: int = MOST_COMMENTS
-) -> list[Comment]:
+def list_comments(connection: sqlite3.Connection, incident_id: str) -> list[Comment]:
     return [
         Comment(*row)
-        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": limit})
+        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": MOST_COMMENTS})
     ]
 
 
@@ -312,9 +330,113 @@ def has_unpublished_removal(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute(UNPUBLISHED_SQL).fetchone()[0])
 
 
-def _read(row: sqlite3.Row) -> StoredIncident:
+def _read(row: sqlite3.Row) -> Incident:
+    evidence = orjson.loads(row["evidence"])
+    own = {
+        name: value for name, value in dict(row).items() if name in Incident.__dataclass_fields__
+    }
+    first_bad = _read_run(evidence.get("first_bad")) or IncidentRun(
+        row["first_bad_run_id"], None, "", None, None, row["first_us"], None
+    )
+    return Incident(
+        **own,
+        measured_as=evidence.get("measured_as") or "",
+        models=evidence.get("models") or [],
+        first_bad=first_bad,
+        last_good=_read_run(evidence.get("last_good")),
+        recovered=_read_run(evidence.get("recovered")),
+        commits=evidence.get("commits"),
+        environment=evidence.get("environment") or [],
+        causes=[_read_cause(cause) for cause in evidence.get("causes") or ()],
+        others=evidence.get("others") or [],
+        headlines=[HeadlineMetric(**headline) for headline in evidence.get("headline") or ()],
+    )
+
+
+def _read_run(run: Mapping[str, Any] | None) -> IncidentRun | None:
+    return IncidentRun(**run, short_commit=shorten_commit(run["commit"])) if run else None
+
+
+def _read_cause(cause: Mapping[str, Any]) -> IncidentCause:
+    own: dict[str, Any] = {name: cause.get(name) for name in IncidentCause.__dataclass_fields__}
+    return IncidentCause(**own | {"checks": [CauseCheck(**check) for check in cause["checks"]]})
+
+
+@dataclass(frozen=True)
+class WorseChange:
+    suite: str
+    model: str
+    mode: str
+    dtype: str
+    device: str
+    hardware: str
+    backend: str
+    dynamic: int
+    batch_size: int
+    world_size: int
+    branch: str
+    first_us: int
+    recovered_us: int | None
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        return tuple(vars(self).values())[:-3]
+
+    def covers(self, started_us: int) -> bool:
+        return self.first_us <= started_us and (
+            self.recovered_us is None or started_us < self.recovered_us
+        )
+
+
+def list_series_changes(
+    connection: sqlite3.Connection,
+    subject: str,
+    suite: str,
+    models: Sequence[str] = ("",),
+    limit: int = 200,
+) -> list[SeriesChange]:
+    values = {
+        "subject": subject,
+        "suite": suite,
+        "models": json.dumps(list(models)),
+        "limit": limit,
+    }
+    return [_read_change(row) for row in connection.execute(SERIES_SQL, values)]
+
+
+def list_changes_of(
+    connection: sqlite3.Connection, incident_ids: Iterable[str]
+) -> list[SeriesChange]:
+    values = {"ids": json.dumps(list(incident_ids))}
+    return [_read_change(row) for row in connection.execute(OF_INCIDENTS_SQL, values)]
+
+
+def list_worse_changes(
+    connection: sqlite3.Connection, incident_ids: Sequence[str]
+) -> list[WorseChange]:
+    return [
+        WorseChange(*row)
+        for row in connection.execute(WORSE_SQL, {"ids": json.dumps(list(incident_ids))})
+    ]
+
+
+def get_change(connection: sqlite3.Connection, change_id: str) -> SeriesChange | None:
+    row = connection.execute(GET_CHANGE_SQL, {"id": change_id}).fetchone()
+    return _read_change(row) if row else None
+
+
+def load_changes(connection: sqlite3.Connection) -> list[SeriesChange]:
+    return [_read_change(row) for row in connection.execute(ALL_CHANGES_SQL)]
+
+
+def _read_change(row: sqlite3.Row) -> SeriesChange:
     values = dict(row)
-    return StoredIncident(**values | {"evidence": orjson.loads(values["evidence"])})
+    return SeriesChange(
+        **(
+            values
+            | {"dynamic": bool(values["dynamic"]), "evidence": orjson.loads(values["evidence"])}
+        )
+    )
 
 
 FILTERS = list_names(IncidentFilter)

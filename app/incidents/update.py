@@ -30,11 +30,9 @@ from compileboard.app.incidents.evidence import (
     EvidenceCollector,
     IncidentAssembler,
 )
+from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.pending import VERSION, PendingRuns, find_pending_runs
-from compileboard.app.incidents.queries import (
-    list_commented_ids,
-    load_incidents,
-)
+from compileboard.app.incidents.queries import list_commented_ids, load_changes, load_incidents
 from compileboard.app.incidents.series import (
     MeasuredRuns,
     RunOrder,
@@ -47,7 +45,6 @@ from compileboard.app.incidents.series import (
     read_run_series,
     read_suite_series,
 )
-from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save_detected
 

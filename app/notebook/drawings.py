@@ -29,9 +29,8 @@ from compileboard.app.comparison.summary import comparison_row
 from compileboard.app.comparison.table import DEFAULT_ORDER, choose
 from compileboard.app.core.charts import Chart, make_figure
 from compileboard.app.incidents.charts import chart_incident, mark_incidents
+from compileboard.app.incidents.model import IncidentDetail, SeriesChange
 from compileboard.app.incidents.page_model import IncidentScreen
-from compileboard.app.incidents.pages import IncidentDetailJson, SeriesChangeJson
-from compileboard.app.incidents.series_changes import SeriesChange
 from compileboard.app.notebook.frames import list_columns, make_frame
 from compileboard.app.reasons.api import CauseDetail, DistinctBreakDetail
 from compileboard.app.reasons.charts import chart_history as chart_reason
@@ -209,7 +208,7 @@ class BoardModel:
 @dataclass(frozen=True, repr=False)
 class BoardIncident:
     screen: IncidentScreen
-    detail: IncidentDetailJson
+    detail: IncidentDetail
 
     def figure(self) -> Any:
         """Return the chart of the series that the incident is named after."""
@@ -222,7 +221,7 @@ class BoardIncident:
         return make_figure(chart, share_runs(series.axis, links=False))
 
     def frame(self) -> pd.DataFrame:
-        return make_frame(list_columns(SeriesChangeJson), self.detail.changes)
+        return make_frame(list_columns(SeriesChange), self.detail.changes)
 
     def __repr__(self) -> str:
         return f"<incident {self.detail.id}: {self.detail.title}>"

@@ -18,7 +18,7 @@ from compileboard.app.core.newest import MAY_CHANGE, RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
-from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_stored_incidents
+from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_incidents
 from compileboard.app.push.queries import is_pushed
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.runs import failures, run_queries, trace_files
@@ -264,7 +264,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
         incidents=[
             (incident.id, incident.title)
-            for incident in list_stored_incidents(reader, selected, limit=MOST_INCIDENTS).rows
+            for incident in list_incidents(reader, selected, limit=MOST_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
         is_pruned=is_pruned(reader, run.id),

@@ -39,9 +39,15 @@ from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.model import Incident, Sparkline
-from compileboard.app.incidents.page_model import build_sparkline, list_incidents, list_worst
-from compileboard.app.incidents.queries import IncidentCounts, IncidentFilter, count_incidents
-from compileboard.app.incidents.series_changes import list_worse_changes
+from compileboard.app.incidents.page_model import build_sparkline
+from compileboard.app.incidents.queries import (
+    IncidentCounts,
+    IncidentFilter,
+    count_incidents,
+    list_incidents,
+    list_worse_changes,
+    list_worst,
+)
 from compileboard.app.runs.model import Run, describe_runs
 from compileboard.app.runs.overview_queries import (
     DatabaseTotals,
@@ -670,10 +676,10 @@ def _list_incidents(
     worst = list_worst(reader, VERDICT_INCIDENT_COUNT)
     unconfirmed = IncidentFilter(state="unconfirmed", status="open", direction="worse", suite=suite)
     selected = IncidentFilter(state="recovered", direction="worse", suite=suite)
-    recovered = list_incidents(reader, selected, limit_count=RECOVERED_COUNT).rows
+    recovered = list_incidents(reader, selected, limit=RECOVERED_COUNT).rows
     incidents = OverviewIncidents(
         confirmed=[incident for incident in worst if suite in (None, incident.suite)],
-        unconfirmed=list_incidents(reader, unconfirmed, limit_count=INCIDENT_COUNT).rows,
+        unconfirmed=list_incidents(reader, unconfirmed, limit=INCIDENT_COUNT).rows,
         recovered=[
             incident
             for incident in recovered

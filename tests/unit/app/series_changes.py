@@ -8,8 +8,7 @@ from typing import Any
 
 from compileboard.app.core.store import SingleFile
 from compileboard.app.incidents.evidence import IncidentAssembler
-from compileboard.app.incidents.queries import list_commented_ids, load_incidents
-from compileboard.app.incidents.series_changes import load_changes
+from compileboard.app.incidents.queries import list_commented_ids, load_changes, load_incidents
 from compileboard.collectors.store.incidents import DetectedRows, save_detected
 from tests.unit.app.benched import BREAK_ID, RUNS
 from tests.unit.app.seed import START_US

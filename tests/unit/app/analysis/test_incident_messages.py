@@ -9,12 +9,11 @@ import pytest
 
 from compileboard.app.core.format import format_times
 from compileboard.app.incidents.model import (
-    describe_commit_range,
+    SeriesChange,
     describe_headline,
     describe_values,
-    format_confidence,
 )
-from compileboard.app.incidents.series_changes import SeriesChange, load_changes
+from compileboard.app.incidents.queries import load_changes
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.seed import START_US
 from tests.unit.app.series_changes import AFTER, keep, make_change
@@ -43,7 +42,7 @@ def only(store: sqlite3.Connection, **changes: Any) -> SeriesChange:
 def test_confidence_is_no_smaller_than_runs_can_show(
     store: sqlite3.Connection, changes: dict[str, Any], confidence: str
 ) -> None:
-    assert format_confidence(only(store, **changes)) == confidence
+    assert only(store, **changes).confidence == confidence
 
 
 @pytest.mark.parametrize(
@@ -73,8 +72,8 @@ def test_a_headline_has_direction_and_size(
 
 def test_range_within_a_minute_is_told_to_the_second(store: sqlite3.Connection) -> None:
     change = only(store, evidence={"after": AFTER | {"started_us": START_US + 7_000_000}})
-    assert "(2026-11-18 11:06:40) and " in describe_commit_range(change)
-    assert "(2026-11-18 11:06:47)" in describe_commit_range(change)
+    assert "(2026-11-18 11:06:40) and " in change.range
+    assert "(2026-11-18 11:06:47)" in change.range
 
 
 def test_times_of_a_range_are_never_the_same_text_for_two_moments() -> None:

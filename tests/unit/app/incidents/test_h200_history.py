@@ -13,10 +13,9 @@ from compileboard.app.benchmarks.model import build_model
 from compileboard.app.comparison.compare import read_comparison
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.store import SingleFile
-from compileboard.app.incidents.model import describe_series_change, make_incident
+from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.page_model import build_incident, build_sparkline
-from compileboard.app.incidents.queries import load_incidents
-from compileboard.app.incidents.series_changes import SeriesChange, load_changes
+from compileboard.app.incidents.queries import load_changes, load_incidents
 from compileboard.app.runs.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
@@ -50,7 +49,7 @@ def test_a_print_that_breaks_the_graph_halves_the_speedup_until_it_is_gone(
     history: sqlite3.Connection,
 ) -> None:
     change = find(history, "encoder", "speedup")
-    assert describe_series_change(change) == "encoder: speedup 7.92× → 3.67× (−54%)"
+    assert change.sentence == "encoder: speedup 7.92× → 3.67× (−54%)"
     assert (
         subject_of(history, change.first_run_id)
         == "encoder: print the largest value while we look for NaNs"
@@ -85,9 +84,7 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(
 
 
 def test_what_came_in_with_one_commit_is_one_incident(history: sqlite3.Connection) -> None:
-    incidents = sorted(
-        (make_incident(stored) for stored in load_incidents(history)), key=lambda row: row.first_us
-    )
+    incidents = sorted((stored for stored in load_incidents(history)), key=lambda row: row.first_us)
     assert [(row.title, row.state, row.change_count) for row in incidents] == [
         ("encoder: speedup down 54%, graph break at encoder.py:51", "recovered", 7),
         ("ranker: speedup down 54%, graph break at ranker.py:70", "open", 9),
@@ -102,9 +99,7 @@ def test_what_came_in_with_one_commit_is_one_incident(history: sqlite3.Connectio
 
 
 def test_the_cause_has_its_line_and_its_checks(history: sqlite3.Connection) -> None:
-    (ranker,) = (
-        make_incident(stored) for stored in load_incidents(history) if stored.state == "open"
-    )
+    (ranker,) = (stored for stored in load_incidents(history) if stored.state == "open")
     cause = ranker.cause
     assert ranker.has_one_cause and cause is not None
     assert (cause.file, cause.line, cause.function) == ("ranker.py", 70, "Ranker.forward")
@@ -132,9 +127,7 @@ def test_a_run_that_lost_a_model_hides_no_step_of_the_suite(history: sqlite3.Con
         for finding in load_changes(history)
         if (finding.subject, finding.metric) == ("suite", "geomean_speedup")
     ]
-    assert (
-        describe_series_change(change) == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"
-    )
+    assert change.sentence == "Suite demo_history: geomean speedup 5.88× → 3.69× (−37%)"
 
 
 def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(
@@ -188,9 +181,7 @@ def test_a_sparkline_is_shaded_while_the_incident_lasts(
 ) -> None:
     spans = {}
     for stored in load_incidents(history):
-        sparkline = build_sparkline(
-            history, open_engine(history), make_incident(stored), read_clock()
-        )
+        sparkline = build_sparkline(history, open_engine(history), stored, read_clock())
         assert sparkline is not None and len(sparkline.values) == 14
         spans[stored.title[:14]] = (sparkline.bad_from, sparkline.bad_to)
     assert spans == {

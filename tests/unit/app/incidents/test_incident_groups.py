@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compileboard.app.alerts.queries import list_deliveries
-from compileboard.app.incidents.queries import StoredIncident, list_comments, load_incidents
-from compileboard.app.incidents.series_changes import load_changes
+from compileboard.app.incidents.model import Incident
+from compileboard.app.incidents.queries import list_comments, load_changes, load_incidents
 from compileboard.collectors.store.dashboard import OPENED, AlertKey, queue_deliveries
 from compileboard.collectors.store.incidents import save_comment
 from tests.unit.app.benched import RUNS
@@ -191,7 +191,7 @@ def test_what_is_better_or_neutral_is_never_open(store: sqlite3.Connection) -> N
     ]
 
 
-def find(store: sqlite3.Connection, *ids: str) -> Sequence[StoredIncident]:
+def find(store: sqlite3.Connection, *ids: str) -> Sequence[Incident]:
     return [incident for incident in load_incidents(store) if incident.id in ids]
 
 

@@ -13,14 +13,9 @@ from flask.testing import FlaskClient
 
 from compileboard.app.benchmarks.metrics import BY_NAME
 from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
-from compileboard.app.incidents.model import (
-    describe_cause,
-    describe_commit_range,
-    describe_series_change,
-)
-from compileboard.app.incidents.queries import list_comments, load_incidents
+from compileboard.app.incidents.model import SeriesChange, describe_cause
+from compileboard.app.incidents.queries import list_comments, load_changes, load_incidents
 from compileboard.app.incidents.series import Series
-from compileboard.app.incidents.series_changes import SeriesChange, load_changes
 from compileboard.app.incidents.update import UpdateReport, update_incidents
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.store.incidents import SERIES, save_comment
@@ -89,7 +84,7 @@ def test_a_step_names_runs_levels_and_size(store: sqlite3.Connection, database: 
         -0.2, abs=0.01
     )
     assert change.evidence["points"] == {"before": N, "after": 4}
-    assert describe_series_change(change) == "mlp: speedup 1.99× → 1.6× (−20%)"
+    assert change.sentence == "mlp: speedup 1.99× → 1.6× (−20%)"
 
 
 @pytest.mark.parametrize("experiment", ["performance", "accuracy"])
@@ -217,9 +212,7 @@ def test_a_slower_second_process_is_found_beside_performance(
         "confirmed",
         run_of(N),
     )
-    assert (
-        describe_series_change(change) == "mlp: first call in a second process 2.99 s → 5 s (+67%)"
-    )
+    assert change.sentence == "mlp: first call in a second process 2.99 s → 5 s (+67%)"
 
 
 def test_one_slow_run_is_no_finding(store: sqlite3.Connection, database: Path) -> None:
@@ -290,7 +283,7 @@ def test_ten_small_steps_are_found_although_none_crosses_a_threshold(
 def test_a_model_that_fails_since_a_run_is_found(store: sqlite3.Connection, database: Path) -> None:
     record(store, [*FLAT, None, None, None])
     (change,) = look(store, database)
-    assert describe_series_change(change) == "mlp: fails"
+    assert change.sentence == "mlp: fails"
     assert "failure, new: OOM" in map(describe_cause, change.evidence["causes"])
 
 
@@ -349,7 +342,7 @@ def test_a_suite_that_stopped_while_others_go_on_is_found_and_comes_back(
         "confirmed",
         run_of(12),
     )
-    assert describe_series_change(change) == "Suite nightly: no longer measured"
+    assert change.sentence == "Suite nightly: no longer measured"
     assert [finding.recovered_run_id for finding in measure_on([23], "builtin", "nightly")] == [
         run_of(23)
     ]
@@ -392,7 +385,7 @@ def test_new_graph_breaks_are_the_suspected_cause(
 def test_the_range_of_commits_is_said(store: sqlite3.Connection, database: Path) -> None:
     record(store, STEPPED)
     (change,) = look(store, database)
-    assert describe_commit_range(change).startswith("between ")
+    assert change.range.startswith("between ")
     assert change.evidence["before"]["commit"] != change.evidence["after"]["commit"]
 
 
@@ -508,7 +501,7 @@ def test_a_wrong_answer_is_a_failure(store: sqlite3.Connection, database: Path) 
         )
         Ingestor(store).ingest(run_of(day), [failed], now_us=START_US)
     (change,) = look(store, database)
-    assert describe_series_change(change) == "mlp: fails"
+    assert change.sentence == "mlp: fails"
 
 
 @on_both_engines

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.app.cli.main import main
-from compileboard.app.incidents.series_changes import load_changes
+from compileboard.app.incidents.queries import load_changes
 from compileboard.app.incidents.update import update_incidents
 from compileboard.app.server import follow as following
 from compileboard.collectors.store.connection import DATABASE_VERSION

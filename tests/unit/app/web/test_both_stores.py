@@ -17,8 +17,7 @@ from compileboard.app.core import address
 from compileboard.app.core.address import ClickHouseAddress
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.store import open_store
-from compileboard.app.incidents.queries import load_incidents
-from compileboard.app.incidents.series_changes import load_changes
+from compileboard.app.incidents.queries import load_changes, load_incidents
 from compileboard.app.incidents.update import update_incidents
 from compileboard.app.notebook.board import Board
 from compileboard.app.search import model as search

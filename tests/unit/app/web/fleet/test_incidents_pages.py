@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.incidents.queries import count_incidents, get_stored_incident
-from compileboard.app.incidents.series_changes import list_series_changes
+from compileboard.app.incidents.queries import count_incidents, get_incident, list_series_changes
 from compileboard.collectors.store.incidents import AUTHOR_LIMIT, save_comment
 from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
 from tests.unit.app.hostile import BAD
@@ -304,5 +303,5 @@ def test_another_site_cannot_speak_for_anyone(
     data = {"action": "acknowledge", "author": "Eve"}
     answer = client.post(f"/incidents/{ONE}", data=data, headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
-    incident = get_stored_incident(store, ONE)
+    incident = get_incident(store, ONE)
     assert incident is not None and incident.status == "open"
