@@ -23,7 +23,11 @@ _COLORS = {
     "same": "series-7",
 }
 # Of verdicts that share a colour.
-_SYMBOLS = {"eager": "diamond", "wrong": "x", "single": "circle-open"}
+_MARKERS = {
+    "eager": {"symbol": "diamond"},
+    "wrong": {"symbol": "x"},
+    "single": {"symbol": "circle-open"},
+}
 _MOST_NAMES = 24
 LEAST_MODELS = 3  # fewer are read in the table
 _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
@@ -115,7 +119,7 @@ def _trace(
         "text": [pair.model for pair, _delta in moves],
         "customdata": [address(pair) for pair, _delta in moves],
         "meta": {"color": _COLORS[word]},
-        "marker": {"size": 8, "symbol": _SYMBOLS.get(word, "circle")},
+        "marker": {"size": 8} | _MARKERS.get(word, {}),
         "hovertemplate": "%{text}: %{y}%<extra></extra>",
     }
     bars = [_bar(delta) for _pair, delta in moves]

@@ -238,5 +238,5 @@ def test_without_sides_pairs_are_proposed_and_each_can_be_compared(
 
 
 def test_no_two_verdicts_are_drawn_alike() -> None:
-    looks = [(color, charts._SYMBOLS.get(word)) for word, color in charts._COLORS.items()]
+    looks = [(color, str(charts._MARKERS.get(word))) for word, color in charts._COLORS.items()]
     assert len(set(looks)) == len(looks)
