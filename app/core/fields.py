@@ -10,6 +10,7 @@ from compileboard.app.core.engine import Row
 from compileboard.app.core.schema import DURATION_UNIT, TIME_UNIT, Keywords, published
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
+from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
@@ -86,6 +87,13 @@ class TitledBreak(PublicBreak):
     reason: BreakReason
     explanation: Explanation
     source_line: SourceLine
+    file: FileName
+
+    @property
+    @published
+    def is_in_harness(self) -> bool:
+        """Return True if it is of the step that `bench` measures, not of the user's code."""
+        return is_harness_step(self.file)
 
     @property
     def title(self) -> str:

@@ -30,7 +30,7 @@ from compileboard.app.shapes.model import describe_guard, describe_range
 from compileboard.app.stacks.model import list_shares
 from compileboard.app.timeline.model import LEGEND, find_phase
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.fixes.titles import name_stack_values
 
@@ -38,6 +38,7 @@ TEMPLATE_NAMES = {
     "words": labels,
     "aspects": ASPECTS,
     "choose_model": choose_model,
+    "is_harness_step": is_harness_step,
     "describe_accuracy": describe_accuracy,
     "describe_caches": describe_caches,
     "describe_guard": describe_guard,

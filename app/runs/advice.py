@@ -469,7 +469,7 @@ def judge_run(
     run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem], *, is_pruned: bool = False
 ) -> RunVerdict:
     grave = [problem for problem in problems if problem.severity == "bad"]
-    eager = [cause for cause in causes if cause.is_eager]
+    eager = [cause for cause in causes if cause.is_eager and not cause.is_expected]
     fix_count = sum(cause.is_fixable for cause in causes)
     notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
     notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []

@@ -44,3 +44,9 @@ def is_library_name(file: str) -> bool:
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
     return head in _PACKAGES or head in sys.stdlib_module_names
+
+
+def is_harness_step(file: str | None) -> bool:
+    """Return whether a file holds the step that `bench` measures: upstream's breaks there too."""
+    # Below compileboard/, or above it in older recordings.
+    return file is not None and file.endswith("collectors/bench/steps.py")

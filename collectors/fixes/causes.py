@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Annotated, Literal
 
+from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
@@ -162,7 +163,11 @@ class Cause:
 
     @property
     def is_fixable(self) -> bool:
-        return any(suggested.helps for suggested in self.fixes)
+        return not self.is_in_harness and any(suggested.helps for suggested in self.fixes)
+
+    @property
+    def is_in_harness(self) -> bool:
+        return is_harness_step(self.file)
 
     @property
     def has_recompiles(self) -> bool:
@@ -170,7 +175,7 @@ class Cause:
 
     @property
     def is_expected(self) -> bool:
-        return (
+        return self.is_in_harness or (
             bool(self.fixes)
             and not self.is_eager
             and all(suggested.fix.is_needless for suggested in self.fixes)

@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from compileboard.collectors.bench.report.progress import plain
+from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.store.connection import open_reader
 
-OUR_STEP = "collectors/bench/steps.py"
 SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most
 LIST_BREAKS = """
 select distinct_breaks.gb_id,
@@ -52,8 +52,8 @@ def list_breaks(database: str, run_id: str) -> list[BenchBreak]:
 
 
 def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
-    ours = sum(bench_break.break_count for bench_break in breaks if _is_ours(bench_break.file))
-    breaks = [bench_break for bench_break in breaks if not _is_ours(bench_break.file)]
+    ours = sum(row.break_count for row in breaks if is_harness_step(row.file))
+    breaks = [row for row in breaks if not is_harness_step(row.file)]
     if not breaks and not ours:
         return []
     shown = breaks if explain else breaks[:SHORT_LIST]
@@ -85,9 +85,3 @@ def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
 
 def _models(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} models: {', '.join(names)}"
-
-
-def _is_ours(file: str | None) -> bool:
-    return file is not None and file.endswith(
-        OUR_STEP
-    )  # below compileboard/, or above it in older recordings

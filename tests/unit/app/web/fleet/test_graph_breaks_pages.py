@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from flask.testing import FlaskClient
@@ -19,6 +20,9 @@ from compileboard.app.reasons.queries import (
 )
 from compileboard.app.runs.queries import MOST_SLOTS, list_slots
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
+from compileboard.collectors.store.connection import checkpoint
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from tests.unit.app.benched import BREAK_ID, MLP, add_results, list_break
 from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
@@ -242,3 +246,21 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(
     cells = get_reason_trends(open_engine(store), GRAPH_BREAKS, ALL).grid
     assert cells.line(format_id(distinct)) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
     assert cells.kinds[0].trend == cells.line(format_id(distinct))
+
+
+def test_a_break_of_the_benchmark_harness_is_not_shown_as_the_users(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    step = "compileboard/collectors/bench/steps.py"
+    add_results(store, "R1", replace(MLP, mode="training"))
+    events = [replace(event, file=step) for event in list_break("R1/mlp-performance", START_US)[:3]]
+    Ingestor(store).ingest("R1", events, now_us=START_US)
+    checkpoint(store)
+    label = "in the benchmark harness"
+    for page in ("/graph_breaks", f"/graph_breaks/{BREAK_ID}", "/runs/R1", "/runs/R1?tab=breaks"):
+        assert label in client.get(page).text, page
+    for address in ("graph_breaks", "runs/R1/graph_breaks", "runs/R1/distinct_graph_breaks"):
+        rows = client.get(f"/api/v1/{address}").get_json()["data"]
+        assert rows and all(row["is_in_harness"] for row in rows), address
+    (cause,) = client.get("/api/v1/runs/R1/causes").get_json()["data"]
+    assert (cause["is_expected"], cause["saved_us"]) == (True, None)
