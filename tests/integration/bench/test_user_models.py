@@ -66,6 +66,20 @@ def nothing(batch_size): pass
 def swapped(batch_size):
     return (torch.randn(batch_size, WIDTH),), Net()
 """
+DROPPING = """
+import torch
+from torch import nn
+
+class Off(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+    def forward(self, x):
+        result = nn.functional.dropout(self.linear(x), 0.5)
+        return result + 1.0 if torch.compiler.is_compiling() else result
+    def get_example_inputs(self):
+        return (torch.randn(64, 16),)
+"""
 # Builds models as a child of the bench command does, and says what came of each.
 BUILD = """
 import json, sys
@@ -197,3 +211,16 @@ def whole(batch_size):
 
 def no_parts(batch_size: int) -> None:
     raise AssertionError(batch_size)
+
+
+def test_a_wrong_result_is_found_behind_dropout(tmp_path: Path) -> None:
+    (tmp_path / "dropping.py").write_text(DROPPING)
+    done = subprocess.run(
+        [sys.executable, "-m", "compileboard.collectors", "bench", "--accuracy", "--inference"]
+        + ["--only", f"path:{tmp_path}/dropping.py,class:Off", "--backend", "eager"]
+        + ["--device", "cpu", "--db", str(tmp_path / "t.db")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert "fail_accuracy" in done.stdout + done.stderr
