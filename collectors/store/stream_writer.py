@@ -24,7 +24,6 @@ from compileboard.collectors.store.ingest.ingestor import (
 )
 from compileboard.collectors.store.ingest.source_files import (
     RejectRow,
-    add_run_rejects,
     advance_logs,
     begin_trace_file,
     find_logs,
@@ -203,7 +202,8 @@ class StreamWriter:
                 connection.execute("rollback to mark")
                 rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")
             connection.execute("release mark")
-        add_run_rejects(connection, run_id, _list_of_file(lines.stream.stream_id, rejects))
+        own = _list_of_file(lines.stream.stream_id, rejects)
+        save_run_rejects(connection, run_id, own, are_more=True)
 
     def _save_mark(self, run_id: str, mark: Mark, lines: StreamLines) -> None:
         connection = self.connection

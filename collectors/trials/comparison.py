@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.verdicts import ComparedMetric, Measurement, Verdict, decide
+from compileboard.collectors.record.program import read_tail
 from compileboard.collectors.store.dashboard import Outcome
 from compileboard.collectors.trials.execution import (
     STDERR,
@@ -21,7 +22,6 @@ from compileboard.collectors.trials.execution import (
     Execution,
     ProcessCalls,
     pick_step,
-    read_tail,
 )
 
 # Relative to the number, and to the largest one of its tensor. Source: torch.testing.assert_close's

@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import DEVNULL
@@ -24,7 +24,7 @@ from compileboard.collectors.observe.trial_plan import (
     TrialPlan,
 )
 from compileboard.collectors.record.live import Launch
-from compileboard.collectors.record.program import ProgramExit, run_program, signal_name
+from compileboard.collectors.record.program import ProgramExit, read_tail, run_program, signal_name
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
@@ -124,7 +124,6 @@ def pick_step(sides: Sequence[Sequence[ProcessCalls]]) -> str | None:
 
 
 STDOUT, STDERR = "stdout", "stderr"
-_TAIL_BYTES = 20_000
 
 
 @dataclass(frozen=True)
@@ -185,13 +184,6 @@ class Execution:
             return self.counts.error
         lines = [line for line in read_tail(self.folder / STDERR).splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else self.exit_text
-
-
-def read_tail(path: Path) -> str:
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return file.read().decode("utf-8", "replace")
-    return ""
 
 
 def execute(
