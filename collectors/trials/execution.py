@@ -79,20 +79,20 @@ def read_calls(folder: Path) -> list[ProcessCalls]:
         lines = list(_read_lines(path))
         if lines:
             head, *bodies = lines
-            calls = [_to_call(body) for body in bodies if "call" in body]
+            calls = [
+                Call(
+                    body["call"],
+                    body["name"],
+                    body["us"],
+                    body.get("compiled", False),
+                    body.get("random", False),
+                    body.get("value"),
+                )
+                for body in bodies
+                if "call" in body
+            ]
             processes.append(ProcessCalls(head.get("rank"), int(head.get("start_ns", 0)), calls))
     return sorted(processes, key=lambda process: (int(process.rank or 0), process.start_ns))
-
-
-def _to_call(body: dict[str, Any]) -> Call:
-    return Call(
-        body["call"],
-        body["name"],
-        body["us"],
-        body.get("compiled", False),
-        body.get("random", False),
-        body.get("value"),
-    )
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
