@@ -37,11 +37,11 @@ from compileboard.app.push.receive import (
     unpack_texts,
 )
 from compileboard.collectors.store.bundles import count_contents
+from compileboard.collectors.store.codec import pack_large
 from compileboard.collectors.store.runs import NotOwner, may_add
 from compileboard.collectors.store.stream_rows import (
     find_texts,
     get_removal,
-    pack_text,
     save_dropped,
     save_text,
     save_texts,
@@ -119,7 +119,7 @@ def get_contents(run_id: str) -> RunContentsJson:
     contents = count_contents(get_run_reader(run_id), run_id)
     if contents is None:
         raise PushRefused(404, f"There is no run {run_id[:80]}.")
-    return RunContentsJson(**vars(contents))
+    return RunContentsJson(**contents)
 
 
 @operation("/runs/<run_id>/streams/<stream_id>", method="HEAD")
@@ -192,7 +192,7 @@ def save(digest: str) -> Annotated[Response, None]:
             raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
         if find_texts(get_reader(), [digest]):
             return _answer(200, {})
-        size_bytes, packed, now_us = len(text), pack_text(text), time.time_ns() // 1000
+        size_bytes, packed, now_us = len(text), pack_large(text), time.time_ns() // 1000
         del text  # while this waits for its turn
         is_new = _store(
             lambda writer: save_text(writer.connection, digest, size_bytes, packed, now_us)
@@ -225,7 +225,7 @@ def save_several() -> Annotated[Response, None]:
 
 
 def _pack(digest: str, text: bytes) -> tuple[str, int, bytes]:
-    return digest, len(text), pack_text(text)
+    return digest, len(text), pack_large(text)
 
 
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:

@@ -550,9 +550,8 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     if isinstance(node, ast.Assert):
         return [site.suggest("assert_constant_message", edit=_shorten_message(site, node))]
     branch = node if isinstance(node, ast.If) else None
-    choice = branch or next(
-        (n for n in (site.statement.nodes() if site.statement else ()) if _is_choice(n)), None
-    )
+    nodes = site.statement.nodes() if site.statement else ()
+    choice = branch or next((node for node in nodes if isinstance(node, ast.IfExp)), None)
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
     names = {"condition": quoted.strip("`") if quoted else None}
@@ -561,10 +560,6 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     if branch is not None and isinstance(raised, Statement) and isinstance(raised.node, ast.Raise):
         return [site.suggest("check_asserted", edit=_assert_instead(site, branch, raised))]
     return [*fixes, site.suggest("if_in_caller", condition=quoted)]
-
-
-def _is_choice(node: ast.AST) -> bool:
-    return isinstance(node, ast.IfExp)
 
 
 def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:

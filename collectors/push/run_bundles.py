@@ -93,7 +93,8 @@ def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool | 
     if answer.status == 410:  # it was pruned there, and takes nothing more
         return True
     contents = count_contents(reader, run_id)
-    is_told = answer.status == 200 and contents is not None
-    return is_told and all(
-        (find_value(answer, name, int) or 0) >= count for name, count in vars(contents).items()
+    return (
+        answer.status == 200
+        and contents is not None
+        and all((find_value(answer, name, int) or 0) >= count for name, count in contents.items())
     )

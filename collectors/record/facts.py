@@ -72,17 +72,15 @@ def program_folder(command: list[str], cwd: str) -> str:
 
 
 def host_facts() -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    return {
         "name": platform.node(),
         "os": platform.platform(),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
         "cpu": _cpu_model(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
-    if hasattr(os, "sysconf"):
-        facts["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return facts
 
 
 def _cpu_model() -> str | None:

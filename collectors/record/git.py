@@ -134,7 +134,9 @@ def find_base(environment: Mapping[str, str], folder: str) -> str:
     base = _as_dict(pull_request.get("base")).get("sha")
     head = _as_dict(pull_request.get("head")).get("sha")
     if head:
-        _deepen(folder)
+        if _is_shallow(folder):
+            tip = _ask(folder, "rev-parse", "HEAD")
+            ask_git(["fetch", "--quiet", "--no-tags", "--depth=2", "origin", tip], folder)
         parents = _ask(folder, "rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
         if len(parents) == 2 and parents[1] == head:
             return parents[0]
@@ -170,21 +172,6 @@ def resolve_commit(ref: str, folder: str) -> str:
         "or hash; "
         "actions/checkout fetches more with `fetch-depth: 0`"
     )
-
-
-def _deepen(folder: str) -> None:
-    if _is_shallow(folder):
-        ask_git(
-            [
-                "fetch",
-                "--quiet",
-                "--no-tags",
-                "--depth=2",
-                "origin",
-                _ask(folder, "rev-parse", "HEAD"),
-            ],
-            folder,
-        )
 
 
 def _is_shallow(folder: str) -> bool:

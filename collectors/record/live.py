@@ -6,6 +6,7 @@ Recording errors are reported once and never affect the program.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -88,7 +89,7 @@ class Recording:
             self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
         except StoreError:
             self._release()
-            _remove_empty_spool(self.folder)
+            shutil.rmtree(self.folder)
             raise
 
     def try_open(self) -> None:
@@ -188,12 +189,6 @@ class Recording:
         self.folder = recorder.folder
         with suppress(Exception):
             recorder.close()
-
-
-def _remove_empty_spool(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
 
 
 INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"

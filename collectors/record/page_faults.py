@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ CANDIDATE_CHANGES = 2
 BURST_SAMPLES, ENOUGH_BURSTS, MOST_SAMPLES = 100, 5, 60
 PAUSE_S = 60.0  # before looking again where nothing was
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PROC = Path("/proc")
 Range = tuple[int, int]
 
 
@@ -48,7 +49,7 @@ class FaultCounter:
     start_ticks: int  # since boot: tells a pid's owners apart
 
 
-def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
+def read_counter(pid: int, proc: Path = PROC) -> FaultCounter | None:
     try:
         text = (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
         values = text.rpartition(")")[2].split()  # a program's name may hold spaces and brackets
@@ -57,18 +58,18 @@ def read_counter(pid: int, proc: Path = Path("/proc")) -> FaultCounter | None:
         return None
 
 
-def writes_into(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
+def writes_into(pid: int, folder: Path) -> bool:
     """Return whether a process has a spool file open; its pid may have been reused or be a
     container's.
     """
     try:
-        with os.scandir(proc / str(pid) / "fd") as entries:
+        with os.scandir(PROC / str(pid) / "fd") as entries:
             return any(os.readlink(entry.path).startswith(f"{folder}{os.sep}") for entry in entries)
     except OSError:
         return False
 
 
-def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | None:
+def read_anonymous(pid: int, proc: Path = PROC) -> frozenset[Range] | None:
     ranges = set()
     try:
         with (proc / str(pid) / "maps").open(encoding="ascii", errors="replace") as lines:
@@ -82,16 +83,14 @@ def read_anonymous(pid: int, proc: Path = Path("/proc")) -> frozenset[Range] | N
     return frozenset(ranges)
 
 
-def count_mappings(
-    pid: int, address: int, proc: Path = Path("/proc")
-) -> tuple[float, float] | None:
+def count_mappings(pid: int, address: int) -> tuple[float, float] | None:
     """Sample one page for a few milliseconds; return how often it was mapped and the seconds that
     took.
 
     Changes between two samples are missed. None if the kernel does not show the page.
     """
     try:
-        descriptor = os.open(proc / str(pid) / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(PROC / str(pid) / "pagemap", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     changes, before = 0, None
@@ -173,8 +172,8 @@ class ProcessFaults:
                 self.windows[:2] = [self.windows[0].joined(self.windows[1])]
         self.counter, self.counted_s = counter, now_s
 
-    def sample_map(self, now_s: float, proc: Path) -> None:
-        anonymous = read_anonymous(self.pid, proc)
+    def sample_map(self, now_s: float) -> None:
+        anonymous = read_anonymous(self.pid)
         if anonymous is not None and self.anonymous is not None:
             changed = changed_ranges(self.anonymous, anonymous)
             self.changes.update(
@@ -183,9 +182,7 @@ class ProcessFaults:
         self.anonymous = anonymous
         self.sample_count += 1
         for (start, _end), change_count in self.changes.most_common(1):
-            burst = (
-                count_mappings(self.pid, start, proc) if change_count >= CANDIDATE_CHANGES else None
-            )
+            burst = count_mappings(self.pid, start) if change_count >= CANDIDATE_CHANGES else None
             if burst is not None:
                 self.burst_count += 1
                 self.mapping_count += burst[0]
@@ -233,20 +230,16 @@ class ProcessFaults:
 
 
 class FaultWatch:
-    def __init__(
-        self, folder: Path, *, proc: Path = Path("/proc"), clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._proc = proc
-        self._clock = clock
         self._processes: dict[str, ProcessFaults] = {}
         self._tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
     def see(self, event: Event) -> None:
-        now_s = self._clock()
+        now_s = time.time()
         if isinstance(event, ProcessStarted) and event.process_id not in self._processes:
-            counter = read_counter(event.pid, self._proc)
-            if counter is not None and writes_into(event.pid, self._folder, self._proc):
+            counter = read_counter(event.pid)
+            if counter is not None and writes_into(event.pid, self._folder):
                 self._processes[event.process_id] = ProcessFaults(
                     event.process_id, event.pid, counter, now_s
                 )
@@ -263,9 +256,9 @@ class FaultWatch:
 
     def step(self) -> Iterator[PageFaultsCounted]:
         for process in list(self._processes.values()):
-            now_s = self._clock()
+            now_s = time.time()
             if process.counted_s + WINDOW_S <= now_s:
-                counter = read_counter(process.pid, self._proc)
+                counter = read_counter(process.pid)
                 if counter is None or counter.start_ticks != process.counter.start_ticks:
                     del self._processes[process.process_id]
                     yield from process.report(growth=1)
@@ -273,7 +266,7 @@ class FaultWatch:
                 process.count(counter, now_s, self._tick_us)
                 yield from process.report(growth=2)
             if process.is_suspect and not process.is_on_cliff and process.sample_after_s <= now_s:
-                process.sample_map(now_s, self._proc)
+                process.sample_map(now_s)
 
     def end(self) -> Iterator[PageFaultsCounted]:
         for process in self._processes.values():

@@ -16,11 +16,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+
+TAIL_BYTES = 20_000
+END_PATIENCE_S = 2.0
+
+
+class Child(Protocol):
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
@@ -205,6 +216,34 @@ def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and to all that it started, if they are there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def end_group(child: Child) -> None:
+    """End a child's whole session, including compilers it started. A second Ctrl-C ends the wait,
+    not the kill.
+    """
+    try:
+        signal_group(child.pid, signal.SIGTERM)
+        child.wait(timeout=END_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        signal_group(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def read_tail(path: Path, most_bytes: int = TAIL_BYTES) -> str:
+    """Return the end of what a child printed; empty if there is nothing to read."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - most_bytes))
+        return file.read().decode("utf-8", "replace")
+    return ""
 
 
 def end_with(parent: int) -> None:

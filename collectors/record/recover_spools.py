@@ -113,7 +113,9 @@ def _pick_up(folder: Path, report: RecoveryReport) -> None:
         new = recorder.step()
         if manifest.ended_us is None and not writers_alive(folder):
             new += recorder.step()  # what was written between the read and the last writer's end
-            recorder.manifest = manifest.end("interrupted", _last_change_us(folder))
+            times = [path.stat().st_mtime_ns for path in folder.glob(f"*{RECORDS_SUFFIX}")]
+            last_us = max(times, default=time.time_ns()) // 1000
+            recorder.manifest = manifest.end("interrupted", last_us)
             recorder.manifest.write(folder)
         recorder.end()
         if new:
@@ -127,8 +129,3 @@ def _pick_up(folder: Path, report: RecoveryReport) -> None:
         recorder.close()
     if orphaned:  # its recorder was killed, the program goes on
         spawn_sidecar(recorder.folder)
-
-
-def _last_change_us(folder: Path) -> int:
-    times = [path.stat().st_mtime_ns // 1000 for path in folder.glob(f"*{RECORDS_SUFFIX}")]
-    return max(times, default=time.time_ns() // 1000)

@@ -221,7 +221,7 @@ def _captured(process_id: str, record: Any) -> Captured:
     elif (
         type(context) is not list
         or len(context) != len(CONTEXT_KEYS)
-        or not all(map(_is_context, context))
+        or not all(value is None or _is_integer(value) for value in context)
     ):
         raise BadLine("bad_envelope")
     return Captured(
@@ -234,10 +234,6 @@ def _captured(process_id: str, record: Any) -> Captured:
         extra=extra or {},
         **dict(zip(CONTEXT_KEYS, context, strict=True)),
     )
-
-
-def _is_context(value: Any) -> bool:
-    return value is None or (type(value) is int and abs(value) <= LARGEST_INTEGER)
 
 
 class SpoolLock:
@@ -345,11 +341,8 @@ def read_manifest(folder: Path) -> Manifest:
     lists = {
         name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")
     }
-    return Manifest(**{**known, "started_us": _change_us(folder), **values, **lists})
-
-
-def _change_us(folder: Path) -> int:
-    return (folder / MANIFEST_NAME).stat().st_mtime_ns // 1000
+    changed_us = (folder / MANIFEST_NAME).stat().st_mtime_ns // 1000
+    return Manifest(**{**known, "started_us": changed_us, **values, **lists})
 
 
 def _is_text(value: Any) -> bool:
@@ -443,10 +436,6 @@ class UnrecordedSpool:
         return "set aside" if self.folder.parent.name == SET_ASIDE else "waiting"
 
 
-def aside_root(environment: Mapping[str, str]) -> Path:
-    return home(environment) / SET_ASIDE
-
-
 def set_aside(folder: Path, reason: str) -> Path:
     """Move a spool to the set-aside folder; return its new path. Raises OSError."""
     root = folder.parent.parent / SET_ASIDE
@@ -473,7 +462,7 @@ def _free(path: Path) -> Path:
 
 
 def list_unrecorded(environment: Mapping[str, str]) -> list[UnrecordedSpool]:
-    paths = [path for path in aside_root(environment).glob("*") if path.is_dir()]
+    paths = [path for path in (home(environment) / SET_ASIDE).glob("*") if path.is_dir()]
     paths += [path.parent for path in spool_root(environment).glob(f"*/{REASON}")]
     return [
         UnrecordedSpool(path, _read_reason(path) or "not recorded why") for path in sorted(paths)

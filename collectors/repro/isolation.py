@@ -30,14 +30,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.record.garbage import without_collections
-from compileboard.collectors.record.program import end_with, signal_name
+from compileboard.collectors.record.program import (
+    END_PATIENCE_S,
+    end_group,
+    end_with,
+    read_tail,
+    signal_name,
+)
 from compileboard.collectors.record.spool import home
 from compileboard.collectors.repro.repro import NotRunnable, Repro
-from compileboard.collectors.repro.trials import TrialLimits, Trials, end_trials, read_tail
+from compileboard.collectors.repro.trials import MOST_TEXT_CHARS, TrialLimits, Trials, end_trials
 from compileboard.start import shared_command
 
 _PRELOADING = "preloading "
-_END_PATIENCE_S = 2.0
 
 
 @dataclass
@@ -128,10 +133,13 @@ def run_task(
             result = _follow(driver, reading, note)
         finally:
             os.close(reading)
-            _end_driver(driver)
+            # Its trials end with it, by parent-death signal or the SIGTERM handler.
+            end_group(driver)
         if result is None:
             raise NotRunnable(
-                _describe_end(driver.returncode, stage, read_tail(folder / "driver.txt"))
+                _describe_end(
+                    driver.returncode, stage, read_tail(folder / "driver.txt", MOST_TEXT_CHARS)
+                )
             )
         if "cannot" in result:
             raise NotRunnable(str(result["cannot"]))
@@ -197,7 +205,7 @@ def _follow(
         chunk = os.read(reading, 1 << 16)
         if not chunk:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(timeout=_END_PATIENCE_S)
+                driver.wait(timeout=END_PATIENCE_S)
             return None
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
@@ -212,16 +220,6 @@ def _follow(
                 )
             else:
                 on_progress(message)
-
-
-def _end_driver(driver: subprocess.Popen[bytes]) -> None:
-    """End the driver; its trials end with it, by parent-death signal or the SIGTERM handler."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(driver.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            driver.wait(timeout=_END_PATIENCE_S)
-    driver.wait()
 
 
 def _describe_end(code: int | None, stage: str, tail: str) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.record.garbage import without_collections
-from compileboard.collectors.record.program import end_with, signal_name
+from compileboard.collectors.record.program import end_with, read_tail, signal_group, signal_name
 from compileboard.collectors.repro.repro import NotRunnable
 
 OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = (
@@ -156,7 +156,7 @@ class Trials:
             is_late,
             limits,
             time.monotonic() - started_s,
-            read_tail(folder / "output.txt"),
+            read_tail(folder / "output.txt", MOST_TEXT_CHARS),
         )
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
@@ -177,8 +177,7 @@ def _probe_processor(folder: str) -> None:
 def end_trials() -> None:
     """End every trial of this process; safe in a signal handler."""
     for child in list(_CHILDREN):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
+        signal_group(child, signal.SIGKILL)
 
 
 def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, int | None, bool]:
@@ -206,8 +205,7 @@ def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, i
 
 
 def _end_trial(child: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
+    signal_group(child, signal.SIGKILL)
     if child in _CHILDREN:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -361,15 +359,6 @@ def _is_memory_error(error: BaseException) -> bool:
         and "memory" in text
         and any(word in text for word in _NO_ROOM)
     )
-
-
-def read_tail(path: Path, most_bytes: int = MOST_TEXT_CHARS) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 @dataclass

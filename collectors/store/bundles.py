@@ -101,19 +101,6 @@ class RunGrowth(NamedTuple):
     event_count: int
 
 
-@dataclass(frozen=True)
-class RunContents:
-    process_count: int
-    event_count: int
-    kept_text_count: int
-    log_bytes: int
-    result_file_count: int
-    result_count: int
-    newest_result_us: int
-    repro_count: int
-    trial_count: int
-
-
 _CONTENTS = f"""
 select
   (select count(*) from processes where {_RUN}) as process_count,
@@ -130,9 +117,10 @@ where id = :run_id
 """  # noqa: S608 - our own names
 
 
-def count_contents(reader: sqlite3.Connection, run_id: str) -> RunContents | None:
+def count_contents(reader: sqlite3.Connection, run_id: str) -> dict[str, int] | None:
+    """Return how much of a run's recording is here, by name; None if there is no such run."""
     row = reader.execute(_CONTENTS, {"run_id": run_id}).fetchone()
-    return RunContents(**dict(row)) if row else None
+    return dict(row) if row else None
 
 
 def find_growth(

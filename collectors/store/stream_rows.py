@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.collectors.store.codec import pack_large
 from compileboard.collectors.store.connection import StoreError, write_transaction
 
 
@@ -152,10 +151,6 @@ def list_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
 def read_text(connection: sqlite3.Connection, text: TextRow) -> bytes:
     (body,) = connection.execute("select body from payloads where id = ?", (text.id,)).fetchone()
     return bytes(body)
-
-
-def pack_text(text: bytes) -> bytes:
-    return pack_large(text)
 
 
 def save_text(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from compileboard.collectors.contract.events import Event, RunEnded, RunStarted, SpanSeen
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
@@ -24,7 +23,6 @@ from compileboard.collectors.store.ingest.ingestor import (
 )
 from compileboard.collectors.store.ingest.source_files import (
     RejectRow,
-    add_run_rejects,
     advance_logs,
     begin_trace_file,
     find_logs,
@@ -203,12 +201,14 @@ class StreamWriter:
                 connection.execute("rollback to mark")
                 rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")
             connection.execute("release mark")
-        add_run_rejects(connection, run_id, _list_of_file(lines.stream.stream_id, rejects))
+        own = _list_of_file(lines.stream.stream_id, rejects)
+        save_run_rejects(connection, run_id, own, are_more=True)
 
     def _save_mark(self, run_id: str, mark: Mark, lines: StreamLines) -> None:
         connection = self.connection
         if isinstance(mark, LogRead):
-            save_log_read(connection, run_id, _describe_log(mark), list_rejects(mark.rejects))
+            values = {**vars(mark), "read_us": time.time_ns() // 1000}
+            save_log_read(connection, run_id, values, list_rejects(mark.rejects))
         elif isinstance(mark, SourceRead):
             excerpts = (
                 SourceLines(file, first, tuple(code)) for file, first, code in mark.excerpts
@@ -245,10 +245,6 @@ def _list_left_out(stream: Stream) -> list[RejectRow]:
         for kind, count in counts.items()
         if count
     ]
-
-
-def _describe_log(mark: LogRead) -> Mapping[str, Any]:
-    return vars(mark) | {"read_us": time.time_ns() // 1000}
 
 
 def _count_clashing(rejects: Rejects, clashing: list[Event]) -> None:

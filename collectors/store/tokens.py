@@ -73,7 +73,7 @@ def create_token(
     """Store a token; return its secret, which is not stored. Raises TokenError for an invalid
     name.
     """
-    name, now_us = name.strip(), _now_us() if now_us is None else now_us
+    name, now_us = name.strip(), time.time_ns() // 1000 if now_us is None else now_us
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or not scopes:
         raise TokenError(
             f"name: expected a printable text of 1 to {NAME_LIMIT} characters, and a scope"
@@ -96,13 +96,11 @@ def create_token(
     return secret
 
 
-def revoke_token(
-    connection: sqlite3.Connection, name: str, *, now_us: int | None = None
-) -> str | None:
+def revoke_token(connection: sqlite3.Connection, name: str) -> str | None:
     """Revoke a token by id or name and end its sessions; return its id, or None if there is
     none.
     """
-    now_us = _now_us() if now_us is None else now_us
+    now_us = time.time_ns() // 1000
     with write_transaction(connection):
         row = connection.execute(FIND_LIVE, {"name": name, "now_us": now_us}).fetchone()
         if row is None:
@@ -160,10 +158,6 @@ def save_login_failure(
         )
 
 
-def _now_us() -> int:
-    return time.time_ns() // 1000
-
-
 USER_AGENT_LIMIT = 300
 
 
@@ -190,7 +184,6 @@ def record_action(
     origin: ActionOrigin,
     *,
     detail: str | None = None,
-    now_us: int | None = None,
 ) -> None:
     with write_transaction(connection):
         connection.execute(
@@ -202,7 +195,7 @@ def record_action(
             {
                 **asdict(origin),
                 "user_agent": origin.user_agent and origin.user_agent[:USER_AGENT_LIMIT],
-                "time_us": time.time_ns() // 1000 if now_us is None else now_us,
+                "time_us": time.time_ns() // 1000,
                 "action": action,
                 "subject": subject,
                 "detail": detail,

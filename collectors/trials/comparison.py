@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.verdicts import ComparedMetric, Measurement, Verdict, decide
+from compileboard.collectors.record.program import read_tail
 from compileboard.collectors.store.dashboard import Outcome
 from compileboard.collectors.trials.execution import (
     STDERR,
@@ -21,7 +22,6 @@ from compileboard.collectors.trials.execution import (
     Execution,
     ProcessCalls,
     pick_step,
-    read_tail,
 )
 
 # Relative to the number, and to the largest one of its tensor. Source: torch.testing.assert_close's
@@ -372,7 +372,13 @@ def compare_executions(
     verdicts = [v for v in verdicts if v.metric.name in _ALWAYS or v.base or v.new]
     if first.counts.compile_us and other.counts.compile_us:
         verdicts.append(
-            _compare_samples(COMPILE_TIME, *(_compile_times(side) for side in (base, new)))
+            _compare_samples(
+                COMPILE_TIME,
+                *(
+                    [execution.counts.compile_us / 1e6 for execution in side]
+                    for side in (base, new)
+                ),
+            )
         )
     if step_name is not None:
         verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in (base, new))))
@@ -401,10 +407,6 @@ def _compare_samples(
     return decide(
         metric, Measurement(median(base), None, base), Measurement(median(new), None, new)
     )
-
-
-def _compile_times(side: Sequence[Execution]) -> list[float]:
-    return [execution.counts.compile_us / 1e6 for execution in side]
 
 
 def _steps(side: Sequence[Execution], name: str) -> list[float]:

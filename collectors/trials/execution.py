@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import DEVNULL
@@ -24,7 +24,7 @@ from compileboard.collectors.observe.trial_plan import (
     TrialPlan,
 )
 from compileboard.collectors.record.live import Launch
-from compileboard.collectors.record.program import ProgramExit, run_program, signal_name
+from compileboard.collectors.record.program import ProgramExit, read_tail, run_program, signal_name
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
@@ -79,20 +79,20 @@ def read_calls(folder: Path) -> list[ProcessCalls]:
         lines = list(_read_lines(path))
         if lines:
             head, *bodies = lines
-            calls = [_to_call(body) for body in bodies if "call" in body]
+            calls = [
+                Call(
+                    body["call"],
+                    body["name"],
+                    body["us"],
+                    body.get("compiled", False),
+                    body.get("random", False),
+                    body.get("value"),
+                )
+                for body in bodies
+                if "call" in body
+            ]
             processes.append(ProcessCalls(head.get("rank"), int(head.get("start_ns", 0)), calls))
     return sorted(processes, key=lambda process: (int(process.rank or 0), process.start_ns))
-
-
-def _to_call(body: dict[str, Any]) -> Call:
-    return Call(
-        body["call"],
-        body["name"],
-        body["us"],
-        body.get("compiled", False),
-        body.get("random", False),
-        body.get("value"),
-    )
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
@@ -124,7 +124,6 @@ def pick_step(sides: Sequence[Sequence[ProcessCalls]]) -> str | None:
 
 
 STDOUT, STDERR = "stdout", "stderr"
-_TAIL_BYTES = 20_000
 
 
 @dataclass(frozen=True)
@@ -185,13 +184,6 @@ class Execution:
             return self.counts.error
         lines = [line for line in read_tail(self.folder / STDERR).splitlines() if line.strip()]
         return lines[-1].strip()[:300] if lines else self.exit_text
-
-
-def read_tail(path: Path) -> str:
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return file.read().decode("utf-8", "replace")
-    return ""
 
 
 def execute(

@@ -18,7 +18,6 @@ from typing import Any
 from compileboard.collectors.bench.execution.isolation import (
     TaskOutcome,
     clear,
-    end_group,
     run_task,
     wait_for,
 )
@@ -27,6 +26,7 @@ from compileboard.collectors.bench.plan.tasks import PlannedTask, Task
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.run_config import REPRO_VARIABLE
 from compileboard.collectors.record.left_files import promote_crashes
+from compileboard.collectors.record.program import end_group
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import read_graph_checks
 from compileboard.collectors.terminal.values import collector_command

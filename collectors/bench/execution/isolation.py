@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -19,11 +18,10 @@ from compileboard.collectors.bench.experiments import FORKED
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, load_outcome
 from compileboard.collectors.contract.values import clean_text
-from compileboard.collectors.record.program import signal_name
+from compileboard.collectors.record.program import end_group, read_tail, signal_name
 from compileboard.start import PACKAGE, shared_command
 
 OUTPUT = "output.txt"
-TAIL_BYTES = 20_000
 # What a process that dies in a stage has failed at, in upstream's words.
 DIED = {
     "load": "model_fail_to_load",
@@ -50,7 +48,7 @@ def read_result(folder: Path) -> ExperimentOutcome | None:
 def outcome_of_late(folder: Path, timeout_s: float) -> ExperimentOutcome:
     message = f"no result within {timeout_s:g} s; it was stopped in stage {read_stage(folder)!r}"
     return ExperimentOutcome(
-        status="failed", reason="timeout", message=message, traceback=read_tail(folder)
+        status="failed", reason="timeout", message=message, traceback=read_output(folder)
     )
 
 
@@ -62,16 +60,17 @@ def outcome_of_killed(folder: Path, code: int) -> ExperimentOutcome:
     reason = DIED.get(stage, "infra_error")
     message = f"{ended} in stage {stage!r}"
     return ExperimentOutcome(
-        status="failed", reason=reason, message=message, traceback=read_tail(folder)
+        status="failed", reason=reason, message=message, traceback=read_output(folder)
     )
 
 
 def read_stage(folder: Path) -> str:
-    return _read(folder / "stage") or "start"
+    return read_tail(folder / "stage") or "start"
 
 
-def read_tail(folder: Path) -> str | None:
-    tails = [(path.parent.name, _read(path)[-TAIL_BYTES:]) for path in list_outputs(folder)]
+def read_output(folder: Path) -> str | None:
+    """Return the ends of what a task's process and its ranks printed."""
+    tails = [(path.parent.name, read_tail(path)) for path in list_outputs(folder)]
     texts = [
         text if not number else f"{name}:\n{text}"
         for number, (name, text) in enumerate(tails)
@@ -85,13 +84,6 @@ def list_outputs(folder: Path) -> list[Path]:
         folder / OUTPUT,
         *sorted(folder.glob(f"rank*/{OUTPUT}"), key=lambda path: int(path.parent.name[4:])),
     ]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 # What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and
@@ -248,7 +240,6 @@ class ForkServer:
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-END_PATIENCE_S = 2.0
 
 
 ChildProcess = subprocess.Popen[bytes] | ForkedProcess
@@ -353,25 +344,6 @@ def wait_for(child: ChildProcess, deadline_s: float, beat: Callable[[], None]) -
             beat()
         if time.monotonic() > deadline_s:
             return True
-
-
-def end_group(child: ChildProcess) -> None:
-    """End the child's whole session, including compilers it started. A second Ctrl-C ends the wait,
-    not the kill.
-    """
-    try:
-        _signal_group(child, signal.SIGTERM)
-        child.wait(timeout=END_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        _signal_group(child, signal.SIGKILL)
-        child.wait()
-
-
-def _signal_group(child: ChildProcess, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
 
 
 def clear(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import json
 import os
@@ -24,6 +23,7 @@ from typing import Any
 from compileboard.collectors.bench import MARK
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.suites import LOCAL
+from compileboard.collectors.record.program import signal_group
 from compileboard.start import shared_command
 
 LIST_TIMEOUT_S = 120.0
@@ -82,8 +82,7 @@ def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
                 'Put that under `if __name__ == "__main__":`'
             ) from None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
     return process.returncode, out, err
 
 

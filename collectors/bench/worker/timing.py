@@ -62,7 +62,7 @@ def _of_the_container(folder: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def bounded(share: float = SHARE) -> Iterator[int | None]:
+def bounded() -> Iterator[int | None]:
     """Make allocations beyond a share of free memory fail inside the block; yield the number of
     bytes if known.
 
@@ -73,8 +73,9 @@ def bounded(share: float = SHARE) -> Iterator[int | None]:
     if free is None:
         yield None
         return
-    extra = int(free * share)
-    limit = _address_space_bytes() + extra
+    extra = int(free * SHARE)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])  # of address space
+    limit = pages * resource.getpagesize() + extra
     if before[1] != resource.RLIM_INFINITY:
         limit = min(limit, before[1])
     resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
@@ -82,10 +83,6 @@ def bounded(share: float = SHARE) -> Iterator[int | None]:
         yield extra
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _address_space_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def count_page_faults(*, all_threads: bool = False) -> int | None:

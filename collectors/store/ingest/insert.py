@@ -54,8 +54,8 @@ class InsertOnce(Insert):
 
 
 class InsertForId(Insert):
-    def __init__(self, table: str, *, tail: str = "") -> None:
-        super().__init__(table, tail=f"{tail} returning id")
+    def __init__(self, table: str) -> None:
+        super().__init__(table, tail="returning id")
 
     def add_for_id(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> int:
         (row_id,) = self.add(connection, values).fetchone()

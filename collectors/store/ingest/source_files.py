@@ -139,36 +139,27 @@ def replace_rejects(
 
 
 def save_run_rejects(
-    connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]
+    connection: sqlite3.Connection,
+    run_id: str,
+    rejects: Iterable[RejectRow],
+    *,
+    are_more: bool = False,
 ) -> None:
-    """Save a spool's rejects by file; on rereading, the largest count is kept."""
+    """Save rejects of a run by file; nothing if the run does not exist.
+
+    A spool is read again: the largest count is kept. A stream is not: its rejects `are_more`.
+    """
     connection.executemany(
         """
         insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
         select :run_id, :file_name, :kind, :reject_count, :first_line, :example
         from runs
         where id = :run_id
-        on conflict (run_id, file_name, kind) do update set reject_count = max(reject_count,
-          excluded.reject_count)
+        on conflict (run_id, file_name, kind) do update set reject_count = iif(
+          :are_more, reject_count + excluded.reject_count, max(reject_count, excluded.reject_count)
+        )
         """,
-        [{"run_id": run_id, **row} for row in rejects],
-    )
-
-
-def add_run_rejects(
-    connection: sqlite3.Connection, run_id: str, rejects: Iterable[RejectRow]
-) -> None:
-    """Add a stream's rejects in its transaction; nothing if the run does not exist."""
-    connection.executemany(
-        """
-        insert into run_rejects (run_id, file_name, kind, reject_count, first_line, example)
-        select :run_id, :file_name, :kind, :reject_count, :first_line, :example
-        from runs
-        where id = :run_id
-        on conflict (run_id, file_name,
-          kind) do update set reject_count = reject_count + excluded.reject_count
-        """,
-        [{"run_id": run_id, **row} for row in rejects],
+        [{"run_id": run_id, "are_more": are_more, **row} for row in rejects],
     )
 
 

@@ -23,7 +23,7 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
 )
 from compileboard.collectors.contract.fingerprints import config_hash
-from compileboard.collectors.store.codec import unpack
+from compileboard.collectors.store.codec import pack_large, unpack
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search import index_run
@@ -35,7 +35,6 @@ from compileboard.collectors.store.stream_rows import (
     find_texts,
     get_stream,
     list_unindexed_runs,
-    pack_text,
     save_dropped,
     save_text,
 )
@@ -76,7 +75,7 @@ def send(store: sqlite3.Connection, lines: bytes, stream_id: str = "s1") -> Stre
 
 def save(store: sqlite3.Connection, text: str, now_us: int = 1) -> str:
     body = text.encode()
-    save_text(store, digest_of(body), len(body), pack_text(body), now_us)
+    save_text(store, digest_of(body), len(body), pack_large(body), now_us)
     return digest_of(body)
 
 

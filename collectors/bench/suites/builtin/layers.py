@@ -34,10 +34,8 @@ class FusedAttention(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    def __init__(self, width: int, factor: int = 4) -> None:
-        super().__init__(
-            nn.Linear(width, factor * width), nn.GELU(), nn.Linear(factor * width, width)
-        )
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
 
 class PreNormBlock(nn.Module):

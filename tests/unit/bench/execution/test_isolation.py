@@ -13,6 +13,7 @@ from compileboard.collectors.bench.execution import isolation
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.record.program import end_group
 from tests.tools.killing import running
 from tests.tools.observed import wait_for
 
@@ -116,7 +117,7 @@ def test_a_second_ctrl_c_ends_the_patience_and_the_child() -> None:
     with Impatient(stubborn, stdout=subprocess.PIPE, start_new_session=True) as child:
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
         with pytest.raises(KeyboardInterrupt):
-            isolation.end_group(child)
+            end_group(child)
         assert child.returncode == -signal.SIGKILL
 
 

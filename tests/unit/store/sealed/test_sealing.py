@@ -16,6 +16,7 @@ from compileboard.app.clickhouse.run_files import SealingPass, seal_ended_runs
 from compileboard.app.core.settings import load_settings
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.store import pruning, sealing
+from compileboard.collectors.store.codec import pack_large
 from compileboard.collectors.store.connection import StoreError, open_writer, write_transaction
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.large_runs import reopen_in
@@ -32,7 +33,7 @@ from compileboard.collectors.store.sealed_files import (
 from compileboard.collectors.store.sealing import NotSealable, list_sealable, seal_run
 from compileboard.collectors.store.search import list_pending
 from compileboard.collectors.store.stream_lines import StreamLines, read_lines
-from compileboard.collectors.store.stream_rows import Stream, get_stream, pack_text, save_text
+from compileboard.collectors.store.stream_rows import Stream, get_stream, save_text
 from compileboard.collectors.store.stream_writer import StreamWriter
 from compileboard.collectors.store.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.store.verification import verify
@@ -434,5 +435,5 @@ def read_stream(board: sqlite3.Connection, events: list[Event]) -> StreamLines:
     texts: dict[str, bytes] = {}
     lines = b"".join(dump_line(event, texts.__setitem__, None) for event in events)
     for digest, text in texts.items():
-        save_text(board, digest, len(text), pack_text(text), 1)
+        save_text(board, digest, len(text), pack_large(text), 1)
     return read_lines(board, stream, lines)
