@@ -23,7 +23,13 @@ from compileboard.app.benchmarks.series_queries import list_series_names
 from compileboard.app.benchmarks.trend_queries import list_branches
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.format import format_plural, format_time, format_times
-from compileboard.app.incidents.model import HeadlineMetric, Incident, SeriesChange, list_checks
+from compileboard.app.incidents.model import (
+    HeadlineMetric,
+    Incident,
+    SeriesChange,
+    describe_environment,
+    list_checks,
+)
 from compileboard.collectors.store.dashboard import RECOVERED, AlertKey
 
 MOST_LISTED = 20  # changes of one incident that are named; a link leads to all
@@ -175,7 +181,7 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
         lines.append(MessageLine(f"and {format_plural(more, 'other')}", url))
     facts = [
         ("Configuration", [clean(incident.measured_as)] if incident.measured_as else []),
-        ("Environment", _list_environment(incident)),
+        ("Environment", [clean(describe_environment(part)) for part in incident.environment]),
         ("Commits", _list_commits(incident)),
         ("Cause" if incident.has_one_cause else "Likely causes", _list_causes(incident)),
     ]
@@ -187,14 +193,6 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
 def _describe_metric(metric: HeadlineMetric) -> str:
     size = f" ({metric.size})" if metric.size else ""
     return f"{metric.subject}: {metric.label.lower()} {metric.values}{size}"
-
-
-def _list_environment(incident: Incident) -> list[str]:
-    lines = (
-        f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
-        for part in incident.environment
-    )
-    return [clean(text) for text in lines]
 
 
 def _list_commits(incident: Incident) -> list[str]:

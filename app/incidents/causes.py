@@ -15,6 +15,7 @@ from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.model import (
     SeriesChange,
     describe_cause,
+    describe_environment,
     find_metric_of,
     shorten_commit,
 )
@@ -23,22 +24,30 @@ from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.fixes.titles import name_stack_values
 
+# In the order of CodeLocation.
 BREAKS_SQL = """
 select
-  b.id, f.file, f.name as function, b.line, b.source_line, coalesce(b.gb_type, b.reason) as reason,
+  b.id, f.file, f.name as function, b.line, b.source_line,
   (select e.line from graph_breaks as e where e.distinct_id = b.id
-    and e.run_id = :run_id limit 1) as run_line
+    and e.run_id = :run_id limit 1) as run_line,
+  coalesce(b.gb_type, b.reason) as reason, null as source
 from json_each(:ids) as wanted
 join distinct_breaks as b on b.id = wanted.value
 left join functions as f on f.id = b.function_id
 """
 CAUSES_SQL = """
+with located as (
+  select
+    c.id, c.function_id, c.reason, c.source,
+    (select r.line from guard_failures as g join recompiles as r on r.id = g.recompile_id
+      where g.cause_id = c.id order by r.time_us desc limit 1) as line
+  from json_each(:ids) as wanted
+  join recompile_causes as c on c.id = wanted.value
+)
 select
-  c.id, f.file, f.name as function, c.reason, c.source,
-  (select r.line from guard_failures as g join recompiles as r on r.id = g.recompile_id
-    where g.cause_id = c.id order by r.time_us desc limit 1) as line
-from json_each(:ids) as wanted
-join recompile_causes as c on c.id = wanted.value
+  c.id, f.file, f.name as function, c.line, null as source_line, c.line as run_line, c.reason,
+  c.source
+from located as c
 left join functions as f on f.id = c.function_id
 """
 FAILURE_SQL = """
@@ -89,39 +98,8 @@ class FailedResult:
     message: str | None
 
 
-def list_break_locations(
-    connection: sqlite3.Connection, ids: Iterable[str], run_id: str
-) -> dict[str, CodeLocation]:
-    values = {"ids": json.dumps([parse_id(id_) for id_ in ids]), "run_id": run_id}
-    return {
-        format_id(row["id"]): CodeLocation(
-            row["file"],
-            row["function"],
-            row["line"],
-            row["source_line"],
-            row["run_line"],
-            row["reason"],
-        )
-        for row in connection.execute(BREAKS_SQL, values)
-    }
-
-
-def list_cause_locations(
-    connection: sqlite3.Connection, ids: Iterable[str]
-) -> dict[str, CodeLocation]:
-    values = {"ids": json.dumps([parse_id(id_) for id_ in ids])}
-    return {
-        format_id(row["id"]): CodeLocation(
-            row["file"],
-            row["function"],
-            row["line"],
-            None,
-            row["line"],
-            row["reason"],
-            row["source"],
-        )
-        for row in connection.execute(CAUSES_SQL, values)
-    }
+def _read_locations(rows: Iterable[sqlite3.Row]) -> dict[str, CodeLocation]:
+    return {format_id(row[0]): CodeLocation(*row[1:]) for row in rows}
 
 
 def get_failed_result(
@@ -142,6 +120,8 @@ def list_run_files(connection: sqlite3.Connection, run_id: str) -> list[str]:
     return [row["file"] for row in connection.execute(FILES_SQL, {"run_id": run_id})]
 
 
+_MORE = ("new", "more often")
+_CODE = {"graph_break": ("break_id", "Graph break"), "recompile": ("cause_id", "Recompile")}
 MOST_CAUSES = 5
 MOST_OTHERS = 12
 _REASON_LIMIT = 300
@@ -203,8 +183,8 @@ class CauseFinder:
                 key = (row["kind"], str(row.get("break_id") or row.get("cause_id") or row["label"]))
                 rows.setdefault(key, (row, change))
         causes = [
-            *self._list_breaks(lead, rows.values()),
-            *self._list_recompiles(lead, rows.values()),
+            *self._list_code(lead, rows.values(), "graph_break"),
+            *self._list_code(lead, rows.values(), "recompile"),
             *_list_environment(lead),
             *(
                 _make(row["kind"], _describe_setting(row))
@@ -230,43 +210,30 @@ class CauseFinder:
         others = [describe_cause(row) for row, _of in rows.values() if _is_other(row)]
         return causes[:MOST_CAUSES], others[:MOST_OTHERS]
 
-    def _list_breaks(
-        self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
+    def _list_code(
+        self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]], kind: str
     ) -> list[dict[str, Any]]:
-        own = [
-            (row, of)
-            for row, of in rows
-            if row["kind"] == "graph_break" and row["word"] in ("new", "more often")
-        ]
-        locations = list_break_locations(
-            open_run_or_board(self._store, lead.first_run_id),
-            _ids(own, "break_id"),
-            lead.first_run_id,
+        own = [(row, of) for row, of in rows if row["kind"] == kind and row["word"] in _MORE]
+        name, title = _CODE[kind]
+        ids = [row[name] for row, _of in own if row.get(name)]
+        locations = (
+            self._locate_breaks(lead, ids) if name == "break_id" else self._locate_causes(ids)
         )
         causes = []
         for row, of in own:
-            location = locations.get(row.get("break_id") or "")
-            cause = _make("graph_break", f"Graph break{_at(location)}", row, location)
+            location = locations.get(row.get(name) or "")
+            cause = _make(kind, f"{title}{_at(location)}", row, location)
             cause["checks"] = [_check_first_seen(lead, of, row)]
             causes.append(cause)
         return causes
 
-    def _list_recompiles(
-        self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]]
-    ) -> list[dict[str, Any]]:
-        own = [
-            (row, of)
-            for row, of in rows
-            if row["kind"] == "recompile" and row["word"] in ("new", "more often")
-        ]
-        locations = self._locate_causes(_ids(own, "cause_id"))
-        causes = []
-        for row, of in own:
-            location = locations.get(row.get("cause_id") or "")
-            cause = _make("recompile", f"Recompile{_at(location)}", row, location)
-            cause["checks"] = [_check_first_seen(lead, of, row)]
-            causes.append(cause)
-        return causes
+    def _locate_breaks(self, lead: SeriesChange, ids: Sequence[str]) -> dict[str, CodeLocation]:
+        values = {
+            "ids": json.dumps([parse_id(id_) for id_ in ids]),
+            "run_id": lead.first_run_id,
+        }
+        file = open_run_or_board(self._store, lead.first_run_id)
+        return _read_locations(file.execute(BREAKS_SQL, values))
 
     def _locate_causes(self, ids: Sequence[str]) -> dict[str, CodeLocation]:
         locations: dict[str, CodeLocation] = {}
@@ -278,7 +245,8 @@ class CauseFinder:
             file = open_run_or_board(self._store, runs[0].id) if runs else self._store.board
             ids_of_file.setdefault(file, []).append(cause_id)
         for file, of_file in ids_of_file.items():
-            locations |= list_cause_locations(file, of_file)
+            values = {"ids": json.dumps([parse_id(id_) for id_ in of_file])}
+            locations |= _read_locations(file.execute(CAUSES_SQL, values))
         return locations
 
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
@@ -349,18 +317,11 @@ def _at(location: CodeLocation | None) -> str:
     return f" at {location.file}:{location.line}"
 
 
-def _ids(rows: Iterable[tuple[dict[str, Any], SeriesChange]], name: str) -> list[str]:
-    return [row[name] for row, _of in rows if row.get(name)]
-
-
 def _list_environment(lead: SeriesChange) -> list[dict[str, Any]]:
     causes = []
     for part in lead.environment:
-        text = (
-            f"{part.get('word')} {part.get('before') or 'unknown'} → {part.get('now') or 'unknown'}"
-        )
         causes.append(
-            _make("environment", text)
+            _make("environment", describe_environment(part))
             | {"checks": [_check(True, f"Changed with {_name_first(lead)}")]}
         )
     return causes
@@ -373,7 +334,7 @@ def _describe_setting(row: dict[str, Any]) -> str:
 
 
 def _is_other(row: dict[str, Any]) -> bool:
-    is_cause = row["kind"] in ("graph_break", "recompile") and row["word"] in ("new", "more often")
+    is_cause = row["kind"] in _CODE and row["word"] in _MORE
     return not is_cause and row["kind"] not in ("setting", "eager_mode")
 
 

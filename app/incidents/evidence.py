@@ -42,7 +42,7 @@ from compileboard.app.incidents.model import (
     rank_severity,
 )
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.store.incidents import IncidentMove
+from compileboard.collectors.store.incidents import DetectedRows, IncidentMove
 from compileboard.collectors.store.sealed_files import RunFileUnavailable
 
 MOST_CAUSES = 12
@@ -328,15 +328,6 @@ _COUNTED = {
 }  # what a cause of a kind adds to
 
 
-class AssembledIncidents:
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.members: dict[str, list[str]] = {}
-        self.moves: list[IncidentMove] = []
-        self.removed_ids: list[str] = []
-        self.new_ids: set[str] = set()
-
-
 class IncidentAssembler:
     def __init__(self, store: Store, ranks: Mapping[str, int]) -> None:
         self._engine = store.engine
@@ -350,8 +341,11 @@ class IncidentAssembler:
         changed_ids: Set[str],
         commented_ids: Set[str],
         partitions: Set[tuple[str, str]],
-    ) -> AssembledIncidents:
-        assembled = AssembledIncidents()
+    ) -> DetectedRows:
+        rows: list[dict[str, Any]] = []
+        members_by_id: dict[str, list[str]] = {}
+        moves: list[IncidentMove] = []
+        removed_ids: list[str] = []
         of_partition: dict[tuple[str, str], list[SeriesChange]] = {
             partition: [] for partition in partitions
         }
@@ -366,20 +360,23 @@ class IncidentAssembler:
             leads = [pick_lead(group) for group in groups]
             matched = match_incidents(groups, leads, incidents.get(partition, ()))
             known = {incident.id: incident for incident in incidents.get(partition, ())}
-            assembled.moves += matched.moves
+            moves += matched.moves
             merged = {move.source_id for move in matched.moves if not move.is_split}
-            assembled.removed_ids += [
+            removed_ids += [
                 id_ for id_ in matched.removed_ids if id_ in merged or id_ not in commented_ids
             ]
             for incident_id, group, lead in zip(matched.ids, groups, leads):
                 before = known.get(incident_id)
                 if before is not None and _is_unchanged(before, group, changed_ids):
                     continue
-                if before is None:
-                    assembled.new_ids.add(incident_id)
-                assembled.members[incident_id] = [change.id for change in group]
-                assembled.rows.append(self._make_row(incident_id, lead, group))
-        return assembled
+                members_by_id[incident_id] = [change.id for change in group]
+                rows.append(self._make_row(incident_id, lead, group))
+        return DetectedRows(
+            incidents=rows,
+            members=members_by_id,
+            moves=moves,
+            removed_incident_ids=removed_ids,
+        )
 
     def _make_row(
         self, incident_id: str, lead: SeriesChange, group: Sequence[SeriesChange]

@@ -364,6 +364,11 @@ def describe_cause(cause: Mapping[str, Any]) -> str:
     return f"{kind}, {word}: {cause['label']}{values}"
 
 
+def describe_environment(part: Mapping[str, Any]) -> str:
+    """Format a changed part of the environment as `torch 2.10 → 2.11`."""
+    return f"{part['word']} {part['before'] or 'unknown'} → {part['now'] or 'unknown'}"
+
+
 def _format_side(value: object) -> str:
     return "none" if value is None else str(value)
 

@@ -26,7 +26,6 @@ from compileboard.app.incidents.detection import (
     needs_rescan,
 )
 from compileboard.app.incidents.evidence import (
-    AssembledIncidents,
     EvidenceCollector,
     IncidentAssembler,
 )
@@ -50,6 +49,7 @@ from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save
 
 # Of a branch, in which changes are looked for; a series that has one there is scanned whole.
 _TAIL_RUNS = 80
+_OTHERS = ("found_us", "noticed_us", "changed_us", "incident_id")
 _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
 
@@ -85,15 +85,16 @@ def update_incidents(
         stored = load_changes(store.board)
         order = RunOrder(pending.runs, rank_runs(store.engine, pending.runs))
         changes = SeriesScanner(store, pending, order).scan(stored)
-        detected, assembled = _assemble(store, pending, order, stored, changes, now_us)
+        known_ids = {incident.id for incident in load_incidents(store.board)}
+        detected = _assemble(store, pending, order, stored, changes, now_us)
     with closing(open_writer(parse_address(address).board)) as writer:
         save_detected(writer, detected, seen=pending.cursor, version=VERSION, now_us=now_us)
-    new_ids = tuple(row["id"] for row in assembled.rows if row["id"] in assembled.new_ids)
+    new_ids = tuple(row["id"] for row in detected.incidents if row["id"] not in known_ids)
     return UpdateReport(
         len(pending.run_ids),
         changes.series_count,
         new_ids,
-        len(assembled.rows) - len(new_ids),
+        len(detected.incidents) - len(new_ids),
         len(detected.dropped_ids),
     )
 
@@ -105,7 +106,7 @@ def _assemble(
     stored: Sequence[SeriesChange],
     changes: _Changes,
     now_us: int,
-) -> tuple[DetectedRows, AssembledIncidents]:
+) -> DetectedRows:
     commented_ids, incidents = list_commented_ids(store.board), load_incidents(store.board)
     by_id = {change.id: change for change in stored}
     removed = [by_id[id_] for id_ in changes.removed_ids]
@@ -131,16 +132,12 @@ def _assemble(
         current.values(), incidents, changed_ids, commented_ids, partitions
     )
     rows = [row | {"evidence": _write_json(row["evidence"])} for row in changes.rows]
-    detected = DetectedRows(
-        rows,
-        [change.id for change in withdrawn],
-        sorted(dropped),
-        assembled.rows,
-        assembled.members,
-        assembled.moves,
-        assembled.removed_ids,
+    return replace(
+        assembled,
+        changes=rows,
+        withdrawn_ids=[change.id for change in withdrawn],
+        dropped_ids=sorted(dropped),
     )
-    return detected, assembled
 
 
 def _read_row(row: Mapping[str, Any], before: SeriesChange | None, now_us: int) -> SeriesChange:
@@ -167,7 +164,7 @@ class SeriesScanner:
         for change in stored:
             stored_by_key.setdefault(key_of(change), []).append(change)
         evidence, changes = EvidenceCollector(self._store), _Changes()
-        series_list, measured_runs = self._read(order, stored_by_key)
+        series_list, measured_runs = self._read(stored_by_key)
         for series in series_list:
             changes.series_count += 1
             stored_changes = [
@@ -200,43 +197,42 @@ class SeriesScanner:
         return changes
 
     def _read(
-        self, order: RunOrder, stored_by_key: Mapping[SeriesKey, Sequence[SeriesChange]]
+        self, stored_by_key: Mapping[SeriesKey, Sequence[SeriesChange]]
     ) -> tuple[Iterator[Series], list[MeasuredRuns]]:
+        order = self._order
         measured_runs: list[MeasuredRuns] = []
         if self._pending.needs_full_scan:
-            return self._read_all(order, measured_runs), measured_runs
+            return self._read_all(measured_runs), measured_runs
         touched = set(list_series_of(self._engine, self._pending.run_ids))
         changed_keys: dict[int, set[SeriesKey]] = {}
         for series_id, series_list, measured in read_model_series(
-            self._engine, order, run_ids=self._list_tail(order)
+            self._engine, order, run_ids=self._list_tail()
         ):
             measured_runs.extend(measured)
             if series_id in touched:
                 keys = {
                     series.key
                     for series in series_list
-                    if self._needs_rescan(series, stored_by_key.get(series.key, ()), order)
+                    if needs_rescan(
+                        series,
+                        stored_by_key.get(series.key, ()),
+                        order.ranks,
+                        is_cut=order.counts[series.branch] > _TAIL_RUNS,
+                    )
                 }
                 changed_keys |= {series_id: keys} if keys else {}
-        return self._read_changed(order, changed_keys), measured_runs
+        return self._read_changed(changed_keys), measured_runs
 
-    def _needs_rescan(
-        self, series: Series, stored: Sequence[SeriesChange], order: RunOrder
-    ) -> bool:
-        return needs_rescan(
-            series, stored, order.ranks, is_cut=order.counts[series.branch] > _TAIL_RUNS
-        )
-
-    def _read_all(self, order: RunOrder, measured_runs: list[MeasuredRuns]) -> Iterator[Series]:
+    def _read_all(self, measured_runs: list[MeasuredRuns]) -> Iterator[Series]:
+        order = self._order
         for _series_id, series_list, measured in read_model_series(self._engine, order):
             measured_runs.extend(measured)
             yield from series_list
         yield from read_suite_series(self._engine, order)
         yield from read_run_series(self._engine, order)
 
-    def _read_changed(
-        self, order: RunOrder, changed_keys: Mapping[int, Set[SeriesKey]]
-    ) -> Iterator[Series]:
+    def _read_changed(self, changed_keys: Mapping[int, Set[SeriesKey]]) -> Iterator[Series]:
+        order = self._order
         for series_id, series_list, _present in (
             read_model_series(self._engine, order, list(changed_keys)) if changed_keys else ()
         ):
@@ -248,7 +244,8 @@ class SeriesScanner:
             self._engine, order, list_names_of(self._engine, self._pending.run_ids)
         )
 
-    def _list_tail(self, order: RunOrder) -> list[str]:
+    def _list_tail(self) -> list[str]:
+        order = self._order
         branches = {order.runs[run_id].branch for run_id in self._pending.run_ids}
         tail = dict.fromkeys(self._pending.run_ids)
         for branch in sorted(branches):
@@ -307,7 +304,10 @@ def _save(
         if stored_change.kind != "vanished" or not back:
             changes.removed_ids += [stored_change.id] if stored_change.state != "withdrawn" else []
         elif stored_change.recovered_run_id is None:
-            changes.rows.append(_copy_row(stored_change) | {"recovered_run_id": back[0]})
+            row = {
+                name: value for name, value in vars(stored_change).items() if name not in _OTHERS
+            }
+            changes.rows.append(row | {"recovered_run_id": back[0]})
 
 
 def _make_row(
@@ -339,8 +339,3 @@ def _make_row(
         "first_us": order.runs[change.first_run_id].started_us,
         "confirmed_us": confirmed,
     }
-
-
-def _copy_row(change: SeriesChange) -> dict[str, Any]:
-    others = ("found_us", "noticed_us", "changed_us", "incident_id")
-    return {name: value for name, value in vars(change).items() if name not in others}

@@ -109,18 +109,12 @@ def keep(
     save_detected(store, DetectedRows(changes), seen="{}", version=1, now_us=now_us)
     stored = load_changes(store)
     ranks = {run_id: rank for rank, run_id in enumerate(RUNS)}
-    assembled = IncidentAssembler(SingleFile(store), ranks).assemble(
+    detected = IncidentAssembler(SingleFile(store), ranks).assemble(
         stored,
         load_incidents(store),
         {change["id"] for change in changes},
         list_commented_ids(store),
         {(change.suite, change.branch) for change in stored},
-    )
-    detected = DetectedRows(
-        incidents=assembled.rows,
-        members=assembled.members,
-        moves=assembled.moves,
-        removed_incident_ids=assembled.removed_ids,
     )
     save_detected(store, detected, seen="{}", version=1, now_us=now_us)
 
