@@ -261,8 +261,8 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
         module = bench.copy_module(torch.float64)
         inputs = cast_inputs(clone_inputs(bench.inputs), torch.float64)
         bench.steps.use(module)
-        # Else dropout draws another mask than in eager mode, and eager's distance from this reference
-        # allows the compiled result as much.
+        # Else dropout draws another mask than in eager mode, and eager's distance from this
+        # reference allows the compiled result as much.
         reset_rng_state()
         with eagerly():
             result = bench.run_iterations(bench.steps.step(), module, inputs, iterations)

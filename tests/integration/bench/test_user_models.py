@@ -215,10 +215,11 @@ def no_parts(batch_size: int) -> None:
 
 def test_a_wrong_result_is_found_behind_dropout(tmp_path: Path) -> None:
     (tmp_path / "dropping.py").write_text(DROPPING)
+    only = f"path:{tmp_path}/dropping.py,class:Off"
+    command = f"bench --accuracy --inference --only {only} --backend eager --device cpu"
     done = subprocess.run(
-        [sys.executable, "-m", "compileboard.collectors", "bench", "--accuracy", "--inference"]
-        + ["--only", f"path:{tmp_path}/dropping.py,class:Off", "--backend", "eager"]
-        + ["--device", "cpu", "--db", str(tmp_path / "t.db")],
+        [sys.executable, "-m", "compileboard.collectors", *command.split()],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=240,
