@@ -84,3 +84,17 @@ def test_the_output_error_is_that_of_the_worst_tensor_and_none_where_tensors_do_
         is None
     )
     assert difference.output_error("no tensor", "no tensor") is None
+
+
+def test_the_reference_draws_the_random_numbers_that_eager_draws() -> None:
+    bench = SimpleNamespace(
+        settings=SimpleNamespace(skip_fp64_check=False),
+        inputs=(torch.ones(8, 16),),
+        copy_module=lambda dtype=torch.float32: torch.nn.Dropout(0.5).to(dtype),
+        steps=SimpleNamespace(use=lambda module: None, step=lambda: None),
+        run_iterations=lambda step, module, inputs, iterations: module(*inputs),
+        free=lambda: None,
+    )
+    torch.rand(3)  # what loading a model draws
+    exact = difference._reference(bench, 1, {})
+    assert torch.equal(exact, difference._eager(bench, 1, "1st").double())
