@@ -20,6 +20,7 @@ import tests.tools.quick.sitecustomize  # noqa: F401  collects garbage seldom he
 from compileboard.collectors.store import connection as store_connection
 from compileboard.collectors.store import migrations
 from compileboard.collectors.store.connection import DATABASE_VERSION, checkpoint
+from tests.tools.forks import choose_start
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
 REQUIRE_ALL = "COMPILEBOARD_REQUIRE_ALL"
@@ -84,6 +85,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path: (n + 0.5) / len(paths) for paths in files.values() for n, path in enumerate(paths)
     }
     items.sort(key=lambda item: (_folder(item) == "unit", places[item.path]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    choose_start(item)
 
 
 @pytest.hookimpl(wrapper=True)

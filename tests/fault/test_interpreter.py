@@ -11,6 +11,8 @@ import pytest
 
 from tests.tools.observed import ROOT, Workplace, program
 
+pytestmark = pytest.mark.real_start
+
 LOOK = """
 import sys
 print(sys.path[1:])

@@ -18,6 +18,8 @@ from tests.tools.observed import ROOT, Workplace
 from tests.tools.serving import serving
 from tests.tools.uploading import send_and_wait
 
+pytestmark = pytest.mark.real_start
+
 THEIRS = """
 import app, collectors, collectors.observe, app.settings
 assert (app.NAME, app.settings.NAME) == ("app", "settings")

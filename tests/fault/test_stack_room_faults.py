@@ -9,6 +9,8 @@ import pytest
 
 from tests.tools.observed import PROGRAMS, ROOT, Workplace
 
+pytestmark = pytest.mark.real_start
+
 ROOM = ("--stack-room", "--quiet")
 SLOW = """
     import multiprocessing, sys, threading

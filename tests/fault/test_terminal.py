@@ -21,6 +21,8 @@ from compileboard.collectors.terminal.progress_line import ProgressLine, progres
 from tests.fault.screen import Screen
 from tests.tools.observed import Workplace
 
+pytestmark = pytest.mark.real_start
+
 ROWS, COLUMNS = 12, 60
 FILL = 'import sys, time\nfor n in range(14): print("line", n)\n'
 COMPILE = "import torch\ndef f(x): return x + 1\ng = torch.compile(f, backend='eager')\n"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.store.codec import unpack
+from tests.tools.forks import fork_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -92,12 +93,17 @@ class Workplace:
 
     def run(self, *command: Any, options: tuple[str, ...] = (), **rest: Any) -> Any:
         """Observe a command to its end; a path to a program is run with this interpreter."""
+        rest["env"] = {**self._forks(command), **(rest.get("env") or {})}
         return self.collect("run", "--db", self.database, *options, "--", *program(command), **rest)
 
     def plain(self, *command: Any, env: dict[str, str] | None = None, **rest: Any) -> Any:
         """Run the same command without us."""
         rest = {"capture_output": True, "text": True, "timeout": 200, "cwd": self.folder, **rest}
-        return subprocess.run(program(command), env=self.environ(**(env or {})), **rest)
+        env = {**self._forks(command), **(env or {})}
+        return subprocess.run(program(command), env=self.environ(**env), **rest)
+
+    def _forks(self, command: tuple[Any, ...]) -> dict[str, str]:
+        return fork_settings(list(command), self.environ())
 
     def start(
         self, *command: Any, options: tuple[str, ...] = (), **rest: Any

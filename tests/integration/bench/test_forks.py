@@ -26,7 +26,7 @@ from compileboard.start import shared_command
 from tests.tools.killing import running
 from tests.tools.observed import ROOT, Workplace
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.real_start]
 
 PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
 

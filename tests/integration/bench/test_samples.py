@@ -18,7 +18,7 @@ from compileboard.collectors.store.codec import unpack
 from tests.integration.bench.test_bench import rows
 from tests.tools.observed import PROGRAMS, Workplace
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.real_start]
 
 # A forward pass that calls a wide function at every depth: at some depth of 200 a chunk of
 # CPython's frame stack ends.

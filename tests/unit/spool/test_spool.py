@@ -13,6 +13,7 @@ import pytest
 
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.observe.spool_writer import Spool
+from compileboard.collectors.record import spool as spool_files
 from compileboard.collectors.record.spool import (
     EMPTY,
     TORN,
@@ -225,3 +226,20 @@ def test_an_empty_file_is_a_loss_where_no_room_was_left_and_none_where_there_was
     reader = SpoolReader(folder)
     assert list(reader.read()) == []
     assert reader.losses() == {"full": {EMPTY: 1}}
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(8, True), (9, False)])
+def test_a_line_longer_than_the_largest_is_passed_over_and_the_next_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(spool_files, "BATCH_BYTES", 1)
+    monkeypatch.setattr(spool_files, "LARGEST_LINE_BYTES", 8)
+    path, reader = folder / "p.jsonl", SpoolReader(folder)
+    path.write_bytes(b"x" * size)
+    assert list(reader.read_lines(path)) == []  # its end is still to come
+    with path.open("ab") as file:
+        file.write(b"\nnext\n")
+    lines = list(reader.read_lines(path))
+    assert lines == [(1, b"x" * size)] * is_read + [(2, b"next")]
+    assert [rejects.total for rejects in reader.rejects.values()] == [1] * (not is_read)
+    assert list(reader.read_lines(path)) == []

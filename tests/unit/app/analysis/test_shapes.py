@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.shapes.model import (
+    ShapeSymbol,
     build_shapes,
     describe_guard,
     describe_range,
@@ -198,3 +199,20 @@ def test_a_run_without_symbols_says_why_and_hostile_text_stays_text(
     page = client.get(f"/runs/{RUN}/shapes").text
     assert MARKUP not in page
     assert "&lt;b onclick=x&gt;" in page
+
+
+def test_of_two_records_that_made_a_symbol_the_first_wins_wherever_others_stand() -> None:
+    def record(id_: int, kind: str, source: str) -> SymbolRecord:
+        return SymbolRecord(id_, kind, "s0", None, str(id_), None, source, "m.py", id_, None, ())
+
+    fixed = record(1, "specialized", "of the fixed")
+    made = (record(2, "created", "first"), record(3, "created", "second"))
+
+    def build(*records: SymbolRecord) -> ShapeSymbol:
+        whole = ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", len(records), records, {})
+        (symbol,) = build_shapes(whole).symbols
+        return symbol
+
+    for records in ((*made, fixed), (fixed, *made), (made[0], fixed, made[1])):
+        assert (build(*records).value, build(*records).source) == ("2", "first")
+    assert (build(fixed).value, build(fixed).source) == (None, "of the fixed")

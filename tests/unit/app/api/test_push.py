@@ -284,6 +284,15 @@ def test_a_token_may_send_so_much_in_a_minute(
     assert patch(client, STREAM.lines).status_code == 204
 
 
+@pytest.mark.parametrize(("sent_bytes", "wait_s"), [(59_999, 0), (60_000, 1), (60_001, 1)])
+def test_a_client_waits_from_the_byte_on_that_empties_its_bucket(
+    sent_bytes: int, wait_s: int
+) -> None:
+    limit = RateLimit(lambda: 0)
+    limit.take("a", sent_bytes, 60_000)
+    assert limit.get_wait_s("a", 60_000) == wait_s
+
+
 def test_the_client_that_sent_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "MAX_CLIENTS", 2)
     limit = RateLimit(lambda: 0)

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from compileboard.app.core.page import (
     FilterError,
+    check_content_id,
     check_limit,
     decode_cursor,
     encode_cursor,
     make_page,
+    read_id,
 )
+from compileboard.collectors.contract.fingerprints import parse_id
 
 
 def key(row: int) -> tuple[int, str]:
@@ -117,3 +120,15 @@ def test_limit_of_nine_digits_is_read_and_ten_are_not() -> None:
     assert check_limit("123456789", 50, most=10**10) == 123456789
     with pytest.raises(FilterError, match="from 1 to 10000000000"):
         check_limit("1234567890", 50, most=10**10)
+
+
+def test_a_number_of_fifteen_digits_is_no_id_and_of_sixteen_is_read_as_one() -> None:
+    assert check_content_id("cause", "9" * 15) == -1
+    assert check_content_id("cause", "1" * 16) == parse_id("1" * 16) != -1
+
+
+@pytest.mark.parametrize(
+    ("text", "row"), [("9" * 18, 10**18 - 1), ("1" * 19, -1), ("", -1), ("²", -1), ("-1", -1)]
+)
+def test_a_row_has_an_id_of_up_to_eighteen_digits(text: str, row: int) -> None:
+    assert read_id(text) == row

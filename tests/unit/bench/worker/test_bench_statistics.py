@@ -21,6 +21,13 @@ def test_a_speedup_is_the_ratio_of_the_medians() -> None:
     assert (speedup.low, speedup.high) == (None, None), "three repeats tell no interval"
 
 
+@pytest.mark.parametrize(("count", "is_told"), [(4, False), (5, True)])
+def test_an_interval_is_told_from_five_repeats_on(count: int, is_told: bool) -> None:
+    speedup = speedup_of([2.0] * count, [1.0] * count)
+    told = (2.0, 2.0) if is_told else (None, None)
+    assert (speedup.low, speedup.high) == told
+
+
 @given(PAIRS)
 def test_the_interval_holds_the_smallest_and_largest_ratio_at_most(
     pairs: list[tuple[float, float]],
