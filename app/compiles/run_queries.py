@@ -27,7 +27,7 @@ from compileboard.collectors.contract.compile_labels import (
     label_role,
 )
 from compileboard.collectors.contract.library_names import is_library_name
-from compileboard.collectors.store.causes import Caller, find_caller, find_user_call, is_wrapper
+from compileboard.collectors.store.causes import Caller, find_caller, is_wrapper
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import load_process_names
 
@@ -343,16 +343,18 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
     for row in records:
         values = dict(row)
         caller = user_call = None
-        stack_id, file = values.pop("stack_id"), row["file"] or ""
+        stack_id = values.pop("stack_id")
+        file = row["file"] or ""
         if stack_id is not None and is_library_name(file):
             if (file, stack_id) not in callers:
                 wrapped = find_caller(connection, stack_id) if is_wrapper(file) else None
-                callers[file, stack_id] = wrapped, find_user_call(connection, stack_id) or wrapped
+                user_call = find_caller(connection, stack_id, is_library_name) or wrapped
+                callers[file, stack_id] = wrapped, user_call
             caller, user_call = callers[file, stack_id]
         rows.append(
             CompileRow(
                 **values,
-                process=processes.get(row["process_id"], ""),
+                process=processes[row["process_id"]],
                 phases=phases.get(row["id"], nothing),
                 caller=caller,
                 called_at=label_line(user_call.file, user_call.line) if user_call else None,

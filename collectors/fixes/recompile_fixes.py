@@ -312,7 +312,11 @@ def _is_written_in(
     if statement is None:
         return bool(re.search(pattern.format(name=re.escape(name)), line))
     parts = (part for node in statement.nodes() for part in list_parts(node, statement))
-    return any(_writes(inner) == name for part in parts for inner in ast.walk(part))
+    return any(
+        isinstance(inner, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(inner) == name
+        for part in parts
+        for inner in ast.walk(part)
+    )
 
 
 def _list_positions(node: ast.AST, statement: Statement) -> Sequence[ast.AST]:
@@ -348,10 +352,6 @@ def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
 def _is_called(node: ast.Subscript, statement: Statement) -> bool:
     called = statement.parents.get(node)
     return isinstance(called, ast.Call) and called.func is node
-
-
-def _writes(node: ast.AST) -> str | None:
-    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
 def _is_subscript(facts: RecompileFacts) -> bool:

@@ -248,7 +248,7 @@ class Recorder:
             return
         rejects = self.source.reader.rejects
         for path in sorted(Path(m.trace_folder).glob("*.log")):
-            process_id = self.source.find_trace_writer(path.name)
+            process_id = self.source.trace_writers.get(path.name, (0, None))[1]
             try:
                 if process_id is not None:
                     read_hooked_log(self.sink, self._decoder, path, process_id)

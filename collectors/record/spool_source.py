@@ -39,13 +39,9 @@ class SpoolSource:
         self._own_process_id = own_process_id
         self._learn_registry = learn_registry
         self._mark = self.reader.mark()
-        self._trace_writers: dict[str, tuple[int, str]] = {}
-
-    def find_trace_writer(self, file_name: str) -> str | None:
-        """Return the process that first wrote a trace file; torch up to 2.12 shares it with
-        forks.
-        """
-        return self._trace_writers.get(file_name, (0, None))[1]
+        # Of each trace file, when which process wrote it first; torch up to 2.12 shares it with
+        # forks.
+        self.trace_writers: dict[str, tuple[int, str]] = {}
 
     def read(self) -> Iterator[EventBatch]:
         events: list[Event] = []
@@ -96,9 +92,7 @@ class SpoolSource:
         trace_name = captured.extra.get("trace")
         if isinstance(trace_name, str):
             writer = (captured.time_us, captured.process_id)
-            self._trace_writers[trace_name] = min(
-                writer, self._trace_writers.get(trace_name, writer)
-            )
+            self.trace_writers[trace_name] = min(writer, self.trace_writers.get(trace_name, writer))
         try:
             return self._decoder.decode(
                 captured, lambda what: self._reject(captured, "bad_field", what)

@@ -44,6 +44,7 @@ from compileboard.collectors.store.sealed_files import (
     list_sealed_runs,
     put_back_run_file,
     run_folder,
+    sync,
 )
 from compileboard.collectors.store.trash import find_sealed_run, trash_path
 
@@ -149,12 +150,12 @@ def write_backup(
         folders = [path for path in partial.rglob("*") if path.is_dir()]
         progress("to the disk", 0, 1)
         for path in (*_list_files(partial), *folders, partial):
-            _sync(path)
+            sync(path)
         try:
             os.rename(partial, folder)
         except OSError as error:
             raise BackupError(f"{target} cannot be made ({error.strerror}).") from error
-        _sync(folder.parent)
+        sync(folder.parent)
     return manifest
 
 
@@ -320,14 +321,6 @@ def _describe_file(path: Path, progress: Callable[[int], None] = lambda done: No
     return BackupFile(path.stat().st_size, digest.hexdigest())
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def is_backup(path: str) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
@@ -453,7 +446,7 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
         run_files = [*new_runs.rglob("*"), new_runs] if has_runs else []
         for path in (new, *_list_files(new_trash), new_trash, *run_files):
             copy_owner(path, model)
-            _sync(path)
+            sync(path)
         run_count = _close_down(target) if target.exists() else None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         aside = target.with_name(f"{target.name}.replaced-{stamp}")
@@ -469,7 +462,7 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
                 os.rename(runs, f"{aside}-runs")
             os.rename(new_runs, runs)
         os.rename(new, target)
-        _sync(target.parent)
+        sync(target.parent)
     except BaseException:
         new.unlink(missing_ok=True)
         shutil.rmtree(new_trash, ignore_errors=True)

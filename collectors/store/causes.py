@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.fingerprints import content_id
-from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -196,24 +195,17 @@ class Caller(NamedTuple):
         return f"module called by {self.name}"
 
 
-def find_caller(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
-    """Return the innermost user frame of a stack: not torch's, a decorator's or generated."""
-    return next(
-        (frame for frame in _list_callers(connection, stack_id) if not is_wrapper(frame.file)), None
-    )
-
-
-def find_user_call(connection: sqlite3.Connection, stack_id: int) -> Caller | None:
-    """Return the innermost frame of a stack that is of no library."""
-    return next(
-        (frame for frame in _list_callers(connection, stack_id) if not is_library_name(frame.file)),
-        None,
-    )
-
-
 def is_wrapper(file: str) -> bool:
     """Return whether a file is torch's or holds Python's own decorators."""
     return file.startswith("torch/") or file in {"contextlib.py", "functools.py"}
+
+
+def find_caller(
+    connection: sqlite3.Connection, stack_id: int, is_skipped: Callable[[str], bool] = is_wrapper
+) -> Caller | None:
+    """Return the innermost frame of a stack whose file is not skipped: by default the user's."""
+    frames = _list_callers(connection, stack_id)
+    return next((frame for frame in frames if not is_skipped(frame.file)), None)
 
 
 def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]:

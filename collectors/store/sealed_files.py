@@ -113,19 +113,32 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
                 packed.write(piece)
             digest.update(piece := packer.flush())
             packed.write(piece)
-            packed.flush()
-            os.fsync(packed.fileno())
-        new.chmod(0o600)
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        for made in (target.parent, new):
-            copy_owner(made, Path(database))
         size_bytes = new.stat().st_size
-        new.replace(target)
-        for folder in (target.parent, target.parent.parent):
-            _sync_folder(folder)
+        place_file(new, target, database)
+        sync(target.parent.parent)
     except OSError as error:
         raise explain_os(error, target) from error
     return RunFile(name, digest.digest(), size_bytes, unpacked_bytes)
+
+
+def place_file(new: Path, target: Path, database: str) -> None:
+    """Put a finished file in its place, synced, readable by the database's owner alone."""
+    new.chmod(0o600)
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    for made in (target.parent, new):
+        copy_owner(made, Path(database))
+    sync(new)
+    new.replace(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
@@ -198,14 +211,7 @@ def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
         new = folder / "run.gz"
         try:
             shutil.copyfile(source / file.name, new)
-            new.chmod(0o600)
-            target.parent.mkdir(mode=0o700, exist_ok=True)
-            for made in (target.parent, new):
-                copy_owner(made, Path(database))
-            with new.open("rb") as written:
-                os.fsync(written.fileno())
-            new.replace(target)
-            _sync_folder(target.parent)
+            place_file(new, target, database)
         except OSError as error:
             raise explain_os(error, target) from error
 
@@ -265,14 +271,6 @@ def _unreadable(path: Path, error: OSError) -> RunFileUnreadable:
         "its permissions and its "
         f"disk. {_PUT_BACK}"
     )
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _COLUMNS = "run_id, file_name, digest, size_bytes, unpacked_bytes, emptied_us"

@@ -25,7 +25,6 @@ from compileboard.collectors.store.connection import (
     explain,
     write_transaction,
 )
-from compileboard.collectors.store.leases import copy_owner
 from compileboard.collectors.store.run_rows import (
     RowCopy,
     RunTable,
@@ -38,6 +37,7 @@ from compileboard.collectors.store.sealed_files import (
     glance_at_run_file,
     has_sealed_runs,
     list_sealed_runs,
+    place_file,
     remove_run_files,
 )
 from compileboard.collectors.store.search import remove_run_words
@@ -276,10 +276,7 @@ def _write_trash(
             _write_rows(connection, tables, run_id, trash)
             trash.execute(f"pragma user_version = {DATABASE_VERSION}")
             trash.execute("commit")
-        new.chmod(0o600)
-        for made in (path.parent, new):
-            copy_owner(made, Path(database_path(connection)))
-        new.replace(path)
+        place_file(new, path, database_path(connection))
     except (sqlite3.Error, OSError) as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)

@@ -9,9 +9,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import torch
-from torch.utils import _pytree
-
 from compileboard.collectors.bench.steps import Steps, cast, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.timing import bounded
@@ -21,13 +18,15 @@ from compileboard.collectors.bench.worker.workbench import (
     build,
     eagerly,
     is_oom,
+    list_shapes,
 )
 
 FIRST = 1024
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    if not _follows(bench):
+    other = build(bench.ref, (bench.batch_size or 1) + 1)
+    if list_shapes(other.inputs) == list_shapes(bench.inputs):
         return ExperimentOutcome(
             status="skipped", reason="its inputs do not change with the batch size it is asked for"
         )
@@ -53,15 +52,6 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 def smaller(size: int) -> int:
     return (size // 2 + 1) // 2 * 2 if size // 2 > 2 else size - 1
-
-
-def _follows(bench: Workbench) -> bool:
-    other = build(bench.ref, (bench.batch_size or 1) + 1)
-    return _shapes(other.inputs) != _shapes(bench.inputs)
-
-
-def _shapes(inputs: Any) -> list[torch.Size]:
-    return [leaf.shape for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
 
 
 def _try(bench: Workbench, size: int) -> str | None:

@@ -27,6 +27,7 @@ from compileboard.collectors.bench.worker.workbench import (
     batch_dimension,
     eagerly,
     failing_as,
+    list_shapes,
     mark_batch,
 )
 
@@ -56,7 +57,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
             seen = watch.count_new()
             values |= {
                 f"change={name}/recompiles": seen.recompiles,
-                f"change={name}/guard_failures": _count(seen),
+                f"change={name}/guard_failures": len(seen.guard_failures),
             }
             facts["changes"].append(
                 {"change": name, **_reasons(seen), **({"error": error} if error else {})}
@@ -85,10 +86,6 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
     return None
 
 
-def _count(seen: RecompileCounts) -> int:
-    return len(seen.guard_failures)
-
-
 def _reasons(seen: RecompileCounts) -> dict[str, Any]:
     texts = list(
         dict.fromkeys(
@@ -114,11 +111,11 @@ def _with(inputs: Inputs) -> contextlib.AbstractContextManager[Inputs]:
 
 
 def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
-    resize, present = bench.loaded.resize, _shapes(bench.inputs)
+    resize, present = bench.loaded.resize, list_shapes(bench.inputs)
     if resize is not None:
         for size in bench.loaded.sizes[:MOST_SIZES]:
             inputs = bench.prepare_inputs(resize(size))
-            if _shapes(inputs) != present:
+            if list_shapes(inputs) != present:
                 yield f"{bench.loaded.size_name}={size}", partial(_with, inputs)
         return
     batch_size = bench.batch_size
@@ -138,10 +135,6 @@ def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
 
     shorter: Inputs = _pytree.tree_map(cut, inputs)
     return shorter
-
-
-def _shapes(inputs: Inputs) -> list[torch.Size]:
-    return [leaf.shape for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ def _of_the_container(folder: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def bounded() -> Iterator[int | None]:
+def bounded(share: float = SHARE) -> Iterator[int | None]:
     """Make allocations beyond a share of free memory fail inside the block; yield the number of
     bytes if known.
 
@@ -73,7 +73,7 @@ def bounded() -> Iterator[int | None]:
     if free is None:
         yield None
         return
-    extra = int(free * SHARE)
+    extra = int(free * share)
     pages = int(Path("/proc/self/statm").read_text().split()[0])  # of address space
     limit = pages * resource.getpagesize() + extra
     if before[1] != resource.RLIM_INFINITY:

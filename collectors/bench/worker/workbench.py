@@ -282,6 +282,11 @@ def eagerly() -> contextlib.AbstractContextManager[Any]:
     return set_stance("force_eager") if set_stance else contextlib.nullcontext()
 
 
+def list_shapes(inputs: Inputs) -> list[torch.Size]:
+    leaves = torch.utils._pytree.tree_leaves(inputs)
+    return [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
 def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:
     """Return the first dimension as long as the batch.
 

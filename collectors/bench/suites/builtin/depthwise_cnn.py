@@ -64,13 +64,12 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(side: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 3, side, side),)
 
-    sizes, name = (32, 48, 64, 96), "image side"
     return assemble(
         DepthwiseCNN,
         make_inputs,
         64,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(32, 48, 64, 96),
+        size_name="image side",
         loss=class_loss,
     )

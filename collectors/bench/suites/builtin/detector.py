@@ -84,13 +84,12 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(side: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 3, side, side),)
 
-    sizes, name = (64, 96, 160), "image side"
     return assemble(
         Detector,
         make_inputs,
         128,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(64, 96, 160),
+        size_name="image side",
         loss=detection_loss,
     )

@@ -77,13 +77,12 @@ def build(batch_size: int) -> Loaded:
             "label": torch.randint(CLASSES, (batch_size,)),
         }
 
-    sizes, name = (16, 24, 48), "image side"
     return assemble(
         Denoiser,
         make_inputs,
         32,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(16, 24, 48),
+        size_name="image side",
         loss=pattern_loss,
     )

@@ -44,13 +44,12 @@ def build(batch_size: int) -> Loaded:
             "target": torch.randint(VOCABULARY, (batch_size, WRITTEN)),
         }
 
-    sizes, name = (16, 32, 64, 128), "source length"
     return assemble(
         EncoderDecoder,
         make_inputs,
         48,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(16, 32, 64, 128),
+        size_name="source length",
         loss=class_loss,
     )

@@ -80,13 +80,12 @@ def build(batch_size: int) -> Loaded:
             "sizes": sizes,
         }
 
-    sizes, name = (8, 16, 48, 64), "nodes a graph"
     return assemble(
         GraphNetwork,
         make_inputs,
         32,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(8, 16, 48, 64),
+        size_name="nodes a graph",
         loss=class_loss,
     )

@@ -37,7 +37,12 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(steps: int) -> tuple[torch.Tensor]:
         return (torch.randint(VOCABULARY, (batch_size, steps)),)
 
-    sizes, name = (8, 24, 48, 64), "sequence length"
     return assemble(
-        LSTM, make_inputs, 32, batch_size=batch_size, sizes=sizes, size_name=name, loss=class_loss
+        LSTM,
+        make_inputs,
+        32,
+        batch_size=batch_size,
+        sizes=(8, 24, 48, 64),
+        size_name="sequence length",
+        loss=class_loss,
     )

@@ -68,13 +68,12 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(length: int) -> tuple[torch.Tensor]:
         return (torch.randint(VOCABULARY, (batch_size, length)),)
 
-    sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
         MixtureOfExperts,
         make_inputs,
         64,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(16, 48, 96, 128),
+        size_name="sequence length",
         loss=class_loss,
     )

@@ -114,14 +114,13 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(length: int) -> tuple[torch.Tensor]:
         return (torch.randint(VOCABULARY, (batch_size, length)),)
 
-    sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
         TransformerDecoder,
         make_inputs,
         64,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(16, 48, 96, 128),
+        size_name="sequence length",
         loss=class_loss,
     )
 
@@ -130,12 +129,11 @@ def build_cached(batch_size: int) -> Loaded:
     def make_inputs(count: int) -> tuple[torch.Tensor, ...]:
         return torch.randint(VOCABULARY, (batch_size, count)), torch.arange(100, 100 + count)
 
-    sizes, name = (1, 4, 16, 64), "tokens at once"
     return assemble(
         lambda: TransformerDecoder(batch_size),
         make_inputs,
         1,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(1, 4, 16, 64),
+        size_name="tokens at once",
     )

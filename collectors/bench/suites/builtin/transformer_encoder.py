@@ -33,13 +33,12 @@ def build(batch_size: int) -> Loaded:
         lengths = torch.randint(length // 2, length + 1, (batch_size, 1))
         return tokens, torch.arange(length) < lengths
 
-    sizes, name = (16, 48, 96, 128), "sequence length"
     return assemble(
         TransformerEncoder,
         make_inputs,
         64,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(16, 48, 96, 128),
+        size_name="sequence length",
         loss=class_loss,
     )

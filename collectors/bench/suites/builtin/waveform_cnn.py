@@ -41,13 +41,12 @@ def build(batch_size: int) -> Loaded:
     def make_inputs(samples: int) -> tuple[torch.Tensor]:
         return (torch.randn(batch_size, 1, samples),)
 
-    sizes, name = (256, 512, 1536, 2048), "samples"
     return assemble(
         WaveformCNN,
         make_inputs,
         1024,
         batch_size=batch_size,
-        sizes=sizes,
-        size_name=name,
+        sizes=(256, 512, 1536, 2048),
+        size_name="samples",
         loss=class_loss,
     )
