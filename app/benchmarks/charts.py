@@ -283,9 +283,7 @@ def _away(high: float | None, low: float | None) -> float:
 _FEWEST_BINS, _MOST_BINS = 24, 120
 
 
-def chart_repeats(
-    repeats: Mapping[str, Sequence[float]], chart_id: str = "repeats-chart"
-) -> Chart | None:
+def chart_repeats(repeats: Mapping[str, Sequence[float]]) -> Chart | None:
     """Chart the spread of repeats, in ms; None if none were stored."""
     arrays = {
         name: np.asarray(repeats[name], dtype=float) for name in sorted(repeats, reverse=True)
@@ -328,9 +326,8 @@ def chart_repeats(
         *((label, True) for label in ("Count", "Lowest, ms", "Median, ms")),
     ]
     columns += [("Highest, ms", True), ("Spread (IQR ÷ median)", True)]
-    return Chart(
-        chart_id, "Repeats", figure, columns, [_sum_up(*item) for item in finite.items()], None, "s"
-    )
+    rows = [_sum_up(*item) for item in finite.items()]
+    return Chart("repeats-chart", "Repeats", figure, columns, rows, None, "s")
 
 
 def _count_bins(spread: Sequence[Any], reach: float) -> int:

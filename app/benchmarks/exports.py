@@ -215,15 +215,15 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
     export = _mapping(facts.get("export"))
     state = describe_result(result) if result.status != "skipped" else describe_status(result)
     numbers = (
-        *(
-            "speedup",
-            "speedup_low",
-            "speedup_high",
-            "export_latency_s",
-            "compilation_latency_s",
-            "load_latency_s",
-        ),
-        *("second_process_latency_s", "package_bytes", "output_error"),
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "export_latency_s",
+        "compilation_latency_s",
+        "load_latency_s",
+        "second_process_latency_s",
+        "package_bytes",
+        "output_error",
     )
     failed = result.status == "failed"
     return ExportedResult(

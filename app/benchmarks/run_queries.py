@@ -61,10 +61,9 @@ class ResultParts:
     traceback: str | None
 
 
-def list_measured(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS
-) -> list[ExperimentResult]:
-    return list(read_measured(connection.execute(RESULTS_SQL, {"run_id": run_id, "limit": limit})))
+def list_measured(connection: sqlite3.Connection, run_id: str) -> list[ExperimentResult]:
+    values = {"run_id": run_id, "limit": MOST_RESULTS}
+    return list(read_measured(connection.execute(RESULTS_SQL, values)))
 
 
 def list_results(connection: sqlite3.Connection, run_id: str) -> list[ResultRow]:
@@ -87,10 +86,8 @@ def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultPa
     )
 
 
-def load_measured(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST_RESULTS
-) -> list[BenchMeasured]:
-    rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": limit})
+def load_measured(connection: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:
+    rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": MOST_RESULTS})
     events = [read_event(row["body"]) for row in rows]
     return [event for event in events if isinstance(event, BenchMeasured)]
 
@@ -136,7 +133,7 @@ join distinct_breaks as d on d.id = g.distinct_id
 left join functions as f on f.id = d.function_id
 group by d.id
 order by break_count desc, d.id
-limit :limit
+limit 50
 """
 TASK_CAUSES_SQL = f"""
 select
@@ -149,7 +146,7 @@ join recompile_causes as u on u.id = g.cause_id
 left join functions as f on f.id = u.function_id
 group by u.id
 order by recompile_count desc, u.id
-limit :limit
+limit 50
 """
 
 
@@ -158,9 +155,9 @@ def _with_tasks(row: sqlite3.Row, key: str) -> dict[str, Any]:
 
 
 def list_task_breaks(
-    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
+    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str]
 ) -> list[TaskBreak]:
-    values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
+    values = {"run_id": run_id, "tasks": json.dumps(list(tasks))}
     return [
         TaskBreak(**_with_tasks(row, "distinct_id"))
         for row in connection.execute(TASK_BREAKS_SQL, values)
@@ -168,9 +165,9 @@ def list_task_breaks(
 
 
 def list_task_causes(
-    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str], limit: int = 50
+    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str]
 ) -> list[TaskCause]:
-    values = {"run_id": run_id, "tasks": json.dumps(list(tasks)), "limit": limit}
+    values = {"run_id": run_id, "tasks": json.dumps(list(tasks))}
     return [
         TaskCause(**_with_tasks(row, "cause_id"))
         for row in connection.execute(TASK_CAUSES_SQL, values)
@@ -185,15 +182,13 @@ where p.run_id = :run_id
   and p.task is not null
   and e.kind = 'graph_broke'
 order by p.task, p.started_us, p.id, e.sequence
-limit :limit
+limit 1000000
 """
 
 
-def load_task_breaks(
-    connection: sqlite3.Connection, run_id: str, limit: int = 1_000_000
-) -> dict[str, list[GraphBroke]]:
+def load_task_breaks(connection: sqlite3.Connection, run_id: str) -> dict[str, list[GraphBroke]]:
     breaks_by_task: dict[str, list[GraphBroke]] = {}
-    for row in connection.execute(TASK_EVENTS_SQL, {"run_id": run_id, "limit": limit}):
+    for row in connection.execute(TASK_EVENTS_SQL, {"run_id": run_id}):
         event = read_event(row["body"])
         if isinstance(event, GraphBroke):
             breaks_by_task.setdefault(row["task"], []).append(event)

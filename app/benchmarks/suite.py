@@ -34,7 +34,7 @@ from compileboard.app.benchmarks.trend_queries import (
 )
 from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.load import load_side
-from compileboard.app.comparison.model import CompareDistinct, ComparedSide, Comparison
+from compileboard.app.comparison.model import ComparedSide, Comparison
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.comparison.summary import COLUMNS as COMPARED_COLUMNS
 from compileboard.app.comparison.summary import list_lines
@@ -376,16 +376,14 @@ def _sum_up(
     definition: Definition,
     comparison: Comparison | None,
 ) -> tuple[SuiteHeadline, ...]:
-    def of(side: StoredSummary | None, name: str) -> float | None:
-        value: float | None = getattr(side, name) if side else None
-        return value
-
     verdicts = (
         {total.metric.name: total.verdicts for total in comparison.sums} if comparison else None
     )
     deltas = compare_headlines(before, after, definition, verdicts)
     return tuple(
-        SuiteHeadline(of(base, delta.metric.name), of(new, delta.metric.name), delta)
+        SuiteHeadline(
+            getattr(base, delta.metric.name, None), getattr(new, delta.metric.name), delta
+        )
         for delta in deltas
     )
 
@@ -499,28 +497,24 @@ _SERIES = (
 )
 _CHANGE = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
 _INCIDENT = (
-    *(
-        "id",
-        "title",
-        "direction",
-        "state",
-        "status",
-        "owner",
-        "reason",
-        "suite",
-        "branch",
-        "severity",
-        "change_count",
-    ),
-    *(
-        "measured_as",
-        "first_us",
-        "recovered_us",
-        "found_us",
-        "confirmed_us",
-        "noticed_us",
-        "changed_us",
-    ),
+    "id",
+    "title",
+    "direction",
+    "state",
+    "status",
+    "owner",
+    "reason",
+    "suite",
+    "branch",
+    "severity",
+    "change_count",
+    "measured_as",
+    "first_us",
+    "recovered_us",
+    "found_us",
+    "confirmed_us",
+    "noticed_us",
+    "changed_us",
 )
 _INCIDENT_RUNS = ("last_good", "first_bad", "recovered")
 _SERIES_TYPES = {"dynamic": "bool", "batch_size": "int", "world_size": "int"}
@@ -571,10 +565,6 @@ def _list_runs(suite: SuiteScreen) -> Iterator[Row]:
         )
 
 
-def _list_models(suite: SuiteScreen) -> Iterable[Row]:
-    return list_lines(suite.comparison) if suite.comparison else ()
-
-
 def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
     for failure in suite.failures:
         yield {name: getattr(failure.row, name) for name in _SERIES} | {
@@ -584,16 +574,12 @@ def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
         }
 
 
-def _list_distinct(diff: CompareDistinct | None) -> Iterator[Row]:
-    yield from map(get_row, diff.changes if diff else ())
+def _list_breaks(suite: SuiteScreen) -> Iterable[Row]:
+    return map(get_row, suite.comparison.breaks.changes if suite.comparison else ())
 
 
-def _list_breaks(suite: SuiteScreen) -> Iterator[Row]:
-    return _list_distinct(suite.comparison.breaks if suite.comparison else None)
-
-
-def _list_causes(suite: SuiteScreen) -> Iterator[Row]:
-    return _list_distinct(suite.comparison.causes if suite.comparison else None)
+def _list_causes(suite: SuiteScreen) -> Iterable[Row]:
+    return map(get_row, suite.comparison.causes.changes if suite.comparison else ())
 
 
 def _list_environment(suite: SuiteScreen) -> Iterator[Row]:
@@ -650,18 +636,19 @@ SUITE_TABLES: dict[str, SuiteTable] = {
     ),
     "headlines": SuiteTable(
         (
-            *(
-                "metric",
-                "label",
-                "unit",
-                "direction",
-                "definition",
-                "base_run_id",
-                "new_run_id",
-                "base",
-                "new",
-            ),
-            *("common_model_count", "common_base", "common_new", "verdict"),
+            "metric",
+            "label",
+            "unit",
+            "direction",
+            "definition",
+            "base_run_id",
+            "new_run_id",
+            "base",
+            "new",
+            "common_model_count",
+            "common_base",
+            "common_new",
+            "verdict",
         ),
         {
             "common_model_count": "int",
@@ -670,7 +657,9 @@ SUITE_TABLES: dict[str, SuiteTable] = {
         _list_headlines,
     ),
     "models": SuiteTable(
-        COMPARED_COLUMNS, {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")}, _list_models
+        COMPARED_COLUMNS,
+        {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")},
+        lambda suite: list_lines(suite.comparison) if suite.comparison else (),
     ),
     "failures": SuiteTable((*_SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
     "graph_breaks": SuiteTable(_DISTINCT, _COUNTED, _list_breaks),

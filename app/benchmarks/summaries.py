@@ -130,11 +130,9 @@ def _sign(text: str) -> str:
     return "+" + text if not plain.startswith("-") else plain.replace("-", "−", 1)
 
 
-def filter_set(
-    rows: Sequence[ResultRow], of: ModelSet, *, any_hardware: bool = False
-) -> list[ResultRow]:
-    names = [name for name in of.fields if name != "hardware" or not any_hardware]
-    return [row for row in rows if all(getattr(row, name) == getattr(of, name) for name in names)]
+def filter_set(rows: Sequence[ResultRow], of: ModelSet) -> list[ResultRow]:
+    wanted = of.fields.items()
+    return [row for row in rows if all(getattr(row, name) == value for name, value in wanted)]
 
 
 def format_number(metric: Metric, value: float | None, definition: Definition) -> str:

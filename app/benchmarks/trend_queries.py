@@ -54,6 +54,7 @@ def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
 
 
 MOST_RUNS = 2_000
+MOST_MODEL_ROWS = 100_000  # the models of a page, MOST_RUNS each, several experiments a run
 UNSAID = "unknown"  # in an address: what was measured without saying it
 _WORDS = SET[:-2]  # '' in the store where unknown
 
@@ -417,10 +418,8 @@ def list_model_rows(
     selection: TrendFilter,
     models: Sequence[str],
     columns: Iterable[str],
-    # Of models as many as a page draws, MOST_RUNS each, several experiments a run
-    limit: int = 100_000,
 ) -> list[ResultRow]:
-    values = _bind(selection) | {"models": list(models), "limit": limit}
+    values = _bind(selection) | {"models": list(models), "limit": MOST_MODEL_ROWS}
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
     some = re.sub(
@@ -480,13 +479,19 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
 
 def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
     """Raises FilterError for any other word."""
-    return _read_choice(key, query.get(key, "").strip() or default, tuple(choices))
+    text, choices = query.get(key, "").strip() or default, tuple(choices)
+    if text not in choices:
+        raise FilterError(f"{key}: {text[:40]!r} is not one of {', '.join(choices)}")
+    return text
 
 
 def read_last(query: Mapping[str, str]) -> tuple[str, int]:
     """Raises FilterError if the value is neither a number nor `all`."""
     text = query.get("last", "").strip() or DEFAULT_LAST
-    return text, MOST_RUNS if text == "all" else _read_whole("last", text, MOST_RUNS)
+    if text == "all":
+        return text, MOST_RUNS
+    expected = f"a number from 1 to {MOST_RUNS} or all"
+    return text, check_whole("last", text, 0, 1, MOST_RUNS, expected)
 
 
 def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
@@ -512,14 +517,3 @@ def choose_set(
     return next(
         (model_set for model_set in sets if fitting and model_set.key == fitting[0].key), None
     )
-
-
-def _read_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
-    if text not in choices:
-        raise FilterError(f"{key}: {text[:40]!r} is not one of {', '.join(choices)}")
-    return text
-
-
-def _read_whole(key: str, text: str, most: int) -> int:
-    also = " or all" if key == "last" else ""
-    return check_whole(key, text, 0, 1, most, f"a number from 1 to {most}{also}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,23 +17,6 @@ from compileboard.app.imports.queue import MOST_KEPT, Import, ImportQueue
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
 
 
-@dataclass(frozen=True)
-class ImportsScreen:
-    imports: Sequence[Import]
-
-    @property
-    def is_live(self) -> bool:
-        return any(not upload.has_ended for upload in self.imports)
-
-
-def build_imports(database: str, limit_count: int = MOST_KEPT) -> ImportsScreen:
-    return ImportsScreen(ImportQueue(database).list_newest(min(limit_count, MOST_KEPT)))
-
-
-def build_import(database: str, import_id: str) -> Import | None:
-    return ImportQueue(database).load(import_id)
-
-
 def describe_no_import(import_id: str) -> str:
     return f"There is no import {import_id[:80]}; how an import ended is known for a day."
 
@@ -46,9 +28,11 @@ SHOWN = 20
 @blueprint.get("/imports")
 def index() -> str:
     settings = get_settings()
+    uploads = ImportQueue(get_board_path()).list_newest(SHOWN)
     return render_template(
         "imports/index.html",
-        screen=build_imports(get_board_path(), SHOWN),
+        uploads=uploads,
+        is_live=any(not upload.has_ended for upload in uploads),
         open=may("write") and settings.uploads == "yes",
         no=FORBIDDEN if may("write") else describe_lack(),
     )
@@ -64,7 +48,7 @@ def start() -> Response:
 
 @blueprint.get("/imports/<import_id>")
 def show(import_id: str) -> str:
-    upload = build_import(get_board_path(), import_id)
+    upload = ImportQueue(get_board_path()).load(import_id)
     if upload is None:
         abort(404, describe_no_import(import_id))
     return render_template("imports/one.html", upload=upload)
@@ -112,14 +96,14 @@ def list_imports(page: Limit) -> Page[Import]:
     """List trace logs and benchmark results that were uploaded during the last day, newest
     first.
     """
-    return Page(tuple(build_imports(get_board_path(), page.limit).imports), None)
+    return Page(tuple(ImportQueue(get_board_path()).list_newest(min(page.limit, MOST_KEPT))), None)
 
 
 @operation("/imports/<import_id>")
 @needs("read", "ingest")
 def get_import(import_id: str) -> Import:
     """Return the state of an import."""
-    upload = build_import(get_board_path(), import_id)
+    upload = ImportQueue(get_board_path()).load(import_id)
     return upload if upload is not None else refuse(describe_no_import(import_id))
 
 

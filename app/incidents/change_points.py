@@ -147,6 +147,7 @@ def _weigh(errors: Numbers | None, positions: Ints, sigma: float, exponent: int)
     return weights
 
 
+ALPHA = 5e-4  # of the t test, corrected for the places of a step
 MIN_POINTS = 2  # one point is a spike
 MIN_BASELINE = 3
 _WINDOW_GROWTH = math.sqrt(2)
@@ -154,7 +155,7 @@ _NEWEST = 12  # points at the end that are looked at with the lower threshold
 _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
-def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[int]:
+def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
     """Return both ends and every position that may be a step, generously: each is tested
     afterwards.
 
@@ -163,7 +164,7 @@ def find_candidates(series: WeightedValues, sigma: float, alpha: float) -> list[
     Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary segmentation.
     """
     count = len(series)
-    sigmas = math.sqrt(2 * math.log(count / alpha)) - _SLACK_SIGMAS
+    sigmas = math.sqrt(2 * math.log(count / ALPHA)) - _SLACK_SIGMAS
     lowest = (max(sigmas, 3.0) * sigma) ** 2
     cuts: set[int] = set()
     pieces = [(0, count)]
@@ -238,7 +239,6 @@ def _windows(length: int) -> tuple[Ints, Ints]:
     return np.concatenate([*starts, np.zeros_like(splits)]), np.concatenate([*ends, splits])
 
 
-ALPHA = 5e-4
 MIN_RELATIVE = 0.02
 _RANK_ALPHA = 0.05
 _TIED_RANK_ALPHA = 0.02  # counts and rounded values lie apart by chance more often
@@ -361,7 +361,6 @@ def detect_change_points(
     values: Numbers,
     errors: Numbers | None = None,
     *,
-    alpha: float = ALPHA,
     min_relative: float = MIN_RELATIVE,
 ) -> list[ChangePoint]:
     """Return the steps of a series in order, up and down, including recovered ones.
@@ -377,12 +376,12 @@ def detect_change_points(
     series = prepare(values, errors)
     if series is None or len(series.series) < MIN_BASELINE + MIN_POINTS:
         return []
-    cuts = find_candidates(series.series, series.sigma, alpha)
+    cuts = find_candidates(series.series, series.sigma)
     refine_positions(series.series, cuts)
     while len(cuts) > 2:
         fit = _fit(series.series, cuts, series.sigma)
         doubts = [
-            _drop_insignificant(fit, j, series.centre, alpha, min_relative)
+            _drop_insignificant(fit, j, series.centre, min_relative)
             for j in range(1, len(cuts) - 1)
         ]
         if not any(doubts):  # ranks last: they cost most
@@ -469,14 +468,12 @@ def t_survival(size: float, freedom: int) -> float:
     return math.erfc(normal / math.sqrt(2))
 
 
-def _drop_insignificant(
-    fit: _Fit, j: int, centre: float, alpha: float, min_relative: float
-) -> float:
+def _drop_insignificant(fit: _Fit, j: int, centre: float, min_relative: float) -> float:
     before, after = fit.means[j - 1], fit.means[j]
     if abs(after - before) < min_relative * abs(before + centre):
         return 2.0
     test = fit.tests[j - 1]
-    if test.p_value > alpha:
+    if test.p_value > ALPHA:
         return test.p_value
     if test.loss <= _RETURN_LOSS:
         return min(1.0, math.exp(-test.loss / 2))

@@ -78,8 +78,6 @@ def detect_drift(
     errors: Numbers | None = None,
     *,
     steps: Sequence[ChangePoint] | None = None,
-    alpha: float = ALPHA,
-    min_relative: float = MIN_RELATIVE,
 ) -> Drift | None:
     """Return the clearest slow drift of a series, None if there is none or steps explain it better.
 
@@ -97,12 +95,11 @@ def detect_drift(
     for low, high, inner in _segments(
         cuts, [step.after > step.before for step in change_points], len(series.raw)
     ):
-        line = _fit_line(series.series, low, high, series.sigma, alpha)
+        line = _fit_line(series.series, low, high, series.sigma)
         if line is None or (best is not None and line.sigmas <= best[0].sigmas):
             continue
-        if _is_large(line, series.centre, min_relative) and _fits_better(
-            line, series.series, low, high, inner, series.sigma
-        ):
+        is_large = abs(line.size) >= MIN_RELATIVE * abs(line.level + series.centre)
+        if is_large and _fits_better(line, series.series, low, high, inner, series.sigma):
             best = line, inner, low
     return None if best is None else _make_drift(series, *best)
 
@@ -176,9 +173,7 @@ def _segments(
     return [stretch for stretch in segments if stretch[1] - stretch[0] >= _FEWEST_POINTS]
 
 
-def _fit_line(
-    series: WeightedValues, low: int, high: int, sigma: float, alpha: float
-) -> _TrendFit | None:
+def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _TrendFit | None:
     values, weights = series.values[low:high], series.weights[low:high]
     starts, ends, shapes, squares = _shapes(high - low)
     total = float(weights.sum())
@@ -194,14 +189,10 @@ def _fit_line(
     repeats = autocorrelation(residuals, 2)
     sigmas = abs(size) * math.sqrt(float(spread[best]) * (1 - repeats) / (1 + repeats)) / own
     p_value = min(1.0, len(series) * t_survival(sigmas, len(values) - _LINE_TERMS))
-    if p_value > alpha:
+    if p_value > ALPHA:
         return None
     criterion = _criterion(residuals, _LINE_TERMS, sigma)
     return _TrendFit(int(starts[best]), int(ends[best]), size, level, sigmas, p_value, criterion)
-
-
-def _is_large(line: _TrendFit, centre: float, min_relative: float) -> bool:
-    return abs(line.size) >= min_relative * abs(line.level + centre)
 
 
 def _fits_better(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from compileboard.app.benchmarks.metrics import PASSES, Metric
 from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.series_queries import list_run_points
 from compileboard.app.benchmarks.trend_queries import (
-    StoredSummary,
     TrendFilter,
     TrendRun,
     list_model_rows,
@@ -82,16 +81,6 @@ def _judge(row: ResultRow) -> TrendPoint:
         return TrendPoint(row.run_id, None, status="skipped", reason=describe_status(row).word)
     wrong = row.status == "failed" or (row.accuracy is not None and row.accuracy not in HUD_PASSING)
     return TrendPoint(row.run_id, 0.0 if wrong else 1.0)
-
-
-def make_suite_line(
-    change: SeriesChange, summaries: Sequence[StoredSummary], label: str
-) -> TrendLine:
-    return build_suite_line(find_metric_of(change), summaries, label)
-
-
-def make_runs_line(change: SeriesChange, totals: Iterable[Mapping[str, Any]]) -> TrendLine:
-    return TrendLine(change.model, [TrendPoint(row["id"], row[change.metric]) for row in totals])
 
 
 def choose_runs(change: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:
@@ -297,7 +286,9 @@ def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) 
             for key, rows in series
             if (key["suite"], key["hardware"]) == (change.suite, change.hardware)
         ]
-        return make_runs_line(change, own[0] if own else ())
+        totals = own[0] if own else []
+        points = [TrendPoint(row["id"], row[change.metric]) for row in totals]
+        return TrendLine(change.model, points)
     words: dict[str, Any] = {name: getattr(change, name) for name in SERIES_FIELDS}
     words.update(within)
     selected = TrendFilter(
@@ -311,7 +302,7 @@ def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) 
         SUMMARIZE_PERF,
     ):  # as detection does: the second where nobody checks accuracy
         summaries = list_summaries(engine, selected, definition.name)
-        line = make_suite_line(change, summaries, change.suite)
+        line = build_suite_line(find_metric_of(change), summaries, change.suite)
         if any(point.value is not None for point in line.points):
             return line
     return line

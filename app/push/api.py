@@ -214,18 +214,14 @@ def save_several() -> Annotated[Response, None]:
             raise PushRefused(400, f"{error}.") from None
         there = find_texts(get_reader(), [text.digest for text in texts])
         packed = [
-            _pack(*text)
-            for text in unpack_texts(texts, LARGEST_PLAIN_BYTES)
-            if text[0] not in there
+            (digest, len(text), pack_large(text))
+            for digest, text in unpack_texts(texts, LARGEST_PLAIN_BYTES)
+            if digest not in there
         ]
         _count_bytes(sum(size_bytes for _, size_bytes, _ in packed))
         now_us = time.time_ns() // 1000
         _store(lambda writer: save_texts(writer.connection, packed, now_us))
         return _answer(204, {})
-
-
-def _pack(digest: str, text: bytes) -> tuple[str, int, bytes]:
-    return digest, len(text), pack_large(text)
 
 
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:

@@ -27,7 +27,6 @@ from compileboard.collectors.store.large_runs import RunSealed, reopen_in
 from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
 from compileboard.collectors.store.stream_lines import (
     StreamDiffers,
-    StreamLines,
     TextsMissing,
     TooManyLines,
     read_lines,
@@ -164,10 +163,6 @@ def check_checksum(given: str | None, plain: bytes) -> None:
         raise PushRefused(460, "The body is not what its checksum tells. Send it again.")
 
 
-def format_checksum(checksum: int) -> str:
-    return f"crc32 {checksum:08x}"
-
-
 MIN_BYTES = 4 << 10  # what a request costs, however small
 MAX_CLIENTS = 16_384  # the one that sent longest ago is forgotten: its bucket is full again
 
@@ -230,7 +225,7 @@ def find_stream(
 def describe_place(stream: Stream) -> dict[str, str]:
     return {
         "Upload-Offset": str(stream.stored_bytes),
-        "Upload-Checksum": format_checksum(stream.checksum),
+        "Upload-Checksum": f"crc32 {stream.checksum:08x}",
     }
 
 
@@ -253,7 +248,7 @@ def append_lines(
             if not fresh:
                 return stream
             lines = read_lines(reader, stream, fresh)
-            return store(partial(_store_lines, lines, sender))
+            return store(partial(StreamWriter.store, lines=lines, sender=sender))
         except NotOwner as error:
             raise PushRefused(403, str(error)) from None
         except StreamMoved:
@@ -298,10 +293,6 @@ def _cut_known(stream: Stream, offset: int, plain: bytes) -> bytes:
             f"{stream.stored_bytes:,} bytes are stored, which is within a line of the box's stream"
         )
     return plain[known_bytes:]
-
-
-def _store_lines(lines: StreamLines, sender: RunSender, writer: StreamWriter) -> Stream:
-    return writer.store(lines, sender)
 
 
 def _restart(stream: Stream, writer: StreamWriter) -> Stream:
