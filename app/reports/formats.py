@@ -33,7 +33,6 @@ def write_report(
     table: str,
     source: bool,
     written_us: int,
-    *,
     stale_after_s: int,
     payloads: bool = False,
 ) -> Iterator[bytes]:
