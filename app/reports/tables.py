@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from compileboard.app.aot.model import list_graph_reports
 from compileboard.app.artifacts import run_queries as artifacts
-from compileboard.app.artifacts.model import explain_artifact
 from compileboard.app.benchmarks.model import iterate_distributed, iterate_exports
 from compileboard.app.benchmarks.run_queries import (
     get_result_parts,
@@ -100,7 +99,7 @@ TABLES: tuple[ReportTable, ...] = (
         _paged(
             lambda connection, run_id, cursor, limit: artifacts.list_artifacts(
                 connection, run_id, None, cursor, limit
-            ).map(explain_artifact)
+            )
         ),
     ),
     ReportTable("spans_by_name", partial(timeline.list_totals, limit=_MOST)),
