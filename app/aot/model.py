@@ -77,14 +77,14 @@ class WrapperError:
 
 
 def explain_errors(failures: list[FailureRow]) -> list[WrapperError]:
-    return [_explain_failure(failure) for failure in failures if _is_raised_by_wrapper(failure)]
-
-
-def _is_raised_by_wrapper(failure: FailureRow) -> bool:
-    frames = _FRAME.findall(failure.text)
-    return failure.phase == "wrapper" or (
-        failure.phase == "backward" and bool(frames) and _WRAPPERS.search(frames[-1]) is not None
-    )
+    """Explain the failures that wrappers raised: torch's phase, or the innermost frame, says so."""
+    explained = []
+    for failure in failures:
+        frames = _FRAME.findall(failure.text)
+        in_backward = failure.phase == "backward" and frames and _WRAPPERS.search(frames[-1])
+        if failure.phase == "wrapper" or in_backward:
+            explained.append(_explain_failure(failure))
+    return explained
 
 
 def _explain_failure(failure: FailureRow) -> WrapperError:

@@ -102,7 +102,7 @@ where id = :payload_id
 
 
 def read_summary(text: str) -> dict[str, Any]:
-    """Read a graph's summary; of what is none, nothing is recorded."""
+    """Read a graph's summary. Every field of an unreadable one is "not recorded"."""
     summary: dict[str, Any] = read_json(AotSummary, text) or fit_json(AotSummary, {})
     return summary
 

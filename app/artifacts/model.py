@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 from compileboard.app.artifacts import run_queries as artifacts
 from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
@@ -15,7 +15,6 @@ from compileboard.app.artifacts.labels import (
     GUARDS,
     OUTPUT_CODE,
     TextView,
-    describe_name,
     describe_state,
     guess_language,
     lay_out,
@@ -186,23 +185,6 @@ def build_directory(
         is_cut=len(steps) >= trace_files.MOST_STEPS,
         loose=artifacts.list_loose(reader, run.id) if is_first else (),
         artifact_counts=artifacts.count_names(reader, run.id),
-    )
-
-
-@dataclass(frozen=True)
-class ArtifactJson(ArtifactRow):
-    """One record that torch or another program wrote into a log under a name."""
-
-    meaning: Annotated[str, "What a record of that name is."]
-    state_meaning: Annotated[str, "The state in words."]
-
-
-def explain_artifact(row: ArtifactRow) -> ArtifactJson:
-    values = {
-        name: value for name, value in vars(row).items() if name in ArtifactRow.__dataclass_fields__
-    }
-    return ArtifactJson(
-        **values, meaning=describe_name(row.name), state_meaning=describe_state(row.state).meaning
     )
 
 

@@ -10,16 +10,14 @@ from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.artifacts import run_queries as artifacts
 from compileboard.app.artifacts.diff import Fold, ShownRow
-from compileboard.app.artifacts.labels import GUARDS
+from compileboard.app.artifacts.labels import GUARDS, describe_state
 from compileboard.app.artifacts.model import (
-    ArtifactJson,
     ArtifactScreen,
     build_artifact,
     build_artifact_diff,
     build_changes,
     build_program,
     compare_artifacts,
-    explain_artifact,
     name_program,
     read_artifact,
 )
@@ -37,7 +35,7 @@ from compileboard.app.core.db import get_run_reader, get_store
 from compileboard.app.core.fields import Count
 from compileboard.app.core.page import FilterError, Page, read_id
 from compileboard.app.core.parameters import Parameter
-from compileboard.app.core.schema import Keywords, one_of
+from compileboard.app.core.schema import Keywords, one_of, published
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.collectors.store.results import fill
@@ -167,10 +165,15 @@ class DiffQuery(ArtifactPairQuery):
 
 
 @dataclass(frozen=True)
-class ArtifactText(ArtifactJson):
+class ArtifactText(artifacts.Artifact):
     """One artifact with its text."""
 
     text: Annotated[str | None, "The text; null if none is kept."]
+
+    @property
+    @published
+    def state_meaning(self) -> Annotated[str, "The state in words."]:
+        return describe_state(self.state, self.unreadable).meaning
 
 
 @dataclass(frozen=True)
@@ -191,8 +194,8 @@ class ArtifactDiffLine:
 class ArtifactDiffJson:
     """Two artifacts compared; the fields are null where one has no text."""
 
-    a: Annotated[ArtifactJson, "The left one."]
-    b: Annotated[ArtifactJson, "The right one."]
+    a: Annotated[ArtifactRow, "The left one."]
+    b: Annotated[ArtifactRow, "The right one."]
     remark: Annotated[str, "Comparisons left out, with the reason. Empty without one."]
     identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = (
         None
@@ -211,14 +214,13 @@ class ArtifactDiffJson:
 @operation(_RUN)
 def list_artifacts(
     detail: RunDetail, selection: ArtifactFilter, page: PageQuery
-) -> Page[ArtifactJson]:
+) -> Page[ArtifactRow]:
     """List a run's artifacts, torch's log records beside its events, by name; those of one compile
     in order.
     """
-    listed = artifacts.list_artifacts(
+    return artifacts.list_artifacts(
         get_run_reader(detail.run.id), detail.run.id, selection, page.cursor, page.limit
     )
-    return listed.map(explain_artifact)
 
 
 @operation(f"{_RUN}/<artifact_id>")
@@ -227,8 +229,7 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     screen = build_artifact(get_run_reader(detail.run.id), detail.run.id, read_id(artifact_id))
     if screen is None:
         refuse(f"Run {detail.run.shown_name[:80]} has no artifact number {artifact_id[:40]}.")
-    row = vars(explain_artifact(screen.artifact)) | {"state_meaning": screen.state.meaning}
-    return ArtifactText(**row, text=screen.artifact.text)
+    return ArtifactText(**vars(screen.artifact))
 
 
 def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
@@ -249,8 +250,8 @@ def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
     a, b = (_find_artifact(detail.run.id, name, getattr(query, name)) for name in ("a", "b"))
     pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
     values: dict[str, Any] = {
-        "a": explain_artifact(pair.a),
-        "b": explain_artifact(pair.b),
+        "a": pair.a,
+        "b": pair.b,
         "remark": pair.remark,
     }
     if pair.diff is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from compileboard.app.artifacts.labels import describe_name, describe_state
 from compileboard.app.core.fields import (
     CompileId,
     CompileKey,
@@ -22,7 +23,7 @@ from compileboard.app.core.fields import (
 )
 from compileboard.app.core.page import FilterError, Page, decode_cursor, make_page
 from compileboard.app.core.parameters import Parameter
-from compileboard.app.core.schema import PRIVATE, Keywords
+from compileboard.app.core.schema import PRIVATE, Keywords, published
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.reading import read_json
 
@@ -110,10 +111,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class ArtifactRow:
-    """A record that torch or another program wrote into a log under a name.
-
-    Units: size_bytes is the text's size as torch wrote it.
-    """
+    """One record that torch or another program wrote into a log under a name."""
 
     tables = ("artifacts",)
 
@@ -137,6 +135,16 @@ class ArtifactRow:
     metadata: dict[str, Any]
     envelope: dict[str, Any]
     stack_id: int | None
+
+    @property
+    @published
+    def meaning(self) -> Annotated[str, "What a record of that name is."]:
+        return describe_name(self.name)
+
+    @property
+    @published
+    def state_meaning(self) -> Annotated[str, "The state in words."]:
+        return describe_state(self.state).meaning
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.check_report import NO_FIXES
-from compileboard.app.reports.text import prose
+from compileboard.app.reports.markdown import prose
 from compileboard.collectors.wire.http import Connection, ServerAway
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")

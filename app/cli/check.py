@@ -42,8 +42,8 @@ from compileboard.app.reports.check_report import (
     write_outputs,
     write_table,
 )
+from compileboard.app.reports.markdown import prose
 from compileboard.app.reports.output import describe_write_error, fail
-from compileboard.app.reports.text import prose
 from compileboard.collectors.store.connection import StoreError
 from compileboard.command_line import Choice, Command, Option, Value
 
@@ -327,7 +327,7 @@ def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -
     )
     fixes = _load_fixes(db, arguments.run) if report.failures and is_told else NO_FIXES
     in_pull_request = bool(arguments.changed_since)
-    markdown = "\n".join(write_markdown(report, fixes, in_pull_request=in_pull_request)) + "\n"
+    markdown = write_markdown(report, fixes, in_pull_request=in_pull_request)
     documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),

@@ -104,9 +104,6 @@ group by r.suite, r.name, b.{rollup.key}
 """  # noqa: S608  own names only
 
 
-if TYPE_CHECKING:
-    pass
-
 ROWS_AT_ONCE = 10_000
 RUNS_AT_ONCE = 500
 FIRST_ROLLUPS_US = 60_000_000  # of a live run; then after 2, 4, 8 minutes

@@ -215,16 +215,6 @@ class IdClash(StoreError):
     """Two things have the same id: nothing of the run is published."""
 
 
-def insert_run(client: Client, snapshot: RunSnapshot, pub: int) -> None:
-    """Publish one run under a number larger than any before. Raises IdClash if an id is taken."""
-    for clash in find_clashes(client, [snapshot]).values():
-        raise clash
-    insert_things(client, [snapshot], pub)
-    insert_rollups(client, [(snapshot, pub)])
-    insert_rows(client, [(snapshot, pub, pub)])
-    renew_newest(client, [snapshot.run_id], list_measured(snapshot), pub)
-
-
 def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
     clashes: dict[str, IdClash] = {}
     for table, names in THINGS.items():

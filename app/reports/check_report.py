@@ -14,8 +14,8 @@ from compileboard.app.checks.model import IMPROVED, PASS, CannotCompare, RuleVer
 from compileboard.app.checks.rules.counts import WHOLE_RUN
 from compileboard.app.checks.rules.results import INCIDENTS
 from compileboard.app.core.format import format_plural
+from compileboard.app.reports.markdown import prose, render_markdown
 from compileboard.app.reports.output import write_file
-from compileboard.app.reports.text import code, prose, table
 
 CHANGES = "Changed"
 NO_FIXES: Mapping[str, str] = {}
@@ -121,10 +121,6 @@ def one_line(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-_MOST_ROWS = 200  # GitHub takes 1 MiB of a step's summary
-_DETAIL = 400
-
-
 # What fails, for people: singular and plural.
 _NOUNS = {
     ("new-breaks", "NEW_BREAK"): ("new graph break", "new graph breaks"),
@@ -146,36 +142,24 @@ _RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
 
 def write_markdown(
     report: Report, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
-) -> Iterator[str]:
-    yield f"### {_write_heading(report)}"
-    yield ""
+) -> str:
     sides = " against ".join(title for title in (report.run, report.baseline) if title)
-    yield " · ".join(prose(part, 300) for part in (report.subject, sides) if part)
-    yield ""
-    for warning in report.warnings:
-        yield f"> ⚠️ {prose(warning, _DETAIL)}"
-        yield ""
-    if report.failures:
-        yield from _section(report.failures, fixes)
-        yield ""
-    if report.model_counts is not None:
-        yield f"{CHANGES}: {prose(report.changes, 1000)}"
-        yield ""
-    if report.exit_code:
-        yield prose(next_step(report, in_pull_request=in_pull_request), _DETAIL)
-        yield ""
-    notes = [
-        verdict
-        for rule in report.rules
-        for verdict in rule.verdicts
-        if verdict.outcome != PASS and not report.fails(verdict)
-    ]
-    if notes:
-        yield from _fold(f"Not failing, worth a look: {len(notes)}", _section(notes, {}))
-    rows = [
-        [code(rule.rule.name), _sum_up_markdown(rule.counts, rule.lacks)] for rule in report.rules
-    ]
-    yield from _fold(f"Rules: {_count_rules(report)}", table(["Rule", "Result"], rows))
+    return render_markdown(
+        "check/report.md",
+        report=report,
+        fixes=fixes,
+        heading=_write_heading(report),
+        subject=[part for part in (report.subject, sides) if part],
+        next_step=next_step(report, in_pull_request=in_pull_request) if report.exit_code else "",
+        notes=[
+            verdict
+            for rule in report.rules
+            for verdict in rule.verdicts
+            if verdict.outcome != PASS and not report.fails(verdict)
+        ],
+        rule_counts=_count_rules(report),
+        whole_run=WHOLE_RUN,
+    )
 
 
 def _write_heading(report: Report) -> str:
@@ -215,40 +199,6 @@ def _count_rules(report: Report) -> str:
     passing = len(report.rules) - lacking - failing
     counts = ((failing, "failed"), (passing, "passed"), (lacking, "not compared"))
     return ", ".join(f"{count} {word}" for count, word in counts if count)
-
-
-def _fold(summary: str, lines: Iterable[str]) -> Iterator[str]:
-    yield f"<details><summary>{summary}</summary>"
-    yield ""
-    yield from lines
-    yield ""
-    yield "</details>"
-    yield ""
-
-
-def _sum_up_markdown(counts: dict[str, int], lacks: str) -> str:
-    if lacks:
-        return f"not compared: {prose(lacks)}"
-    return (
-        ", ".join(f"{count} {prose(word)}" for word, count in counts.items())
-        or "nothing to compare"
-    )
-
-
-def _section(verdicts: list[RuleVerdict], fixes: Mapping[str, str]) -> Iterator[str]:
-    rows = []
-    for verdict in verdicts[:_MOST_ROWS]:
-        why = prose(verdict.detail, _DETAIL) if verdict.detail else ""
-        fix = fixes.get(verdict.new.fingerprint) if verdict.new else None
-        why += f"<br>Fix: {prose(fix, _DETAIL)}" if fix else ""
-        rows.append([code(verdict.word), code(verdict.rule), prose(verdict.name), why])
-    if all(verdict.name == WHOLE_RUN for verdict in verdicts):  # no models
-        yield from table(["Verdict", "Rule", "Why"], [[*row[:2], row[3]] for row in rows])
-    else:
-        yield from table(["Verdict", "Rule", "Model", "Why"], rows)
-    if len(verdicts) > _MOST_ROWS:
-        yield ""
-        yield f"… and {len(verdicts) - _MOST_ROWS} more"
 
 
 # What XML 1.0 cannot say at all, escaped or not.

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from compileboard.app.benchmarks.matrix import ConfigurationResults
+from compileboard.app.benchmarks.metrics import BY_NAME as METRICS
+from compileboard.app.benchmarks.metrics import format_short
+from compileboard.app.core.template_names import TEMPLATE_NAMES
 from compileboard.app.reports import TABULAR
-from compileboard.app.reports.contents import read_contents
+from compileboard.app.reports.contents import Contents, read_contents
 from compileboard.app.reports.html import write_html
-from compileboard.app.reports.run_markdown import render_markdown
-from compileboard.app.reports.text import write_csv, write_json
+from compileboard.app.reports.markdown import MOST_TABLE_ROWS, render_markdown
+from compileboard.app.reports.tables import BY_NAME, read_rows
+from compileboard.app.reports.text import (
+    COLUMNS,
+    flatten_row,
+    join_chunks,
+    write_csv,
+    write_json,
+)
 from compileboard.app.runs.run_queries import RunDetail
+from compileboard.collectors.store.results import ResultRow
 
 
 def write_report(
@@ -21,7 +33,6 @@ def write_report(
     table: str,
     source: bool,
     written_us: int,
-    *,
     stale_after_s: int,
     payloads: bool = False,
 ) -> Iterator[bytes]:
@@ -29,9 +40,10 @@ def write_report(
     `payloads` to HTML.
     """
     if format == "json":
-        yield from write_json(connection, detail, source, written_us, stale_after_s)
+        yield from join_chunks(write_json(connection, detail, source, written_us, stale_after_s))
     elif format == "csv":
-        yield from write_csv(connection, detail, table, source)
+        rows = read_rows(connection, detail.run.id, BY_NAME[table], source)
+        yield from write_csv(COLUMNS[table], (flatten_row(table, row) for row in rows))
     elif format == "parquet":
         # Imported here, as few ask for it; it loads pyarrow when the file is written.
         from compileboard.app.reports.parquet import write_run_parquet
@@ -42,7 +54,33 @@ def write_report(
         if format == "html":
             yield from write_html(connection, contents, payloads)
         else:
-            yield render_markdown(contents).encode("utf-8", "replace")
+            yield _write_markdown(contents).encode("utf-8", "replace")
+
+
+def _write_markdown(contents: Contents) -> str:
+    return render_markdown(
+        "run/report.md",
+        **TEMPLATE_NAMES,
+        contents=contents,
+        list_within=_list_within,
+        most_rows=60,
+        most_table_rows=MOST_TABLE_ROWS,
+        show_metric=lambda name, value: (
+            "–" if value is None else format_short(METRICS[name], value)
+        ),
+    )
+
+
+def _list_within(
+    configurations: Iterable[ConfigurationResults], limit: int
+) -> Iterator[tuple[ConfigurationResults, Sequence[ResultRow]]]:
+    """Yield configurations with their first results, `limit` of them in all."""
+    for configuration in configurations:
+        rows = configuration.listed[:limit]
+        if not rows:
+            return
+        yield configuration, rows
+        limit -= len(rows)
 
 
 def file_name(detail: RunDetail, format: str, table: str) -> str:

@@ -26,6 +26,7 @@ from compileboard.app.compiles.model import CompileEntry, build_entries
 from compileboard.app.core.resources import __version__, resource_folder
 from compileboard.app.core.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
 from compileboard.app.reports.contents import Contents
+from compileboard.app.reports.text import join_chunks
 from compileboard.app.runs import trace_files
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
@@ -183,7 +184,6 @@ def iterate_texts(
 
 
 POLICY = make_policy(charted=False)
-_CHUNK_CHARACTERS = 64 * 1024
 
 
 def write_html(
@@ -191,17 +191,10 @@ def write_html(
 ) -> Iterator[bytes]:
     """Yield the report in chunks; with `payloads` it includes the run's graphs and code."""
     template = make_environment().get_template("reports/run/index.html")
-    pieces: list[str] = []
-    size = 0
-    for piece in template.generate(
-        **_list_values(contents), **_list_directory(connection, contents, payloads)
-    ):
-        pieces.append(piece)
-        size += len(piece)
-        if size >= _CHUNK_CHARACTERS:
-            yield "".join(pieces).encode("utf-8", "replace")
-            pieces, size = [], 0
-    yield "".join(pieces).encode("utf-8", "replace")
+    values = _list_values(contents) | _list_directory(connection, contents, payloads)
+    yield from join_chunks(
+        piece.encode("utf-8", "replace") for piece in template.generate(**values)
+    )
 
 
 def _list_values(contents: Contents) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from flask import Blueprint, Response, abort, request, send_file
 
@@ -21,9 +22,8 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.core.store import open_store
 from compileboard.app.reports import BUNDLE, FORMATS, SUITE_TABLES
-from compileboard.app.reports.contents import Contents, read_contents
 from compileboard.app.reports.formats import file_name, write_report
-from compileboard.app.reports.html import POLICY, read_plotly, write_html
+from compileboard.app.reports.html import POLICY, read_plotly
 from compileboard.app.reports.parquet import check_available
 from compileboard.app.reports.suite_report import file_name as suite_file_name
 from compileboard.app.reports.suite_report import policy_of as suite_policy
@@ -77,8 +77,12 @@ def check_format(format: str) -> None:
         check_available()
 
 
-def send_report(body: bytes, format: str, name: str, policy: str) -> Response:
-    response = pack_html(body) if format == "html" else Response(body, content_type=FORMATS[format])
+def send_report(body: bytes | Iterator[bytes], format: str, name: str, policy: str) -> Response:
+    response = (
+        pack_html(body)
+        if format == "html" and isinstance(body, bytes)
+        else Response(body, content_type=FORMATS[format])
+    )
     if format == "html":
         response.headers["Content-Security-Policy"] = f"{policy}; frame-ancestors 'none'"
     response.headers.set("Content-Disposition", "attachment", filename=name)
@@ -121,37 +125,19 @@ def download(run_id: str, format: str) -> Response:
         )
     detail = find_run(run_id)
     now_us, stale_after_s = time.time_ns() // 1000, get_settings().stale_after_s
-    if format == "html":
-        contents = read_contents(get_run_reader(run_id), detail, source, now_us, stale_after_s)
-        if payloads:
-            response = Response(
-                _stream_html(get_settings().db, contents), content_type=FORMATS[format]
-            )
-        else:
-            response = pack_html(b"".join(write_html(get_run_reader(run_id), contents)))
-        response.headers["Content-Security-Policy"] = f"{POLICY}; frame-ancestors 'none'"
-    elif format == "md":
-        body = b"".join(
-            write_report(
-                get_run_reader(run_id),
-                detail,
-                format,
-                table,
-                source,
-                now_us,
-                stale_after_s=stale_after_s,
-            )
-        )
-        response = Response(body, content_type=FORMATS[format])
-    else:
-        get_run_reader(run_id)  # what is wrong with its file is said before the answer begins
-        pieces = _stream(get_settings().db, detail, format, table, source, now_us, stale_after_s)
-        response = Response(pieces, content_type=FORMATS[format])
-    response.headers.set(
-        "Content-Disposition", "attachment", filename=file_name(detail, format, table)
+    reader = get_run_reader(run_id)  # an unreadable file is reported before the answer begins
+    options = (detail, format, table, source, now_us, stale_after_s, payloads)
+    body = (
+        _stream(get_settings().db, *options)
+        if payloads or format not in ("html", "md")
+        else b"".join(write_report(reader, *options))
     )
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return send_report(
+        body,
+        format,
+        file_name(detail, format, table),
+        POLICY,
+    )
 
 
 def _send_bundle(run: RunRow) -> Response:
@@ -199,28 +185,7 @@ def _choose(key: str, known: tuple[str, ...]) -> str:
     return given
 
 
-def _stream_html(database: str, contents: Contents) -> Iterator[bytes]:
-    with closing(open_store(database)) as store:
-        yield from write_html(store.open_run(contents.detail.run.id), contents, payloads=True)
-
-
-def _stream(
-    database: str,
-    detail: RunDetail,
-    format: str,
-    table: str,
-    source: bool,
-    now_us: int,
-    stale_after_s: int,
-) -> Iterator[bytes]:
+def _stream(database: str, detail: RunDetail, *options: Any) -> Iterator[bytes]:
     # A store of its own: the request's is closed before the last piece is sent.
     with closing(open_store(database)) as store:
-        yield from write_report(
-            store.open_run(detail.run.id),
-            detail,
-            format,
-            table,
-            source,
-            now_us,
-            stale_after_s=stale_after_s,
-        )
+        yield from write_report(store.open_run(detail.run.id), detail, *options)

@@ -11,7 +11,6 @@ import csv
 import dataclasses
 import io
 import json
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import orjson
 
 from compileboard.app.artifacts.run_queries import ArtifactRow
 from compileboard.app.compiles.run_queries import PHASES, Compilation
-from compileboard.app.core.format import NOT_RECORDED, format_iso_time
+from compileboard.app.core.format import format_iso_time
 from compileboard.app.core.json_text import dump_json
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.resources import __version__
@@ -29,7 +28,7 @@ from compileboard.app.guards.run_queries import GuardSet
 from compileboard.app.ranks.model import build_ranks, report_ranks
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.reports.redaction import clean_row
-from compileboard.app.reports.tables import BY_NAME, TABLES, read_rows
+from compileboard.app.reports.tables import TABLES, read_rows
 from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.model import describe_facts
 from compileboard.app.runs.run_queries import RunDetail
@@ -52,7 +51,7 @@ _GUARD = (
     "source_line",
     "line",
 )
-_CHUNK_CHARACTERS = 64 * 1024
+CHUNK = 64 * 1024  # bytes, or characters of CSV
 
 
 def _names(kind: type, *without: str) -> list[str]:
@@ -112,30 +111,31 @@ def flatten_row(table: str, row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def write_csv(
-    connection: sqlite3.Connection, detail: RunDetail, table: str, source: bool
-) -> Iterator[bytes]:
+def write_csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\r\n")
-    columns = COLUMNS[table]
     writer.writerow(columns)
-    for row in read_rows(connection, detail.run.id, BY_NAME[table], source):
-        flat = flatten_row(table, row)
-        writer.writerow([cell(flat.get(name)) for name in columns])
-        if buffer.tell() >= _CHUNK_CHARACTERS:
+    for row in rows:
+        writer.writerow([cell(row.get(name)) for name in columns])
+        if buffer.tell() >= CHUNK:
             yield buffer.getvalue().encode("utf-8", "replace")
             buffer.seek(0)
             buffer.truncate()
     yield buffer.getvalue().encode("utf-8", "replace")
 
 
-SCHEMA = "compileboard.report"
-VERSION = 1
-_CHUNK_BYTES = 64 * 1024
-
-
 def dump(value: Any) -> bytes:
     return dump_json(value, orjson.OPT_NON_STR_KEYS)
+
+
+def describe_document(kind: str, written_us: int) -> dict[str, Any]:
+    """Return the fields that every JSON report begins with."""
+    return {
+        "schema": f"compileboard.{kind}",
+        "version": 1,
+        "written_by": f"CompileBoard {__version__}",
+        "written_at": format_iso_time(written_us),
+    }
 
 
 def write_json(
@@ -145,30 +145,8 @@ def write_json(
     written_us: int,
     stale_after_s: int,
 ) -> Iterator[bytes]:
-    pieces: list[bytes] = []
-    size = 0
-    for piece in _write(connection, detail, source, written_us, stale_after_s):
-        pieces.append(piece)
-        size += len(piece)
-        if size >= _CHUNK_BYTES:
-            yield b"".join(pieces)
-            pieces, size = [], 0
-    yield b"".join(pieces)
-
-
-def _write(
-    connection: sqlite3.Connection,
-    detail: RunDetail,
-    source: bool,
-    written_us: int,
-    stale_after_s: int,
-) -> Iterator[bytes]:
     run = get_plain(describe_facts(detail, RecorderClock(written_us, stale_after_s)))
-    head = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "written_by": f"CompileBoard {__version__}",
-        "written_at": format_iso_time(written_us),
+    head = describe_document("report", written_us) | {
         "source_lines": source and detail.keep_source,
         "run": run if source else clean_row(run),
     }
@@ -185,41 +163,14 @@ def _write(
     yield b"\n}\n"
 
 
-MOST_TABLE_ROWS = 10
-_LONGEST = 200
-_APART = "\u200b"  # zero-width: shows nothing, and keeps @name, #12 and http:// from becoming links
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
-_SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
-
-
-def prose(text: str | None, longest: int = _LONGEST) -> str:
-    """Return text on one line as plain words: no markup, link or mention."""
-    flat = _flat(text, longest)
-    if not flat:
-        return f"_{NOT_RECORDED}_"
-    flat = _SPECIAL.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;"))
-    flat = re.sub(r"(@|\\#|://|\bwww(?=\.)|\bGH(?=-\d))", rf"\1{_APART}", flat)
-    return re.sub(r"^(\d+)([.)]\s)", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", flat))
-
-
-def code(text: str | None, longest: int = _LONGEST) -> str:
-    """Return code on one line in enough backticks; pipes are escaped for tables."""
-    flat = _flat(text, longest)
-    if not flat:
-        return f"_{NOT_RECORDED}_"
-    fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
-    space = " " if flat.startswith("`") or flat.endswith("`") or len(fence) > 1 else ""
-    # A table cell ends at a pipe even inside backticks, and a backslash before it stays one.
-    return f"{fence}{space}{flat}{space}{fence}".replace("\\|", "\\\u200b|").replace("|", "\\|")
-
-
-def _flat(text: str | None, longest: int) -> str:
-    flat = " ".join(_CONTROL.sub(" ", text or "").split())
-    return flat if len(flat) <= longest else flat[: longest - 1].rstrip() + "…"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table; a heading that ends in ">" marks a column of numbers."""
-    heads = [column.removesuffix(">") for column in columns]
-    lines = [heads, ["--:" if column.endswith(">") else ":--" for column in columns], *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
+def join_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small pieces into chunks that are worth a write of their own."""
+    chunk: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        chunk.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    yield b"".join(chunk)

@@ -21,7 +21,7 @@ def make_break(fingerprint: str, model: str | None = None) -> DistinctItem:
 
 def write(new: Side, base: Side = BASE, **options: bool) -> list[str]:
     report = compare(new, base, (), RuleOptions())
-    return list(write_markdown(report, {"x": "Remove the call"}, **options))
+    return write_markdown(report, {"x": "Remove the call"}, **options).splitlines()
 
 
 def test_what_fails_comes_first_with_its_fix_and_the_rules_are_folded() -> None:

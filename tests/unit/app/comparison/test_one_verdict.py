@@ -17,7 +17,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
-from compileboard.app.reports.text import prose
+from compileboard.app.reports.markdown import prose
 from compileboard.collectors.bench.report.summary import compare, summarize
 from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.contract.events import BenchMeasured

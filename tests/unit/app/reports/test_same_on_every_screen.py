@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.core.settings import Settings
 from compileboard.app.reasons.model import MOST_CAUSES, MOST_STEPS
-from compileboard.app.reports.text import MOST_TABLE_ROWS
+from compileboard.app.reports.markdown import MOST_TABLE_ROWS
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.seed import START_US, add_function, add_run, insert

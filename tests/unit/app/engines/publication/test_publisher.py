@@ -14,9 +14,14 @@ from compileboard.app.clickhouse.publisher import (
     THINGS,
     IdClash,
     RunSnapshot,
-    insert_run,
+    find_clashes,
+    insert_rollups,
+    insert_rows,
+    insert_things,
+    list_measured,
     month_of,
     read_run,
+    renew_newest,
 )
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.migrations import migrate
@@ -58,6 +63,15 @@ def client(chdb_folder: Path, board: sqlite3.Connection) -> Any:
     ):
         insert_run(client, _read(board, run_id), pub)
     return client
+
+
+def insert_run(client: Any, snapshot: RunSnapshot, pub: int) -> None:
+    for clash in find_clashes(client, [snapshot]).values():
+        raise clash
+    insert_things(client, [snapshot], pub)
+    insert_rollups(client, [(snapshot, pub)])
+    insert_rows(client, [(snapshot, pub, pub)])
+    renew_newest(client, [snapshot.run_id], list_measured(snapshot), pub)
 
 
 def _read(board: sqlite3.Connection, run_id: str) -> RunSnapshot:
