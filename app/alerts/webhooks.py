@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import math
-from dataclasses import asdict
 from typing import Any
 
 from compileboard.app.alerts.message import (
@@ -22,6 +21,7 @@ from compileboard.app.alerts.message import (
     describe_event,
     find_address,
 )
+from compileboard.app.core.schema import get_plain
 from compileboard.app.incidents.model import SeriesChange
 
 MOST_BLOCKS = 50
@@ -122,16 +122,13 @@ def sign(body: bytes, secret: str, now_us: int) -> str:
 
 
 def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:
-    incident = asdict(event.incident)
-    texts = {"event": event.key.event, "text": clean(describe_event(event))}
-    return (
-        texts
-        | incident
-        | {
-            "url": find_address(event.incident, base_url) or None,
-            "changes": [_make_change(change) for change in event.changes],
-        }
-    )
+    return {
+        "event": event.key.event,
+        "text": clean(describe_event(event)),
+        **get_plain(event.incident),
+        "url": find_address(event.incident, base_url) or None,
+        "changes": [_make_change(change) for change in event.changes],
+    }
 
 
 def _make_change(change: SeriesChange) -> dict[str, Any]:

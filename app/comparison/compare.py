@@ -171,9 +171,9 @@ def _list_pairs(
                 default[1],
             )
     for incident in list_worst(reader, MOST_OF_A_KIND):
-        if incident.last_good:
+        if incident.last_good_run_id:
             yield (
                 f"Before and after: {incident.title}",
-                incident.last_good.run_id,
+                incident.last_good_run_id,
                 incident.first_bad.run_id,
             )

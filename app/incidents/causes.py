@@ -111,11 +111,6 @@ def get_failed_result(
     return FailedResult(*row) if row else None
 
 
-def is_compile_failure(connection: sqlite3.Connection, run_id: str, error_type: str) -> bool:
-    values = {"run_id": run_id, "error_type": error_type}
-    return bool(connection.execute(COMPILE_FAILURE_SQL, values).fetchone()[0])
-
-
 def list_run_files(connection: sqlite3.Connection, run_id: str) -> list[str]:
     return [row["file"] for row in connection.execute(FILES_SQL, {"run_id": run_id})]
 
@@ -202,7 +197,7 @@ class CauseFinder:
             cause["checks"] += [*_check_environment(lead, cause), *_check_explained(cause, changes)]
         causes.sort(
             key=lambda cause: (
-                -_count_passed(cause),
+                -sum(check["passed"] for check in cause["checks"]),
                 _KINDS.index(cause["kind"]),
                 -(cause["after"] or 0),
             )
@@ -264,7 +259,8 @@ class CauseFinder:
         cause = _make("failure", f"{name[:100]}{_at(location)}", None, location)
         detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
         cause["reason"] = f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT]
-        cause["is_compile_failure"] = is_compile_failure(first, lead.first_run_id, name)
+        values = {"run_id": lead.first_run_id, "error_type": name}
+        cause["is_compile_failure"] = bool(first.execute(COMPILE_FAILURE_SQL, values).fetchone()[0])
         cause["checks"] = [
             _check(True, f"First failed in {_name_first(lead)}"),
             *_check_environment(lead, cause),
@@ -423,7 +419,3 @@ def _check_explained(
             )
         ]
     return [_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")]
-
-
-def _count_passed(cause: dict[str, Any]) -> int:
-    return sum(check["passed"] for check in cause["checks"])

@@ -490,6 +490,7 @@ class Incident:
     confirmed_us: int | None
     noticed_us: int | None
     changed_us: int
+    last_good_run_id: str | None = field(metadata=PRIVATE)
 
     @property
     def cause(self) -> IncidentCause | None:
