@@ -1,9 +1,9 @@
 """Values that the store takes: JSON's surrogates, integers and nesting are bounded, fields made to
 fit their types.
 
-A whole number of a declared field is at most 2^53, another one 10^150: a sum in SQL, a square or a
-page's script then stays in range. Python reads NaN and Infinity as JSON, and nobody else does: they
-become texts.
+A whole number of a declared field is at most 2^53, or 2^43 if it is a duration, a size or a count;
+another number is at most 10^150: a sum in SQL, a square or a page's script then stays in range.
+Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ def clean_text(text: str) -> str:
 
 
 LARGEST_WHOLE = 2**53
+LARGEST_SUMMED = 2**43  # 101 days in microseconds: a million of them fit 64 bits
+_SUMMED_NAMES = re.compile(
+    r"(?!(time|start|end|started|at|compiled)_us$).*_(us|bytes|count)|losses"
+)
 LARGEST_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note
 ODD_VALUES = "odd_values"  # where a record of metrics keeps what did not fit, as it came
@@ -126,7 +130,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
     notes: Notes = []
     values: dict[str, Any] = vars(event)
     changes: dict[str, Any] = {}
-    for name, kind, optional, fit, default in _plan(typing.cast("type", type(event))):
+    for name, kind, optional, most, fit, default in _plan(typing.cast("type", type(event))):
         value = values[name]
         if value is None:
             if optional:
@@ -135,7 +139,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
             if (
                 value.isascii()
                 if kind is str
-                else -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+                else -most <= value <= most
                 if kind is int
                 else not value or kind is bool
             ):
@@ -189,9 +193,9 @@ def show_value(value: Any) -> str:
 
 
 @cache
-def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
-    """List a class's fields: name, plain type, whether it may be None, what makes a value fit, what
-    makes the default.
+def _plan(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
+    """List a class's fields: name, plain type, whether it may be None, its largest whole number,
+    what makes a value fit, what makes the default.
 
     The default is MISSING where there is none.
     """
@@ -200,9 +204,10 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, Fit, Any], ...]:
         (
             field.name,
             *_plain_type(hints[field.name]),
+            LARGEST_SUMMED if (is_summed := _SUMMED_NAMES.fullmatch(field.name)) else LARGEST_WHOLE,
             fit_metrics
             if (cls, field.name) == (Compiled, "metrics")
-            else _fit_of(hints[field.name]),
+            else _fit_of(hints[field.name], _summed if is_summed else _whole),
             _default(field),
         )
         for field in fields(cls)
@@ -223,12 +228,16 @@ def _default(field: Any) -> Any:
     return MISSING if field.default is MISSING else lambda: field.default
 
 
-def _fit_of(hint: Any) -> Fit:
+def _fit_of(hint: Any, whole: Fit | None = None) -> Fit:
+    if hint is int and whole:
+        return whole
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        (inner,) = (_fit_of(argument) for argument in arguments if argument is not type(None))
+        (inner,) = (
+            _fit_of(argument, whole) for argument in arguments if argument is not type(None)
+        )
         return inner
     if origin is list:
         return _list_of(_fit_of(arguments[0]))
@@ -238,7 +247,7 @@ def _fit_of(hint: Any) -> Fit:
             [_plain_type(hint)[1] for hint in arguments],
         )
     if origin is dict:
-        return _fit_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1]))
+        return _fit_dict if arguments[1] is Any else _dict_of(_fit_of(arguments[1], whole))
     if is_dataclass(hint):
         return _record_of(typing.cast("type", hint))
     if typing.is_typeddict(hint):
@@ -252,6 +261,12 @@ def _whole(value: Any, notes: Notes) -> int:
     if type(value) is float and value.is_integer() and abs(value) <= LARGEST_WHOLE:
         return int(value)
     raise OddValueError("a whole number of at most 2^53")
+
+
+def _summed(value: Any, notes: Notes) -> int:
+    if abs(whole := _whole(value, notes)) <= LARGEST_SUMMED:
+        return whole
+    raise OddValueError("a whole number of at most 2^43")
 
 
 def _number(value: Any, notes: Notes) -> float:
@@ -354,7 +369,11 @@ def _shape_of(shape: Any) -> Fit:
     odd.
     """
     keys = {
-        name: (_fit_of(hint), _plain_type(hint)[1], name in shape.__required_keys__)
+        name: (
+            _fit_of(hint, _summed if _SUMMED_NAMES.fullmatch(name) else _whole),
+            _plain_type(hint)[1],
+            name in shape.__required_keys__,
+        )
         for name, hint in typing.get_type_hints(shape).items()
     }
 
@@ -413,8 +432,9 @@ def _record_of(cls: type) -> Fit:
 
 _PLAIN: dict[Any, Fit] = {int: _whole, float: _number, bool: _flag, str: _text, Any: _json}
 _UNITS: dict[str, Fit] = {
-    **dict.fromkeys(("count", "bytes"), _whole),
-    **dict.fromkeys(("us", "time_us"), _rounded),
+    **dict.fromkeys(("count", "bytes"), _summed),
+    "us": lambda value, notes: _summed(_rounded(value, notes), notes),
+    "time_us": _rounded,
     **dict.fromkeys(("ms", "s", "time_s"), _number),
     **dict.fromkeys(("id", "version"), _text_or_whole),
     "bool": _flag,

@@ -7,10 +7,12 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from compileboard.collectors.contract.values import LARGEST_NUMBER, LARGEST_WHOLE
+from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.values import LARGEST_NUMBER, LARGEST_SUMMED, LARGEST_WHOLE
 from compileboard.collectors.store.run_rows import list_own_rows, read_tables
 
 _RANGES = {"INTEGER": LARGEST_WHOLE, "REAL": LARGEST_NUMBER}
+_SUMMED = ("us", "bytes", "count")  # types of columns
 _JSON = (("runs", "facts"), ("results", "facts"))  # read in SQL, which ends at what is no JSON
 
 
@@ -46,7 +48,8 @@ def _list_columns(bundle: sqlite3.Connection, table: str, keys: set[str]) -> lis
         if (table, name) in _JSON:
             columns.append(Column(table, name, f"json_valid({name}) = 0", "'{}'"))
         elif declared in _RANGES and not is_key and name not in keys:
-            most = _RANGES[declared]
+            is_summed = RECORDS[table].columns[name].type in _SUMMED
+            most = LARGEST_SUMMED if is_summed else _RANGES[declared]
             columns.append(
                 Column(
                     table,

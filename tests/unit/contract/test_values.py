@@ -23,12 +23,34 @@ GUARDS |= {"kinds": {"TYPE_MATCH": 3}, "roots": [["L['x']", 3]]}
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"), [(2**53, 2**53), (2**53 + 1, None), (-(2**53), -(2**53)), (-(2**62), None)]
+    ("field", "value", "kept"),
+    [
+        *(("line", value, value) for value in (2**53, -(2**53))),
+        *(("line", value, None) for value in (2**53 + 1, -(2**62))),
+        *(("duration_us", value, value) for value in (2**43, -(2**43))),
+        *(("duration_us", value, None) for value in (2**43 + 1, -(2**53))),
+        ("end_us", 2**53, 2**53),
+    ],
 )
-def test_whole_numbers_end_where_a_float_still_counts_them(value: int, kept: int | None) -> None:
-    event, notes = fit_event(Compiled(**EVENT, duration_us=value))
-    assert event is not None and event.duration_us == kept
+def test_whole_numbers_end_where_a_float_or_a_sum_still_holds_them(
+    field: str, value: int, kept: int | None
+) -> None:
+    event, notes = fit_event(Compiled(**EVENT, **{field: value}))
+    assert getattr(event, field) == kept
     assert len(notes) == (kept is None)
+
+
+def test_phases_and_metrics_are_summed_too() -> None:
+    metrics = {
+        "guard_count": 2**43 + 1,
+        "duration_us": 2**43 + 1,
+        "inductor_code_gen_cumulative_compile_time_us": 2**43,
+    }
+    event, notes = fit_event(
+        Compiled(**EVENT, phases_us={"dynamo": 2**44, "aot": 5}, metrics=metrics)
+    )
+    assert event is not None and event.phases_us == {"aot": 5} and len(notes) == 3
+    assert event.metrics["guard_count"] is None and event.metrics["duration_us"] is None
 
 
 @pytest.mark.parametrize("value", [1e308, float("nan"), float("-inf")])

@@ -62,7 +62,7 @@ def test_a_number_beyond_the_range_is_left_out_of_its_row(
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"), [(2**53, 2**53), (2**53 + 1, 0), (-(2**53), -(2**53)), (-(2**63), 0)]
+    ("value", "kept"), [(2**43, 2**43), (2**43 + 1, 0), (-(2**43), -(2**43)), (-(2**63), 0)]
 )
 def test_a_column_that_is_never_null_has_0(
     board: sqlite3.Connection, bundle: Path, value: int, kept: int
@@ -96,3 +96,10 @@ def test_a_bundle_with_an_id_that_leaves_no_next_one_is_refused(
 def test_a_bundle_that_is_in_order_counts_nothing(board: sqlite3.Connection, bundle: Path) -> None:
     list(merge_bundle(board, str(bundle)))
     assert rejects(board) == []
+
+
+def test_numbers_that_are_summed_are_smaller(board: sqlite3.Connection, bundle: Path) -> None:
+    change(bundle, f"update cache_lookups set time_taken_us = {2**44}, time_us = {2**52}")
+    list(merge_bundle(board, str(bundle)))
+    rows = board.execute("select time_taken_us, time_us from cache_lookups")
+    assert {tuple(row) for row in rows} == {(None, 2**52)}

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 
+from compileboard.collectors.contract.events import (
+    CacheLookedUp,
+    Event,
+    ProcessStarted,
+    RunStarted,
+    SpanSeen,
+)
+from compileboard.collectors.contract.values import LARGEST_SUMMED, LARGEST_WHOLE
+from compileboard.collectors.store.connection import checkpoint
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.tools.odd_records import Cost, OddBoard, make_base_bundle, measure_bundle, measure_push
 
 
@@ -56,3 +68,21 @@ def test_odd_values_of_a_bundle_cost_no_page(
     board: OddBoard, bundle: Path, table: str, column: str, value: str
 ) -> None:
     check(measure_bundle(board, bundle, table, [value], only=[column]))
+
+
+def test_the_largest_durations_of_a_run_do_not_overflow_their_sum(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    events: list[Event] = [RunStarted("r", 0, 5, "R9", "run"), ProcessStarted("p", 0, 6, "R9", 42)]
+    for number in range(1, 4_000, 3):
+        took = LARGEST_SUMMED
+        events += [
+            CacheLookedUp("p", number, 7, time_taken_us=took, time_saved_us=-took),
+            SpanSeen("p", number + 1, 8, name="compile", phase="B", at_us=-LARGEST_WHOLE),
+            SpanSeen("p", number + 2, 9, name="compile", phase="E", at_us=LARGEST_WHOLE),
+        ]
+    Ingestor(store).ingest("R9", events)
+    checkpoint(store)
+    addresses = ("/runs/R9?tab=caches", "/runs/R9", "/runs/R9/timeline", "/api/v1/runs/R9")
+    assert {client.get(address).status_code for address in addresses} == {200}
+    assert store.execute("select sum(time_taken_us) from cache_lookups").fetchone()[0] > 2**53
