@@ -207,7 +207,8 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
             _check_run_file(trash, database_path(connection))
             held = {row["name"] for row in trash.execute("select name from sqlite_schema")}
             own = {name: "true" for name in list_own_rows(read_tables(connection)) if name in held}
-            RowCopy(trash, connection, own, run_id).run()
+            present = {run_id, *(row["id"] for row in connection.execute("select id from runs"))}
+            RowCopy(trash, connection, own, run_id, present=present).run()
             publish_run(connection, run_id)
         connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)

@@ -73,3 +73,10 @@ def test_a_trial_outlives_the_runs_that_it_made(connection):
     save_trial(connection, trial("1"))
     assert delete_run(connection, "C")
     assert list_trials(connection, "A") == [trial("1", new_run_id=None)]
+
+
+def test_a_trial_comes_back_without_a_run_that_was_deleted_since(connection):
+    save_trial(connection, trial("1"))
+    assert delete_run(connection, "A") and delete_run(connection, "B")
+    assert restore_run(connection, "A")
+    assert list_trials(connection, "A") == [trial("1", base_run_id=None)]

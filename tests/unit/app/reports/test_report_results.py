@@ -7,11 +7,12 @@ import io
 import json
 import re
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from flask.testing import FlaskClient
 
-from tests.unit.app.benched import HOSTILE, RUNS, add_results, bench_suite, measure
+from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
 from tests.unit.app.web.exported import list_exported
 from tests.unit.app.web.test_hostile_text import _Seen
 
@@ -80,6 +81,14 @@ def test_markdown_has_the_suite_in_words(client: FlaskClient) -> None:
         "4 | 1 | 8 |"
     ) in text
     assert "<b onclick" not in text
+
+
+def test_a_pipe_in_the_name_of_a_model_ends_no_cell(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_results(store, "R9", replace(MLP, model="a|b"))
+    text = client.get("/runs/R9/report.md").text
+    assert "\n| a\\|b |" in text and "\n| a|b |" not in text
 
 
 def test_reports_and_page_sum_up_the_same_configurations(
