@@ -175,5 +175,5 @@ def _list_pairs(
             yield (
                 f"Before and after: {incident.title}",
                 incident.last_good_run_id,
-                incident.first_bad.run_id,
+                incident.first_bad_run_id,
             )

@@ -491,6 +491,7 @@ class Incident:
     noticed_us: int | None
     changed_us: int
     last_good_run_id: str | None = field(metadata=PRIVATE)
+    first_bad_run_id: str = field(metadata=PRIVATE)
 
     @property
     def cause(self) -> IncidentCause | None:
