@@ -1,4 +1,4 @@
-"""What AOTAutograd's wrappers around a compiled graph do at each call, with its cost.
+"""What AOTAutograd's wrappers do around each call of a compiled graph, and what it costs.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, graph_compile.py (2.6 to 2.13)
 """

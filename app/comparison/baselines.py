@@ -1,4 +1,4 @@
-"""Stored baselines: what they hold, and what an update changes."""
+"""Stored baselines: their contents, and how an update changes them."""
 
 from __future__ import annotations
 

@@ -135,9 +135,7 @@ class CompileRow:
 
     @property
     def location(self) -> str:
-        """Return its file and line, or those of what a wrapper of torch's or Python's own was
-        called by.
-        """
+        """Return its file and line, or its caller's for a wrapper in torch or Python itself."""
         file, line = (self.caller.file, self.caller.line) if self.caller else (self.file, self.line)
         return label_line(file, line)
 

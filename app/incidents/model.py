@@ -203,7 +203,7 @@ class SeriesChange:
         list[dict[str, Any]],
         "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
     ]:
-        """Return what of the environment changed."""
+        """Return the parts of the environment that changed."""
         return self.evidence.get("environment") or []
 
     @property

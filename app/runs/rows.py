@@ -104,7 +104,7 @@ class RunRow:
 
     @property
     def device(self) -> str | None:
-        """Return what the run was on: its GPU, CPU where none was seen, None where nobody said."""
+        """Return the GPU that the run used, or CPU; None where neither was recorded."""
         if self.gpu_name is None:
             is_seen = self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial"))
             return "CPU" if is_seen and knows_its_device(self.source, self.torch_version) else None

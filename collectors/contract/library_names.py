@@ -1,4 +1,4 @@
-"""Which files, as the store names them, are a package's or Python's own and not the user's."""
+"""Tell stored names of files of packages and of the standard library from the user's own."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ _PACKAGES = frozenset(
 
 
 def is_library_name(file: str) -> bool:
-    """Return whether a file, as the store names it, is a package's or Python's own and not the
-    user's.
-    """
+    """Return whether a stored file name is of a package or of the standard library."""
     head, slash, _rest = file.partition("/")
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
@@ -47,6 +45,6 @@ def is_library_name(file: str) -> bool:
 
 
 def is_harness_step(file: str | None) -> bool:
-    """Return whether a file holds the step that `bench` measures: upstream's breaks there too."""
+    """Return whether a file holds bench's own training step, in which upstream breaks too."""
     # Below compileboard/, or above it in older recordings.
     return file is not None and file.endswith("collectors/bench/steps.py")

@@ -207,7 +207,7 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
             LARGEST_SUMMED if (is_summed := _SUMMED_NAMES.fullmatch(field.name)) else LARGEST_WHOLE,
             fit_metrics
             if (cls, field.name) == (Compiled, "metrics")
-            else _fit_of(hints[field.name], _summed if is_summed else _whole),
+            else _fit_of(hints[field.name], _summed if is_summed else None),
             _default(field),
         )
         for field in fields(cls)
@@ -370,7 +370,7 @@ def _shape_of(shape: Any) -> Fit:
     """
     keys = {
         name: (
-            _fit_of(hint, _summed if _SUMMED_NAMES.fullmatch(name) else _whole),
+            _fit_of(hint, _summed if _SUMMED_NAMES.fullmatch(name) else None),
             _plain_type(hint)[1],
             name in shape.__required_keys__,
         )

@@ -239,7 +239,7 @@ def end_group(child: Child) -> None:
 
 
 def read_tail(path: Path, most_bytes: int = TAIL_BYTES) -> str:
-    """Return the end of what a child printed; empty if there is nothing to read."""
+    """Return the end of a child's output, or an empty string if there is none."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - most_bytes))
         return file.read().decode("utf-8", "replace")

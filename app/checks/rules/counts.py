@@ -1,4 +1,4 @@
-"""Rules of what is counted: graph breaks, recompiles, instructions.
+"""Rules on counts: graph breaks, recompiles, instructions.
 
 Sources: pytorch benchmarks/dynamo/check_graph_breaks.py, later than 021f677 (drop threshold,
 validated counters); pr_time_benchmarks/check_results.py at 0140b62

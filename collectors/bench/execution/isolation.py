@@ -69,7 +69,7 @@ def read_stage(folder: Path) -> str:
 
 
 def read_output(folder: Path) -> str | None:
-    """Return the ends of what a task's process and its ranks printed."""
+    """Return the last output of a task's process and of its ranks."""
     tails = [(path.parent.name, read_tail(path)) for path in list_outputs(folder)]
     texts = [
         text if not number else f"{name}:\n{text}"
