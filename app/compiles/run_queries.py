@@ -27,7 +27,7 @@ from compileboard.collectors.contract.compile_labels import (
     label_role,
 )
 from compileboard.collectors.contract.library_names import is_library_name
-from compileboard.collectors.store.causes import Caller, find_caller, is_wrapper
+from compileboard.collectors.store.causes import Caller, find_caller, find_user_call, is_wrapper
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import load_process_names
 
@@ -116,9 +116,7 @@ class CompileRow:
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
     caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper of torch's or Python's own
-    called_at: Annotated[
-        str | None, "Of a library's function: the line of the user's code that called it."
-    ]
+    called_at: fields.CalledAt
 
     @property
     @published
@@ -336,26 +334,25 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             phases[key] = Phases(**values)
     nothing = Phases(*(None,) * 8)
     processes = load_process_names(connection, (row["process_id"] for row in records))
-    callers: dict[tuple[str, int], tuple[Caller | None, Caller | None]] = {}
+    callers: dict[tuple[str, int], tuple[Caller | None, str | None]] = {}
     rows = []
     for row in records:
         values = dict(row)
-        caller = user_call = None
+        caller = called_at = None
         stack_id = values.pop("stack_id")
         file = row["file"] or ""
         if stack_id is not None and is_library_name(file):
             if (file, stack_id) not in callers:
                 wrapped = find_caller(connection, stack_id) if is_wrapper(file) else None
-                user_call = find_caller(connection, stack_id, is_library_name) or wrapped
-                callers[file, stack_id] = wrapped, user_call
-            caller, user_call = callers[file, stack_id]
+                callers[file, stack_id] = wrapped, find_user_call(connection, file, stack_id)
+            caller, called_at = callers[file, stack_id]
         rows.append(
             CompileRow(
                 **values,
                 process=processes[row["process_id"]],
                 phases=phases.get(row["id"], nothing),
                 caller=caller,
-                called_at=label_line(user_call.file, user_call.line) if user_call else None,
+                called_at=called_at,
             )
         )
     return rows

@@ -40,6 +40,9 @@ CompileId = Annotated[str | None, "Compile id as torch prints it: `0/1`."]
 FunctionName = Annotated[str | None, "Qualified name of the function."]
 FileName = Annotated[str | None, "Its file: path in the repository, or module path."]
 LineNumber = Annotated[int | None, "Line."]
+CalledAt = Annotated[
+    str | None, "Of a library's function: the line of the user's code that called it."
+]
 SourceLine = Annotated[str | None, "That line of the user's code; null with `--no-source`."]
 CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
 CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]

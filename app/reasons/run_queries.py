@@ -12,6 +12,7 @@ from compileboard.app.core import fields
 from compileboard.app.core.page import Page, bind_page, decode_cursor, make_page, recorded_us
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.store.causes import find_first_call, find_user_call
 from compileboard.collectors.store.reading import read_body, read_json
 from compileboard.collectors.store.runs import name_rows
 
@@ -277,6 +278,7 @@ class Chain:
     recompile_count: Annotated[fields.Count, "Recompiles."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the recompiles."]
     limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
+    called_at: fields.CalledAt = None
 
 
 @dataclass(frozen=True)
@@ -295,6 +297,7 @@ class RunCause(fields.CategoryMeaning):
     guard_failure_count: int
     recompile_count: fields.CauseRecompiles
     compile_us: fields.CompilesUs
+    called_at: fields.CalledAt = None
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,7 @@ class LimitHit:
     recompiled_from: fields.RecompiledFrom
     started_us: fields.StartTime
     fail_reason: Annotated[str | None, "torch's message."]
+    called_at: fields.CalledAt = None
 
 
 # Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated
@@ -368,7 +372,7 @@ LIMITS_SQL = """
 select
   c.id as compile_key, c.compile_id, c.process_id, coalesce(c.rank, p.rank) as rank,
   f.name as function, f.file, c.line,
-  c.recompile_category, c.recompiled_from, c.started_us,
+  c.recompile_category, c.recompiled_from, c.started_us, c.stack_id,
   (select k.fail_reason
    from compilations as k
    where k.compile_key = c.id
@@ -446,9 +450,11 @@ def list_chains(
     """The most recompile time comes first. Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (2**62, 2**62))
     records = name_rows(connection, connection.execute(CHAINS_SQL, values))
-    rows = [
-        (Chain(**{k: row[k] for k in row if k != "first_id"}), row["first_id"]) for row in records
-    ]
+    rows = []
+    for row in records:
+        first_id = row.pop("first_id")
+        called_at = find_first_call(connection, run_id, row["file"], row["function"])
+        rows.append((Chain(**row, called_at=called_at), first_id))
     page = make_page(rows, limit, lambda chain: (chain[0].compile_us or 0, chain[1]))
     return Page(tuple(chain for chain, _first in page.rows), page.next)
 
@@ -468,7 +474,10 @@ def list_causes(
     keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
     values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
     rows = [
-        RunCause(**fields.name_ids(row, "cause_id"))
+        RunCause(
+            **fields.name_ids(row, "cause_id"),
+            called_at=find_first_call(connection, run_id, row["file"], row["function"]),
+        )
         for row in connection.execute(CAUSES_SQL, values)
     ]
     return make_page(
@@ -481,7 +490,8 @@ def list_limit_hits(
 ) -> Page[LimitHit]:
     """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (-(2**62), 0))
-    rows = [
-        LimitHit(**row) for row in name_rows(connection, connection.execute(LIMITS_SQL, values))
-    ]
+    rows = []
+    for row in name_rows(connection, connection.execute(LIMITS_SQL, values)):
+        called_at = find_user_call(connection, row["file"], row.pop("stack_id"))
+        rows.append(LimitHit(**row, called_at=called_at))
     return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from compileboard.app.core.fields import (
+    CalledAt,
     ContentId,
     DurationUs,
     FileName,
@@ -63,6 +64,7 @@ class Problem:
     tab: Annotated[str, "The tab of the run's page that has the details."]
     cost_us: Annotated[DurationUs | None, "Compile time that it cost."] = None
     code: Annotated[str | None, "A line of code or a reason."] = None
+    called_at: CalledAt = None
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,11 @@ class RunFacts:
 
 
 def list_problems(facts: RunFacts) -> list[Problem]:
-    grave = [
+    return [
         *_unfinished(facts.unfinished),
         *_failures(facts.failures),
         *_raised(facts.raised),
         *_recompile_limits(facts.limit_hits),
-    ]
-    return [
-        *grave,
         *_cliffs(facts.cliffs),
         *_disabled(facts),
         *_bypasses(facts.caches),

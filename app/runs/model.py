@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -52,7 +52,7 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.states import RunState, describe_state
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
-from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.causes import find_first_call, load_causes
 from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
 
@@ -194,7 +194,7 @@ def build_header(
 @dataclass(frozen=True)
 class RunSummaryScreen:
     run: RunRow
-    facts: RunFacts
+    problems: Sequence[Problem]
     causes: Sequence[CauseRow]
     unfinished_count: int
     distinct_break_count: int
@@ -202,10 +202,6 @@ class RunSummaryScreen:
     longest: Sequence[compiles.CompileRow]
     incidents: Sequence[tuple[str, str]]  # that began with it: id and title
     is_pruned: bool = False
-
-    @cached_property
-    def problems(self) -> list[Problem]:
-        return list_problems(self.facts)
 
     @cached_property
     def verdict(self) -> RunVerdict:
@@ -254,9 +250,16 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
     selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
     causes = list_run_causes(reader, run)
     explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
+    problems = list_problems(read_facts(reader, run, phases, explained))
     return RunSummaryScreen(
         run=run,
-        facts=read_facts(reader, run, phases, explained),
+        problems=[
+            replace(
+                problem,
+                called_at=find_first_call(reader, run.id, problem.file, problem.function),
+            )
+            for problem in problems
+        ],
         causes=causes,
         unfinished_count=failures.count_unfinished(reader, run),
         distinct_break_count=reasons.count_distinct_breaks(reader, run.id),

@@ -71,8 +71,9 @@ from compileboard.app.runs.overview_queries import (
 )
 from compileboard.app.runs.queries import RunFilter, list_runs
 from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.causes import find_first_call, load_causes
 from compileboard.collectors.store.rollups import Definition
 
 MOST_PROGRAMS = 5
@@ -489,13 +490,14 @@ def build_overview(
         totals=totals,
         runs=runs,
         graph_breaks=list_top_breaks(engine, **scope, newest=point_count, limit=TOP_COUNT),
-        recompile_causes=list_top_causes(engine, **scope, newest=point_count, limit=TOP_COUNT),
+        recompile_causes=_list_top_causes(store, filters.suite, filters.name, point_count),
     )
 
 
 def build_recorded_runs(
-    engine: Engine, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
+    store: Store, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
 ) -> RecordedRuns:
+    engine = store.engine
     newest = list_runs(
         engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT
     )
@@ -506,9 +508,23 @@ def build_recorded_runs(
         points=list_trend(engine, suite, name, newest=point_count, alive_since_us=alive_since_us),
         newest=describe_runs(engine, newest.rows, clock),
         graph_breaks=list_top_breaks(engine, suite, name, newest=point_count, limit=TOP_COUNT),
-        recompile_causes=list_top_causes(engine, suite, name, newest=point_count, limit=TOP_COUNT),
+        recompile_causes=_list_top_causes(store, suite, name, point_count),
         functions=list_top_functions(engine, suite, name, newest=point_count, limit=TOP_COUNT),
     )
+
+
+def _list_top_causes(
+    store: Store, suite: str | None, name: str | None, point_count: int
+) -> list[TopCause]:
+    causes = list_top_causes(store.engine, suite, name, newest=point_count, limit=TOP_COUNT)
+    return [replace(cause, called_at=_find_call(store, cause)) for cause in causes]
+
+
+def _find_call(store: Store, cause: TopCause) -> str | None:
+    if not is_library_name(cause.file or ""):
+        return None
+    run_file = open_run_or_board(store, cause.run_id)
+    return find_first_call(run_file, cause.run_id, cause.file, cause.function)
 
 
 def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:

@@ -205,10 +205,10 @@ class Overview:
 @operation("/overview")
 def get_overview(scope: OverviewScope) -> Overview:
     """Return the contents of this database, and the verdict of the overview page."""
-    engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
+    store, clock, point_count = get_store(), get_clock(), get_settings().trend_runs
     asked = {name: value for name, value in vars(scope).items() if value}
-    screen = build_overview(get_store(), read_overview_filters(asked), clock, point_count)
-    recorded = build_recorded_runs(engine, scope.suite, scope.name, clock, point_count)
+    screen = build_overview(store, read_overview_filters(asked), clock, point_count)
+    recorded = build_recorded_runs(store, scope.suite, scope.name, clock, point_count)
     return Overview(
         verdict=screen.verdict,
         tiles=list(screen.tiles),

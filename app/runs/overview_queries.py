@@ -5,13 +5,14 @@ All of it comes from roll-ups of the `newest` runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import recorded_us
+from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.store.rollups import HUD_PASSING
 
 
@@ -91,12 +92,14 @@ class TopCause(fields.TitledCause):
     reason: str
     function: fields.FunctionName
     file: fields.FileName
+    run_id: str = field(metadata=PRIVATE)  # one that has it
     recompile_count: fields.CauseRecompiles
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     is_present: Annotated[
         bool, "Whether the newest run of a suite and name that had it still has it."
     ]
+    called_at: fields.CalledAt = None
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,7 @@ def causes_sql(scope: str) -> str:
 {_newest_of_each(scope)}, top as (
   select
     u.cause_id,
+    max(n.id) as run_id,
     sum(u.recompile_count) as recompile_count,
     count(*) as run_count,
     sum(u.compile_us) as compile_us,
@@ -274,8 +278,8 @@ def causes_sql(scope: str) -> str:
   limit :limit
 )
 select
-  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.recompile_count,
-  top.run_count,
+  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.run_id,
+  top.recompile_count, top.run_count,
   nullif(top.compile_us, 0) as compile_us, top.is_present
 from top
 join recompile_causes as d on d.id = top.cause_id

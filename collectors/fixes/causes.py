@@ -136,6 +136,9 @@ class Cause:
         str, "The failed guard, or the reason of the graph break, in torch's words."
     ]
     explanation: Annotated[str, "What that means, in torch's words."]
+    called_at: Annotated[
+        str | None, "Of a library's function: the line of the user's code that called it."
+    ] = None
     category: Annotated[str | None, "Kind of guard that failed; null of a graph break."] = None
     gb_id: Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."] = None
     place_count: Annotated[int, "Functions that it shows in."] = 1
@@ -405,6 +408,7 @@ def _make_break_cause(
         source_line=first.source_line,
         evidence=first.reason.strip().split("\n")[0],
         explanation=first.explanation,
+        called_at=first.called_at,
         gb_id=first.gb_id,
         place_count=len({(member.file, member.function) for member in members}),
         content_ids=tuple(member.id for member in members),
@@ -530,6 +534,7 @@ def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: Co
         source_line=source_line,
         evidence=guard.reason,
         explanation="",
+        called_at=row.called_at,
         category=guard.category,
         place_count=len({(member.compile.file, member.compile.function) for member in members}),
         compile_keys=tuple(member.compile.key for member in members),

@@ -155,6 +155,7 @@ class BreakFacts:
     source_line: str | None = None
     first_line: int | None = None
     lines: tuple[str, ...] = field(default=())
+    called_at: str | None = None  # by the user's code, where the line is a library's
     skipped_count: int = 0  # functions left to run eagerly for it
     torch_version: tuple[int, int] = (2, 13)
 
@@ -189,6 +190,7 @@ class RecordedCompile:
     is_recompile: bool
     torch_function: str | None = None
     source_line: str | None = None
+    called_at: str | None = None  # by the user's code, where the file is a library's
 
 
 @dataclass(frozen=True)

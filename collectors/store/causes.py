@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -160,6 +162,16 @@ where file not like '<%'
 order by depth
 limit :deepest
 """
+FIRST_STACK_SQL = """
+select c.stack_id
+from functions as f
+join compiles as c on c.function_id = f.id and c.run_id = :run_id
+where f.file = :file
+  and f.name = :name
+  and c.stack_id is not null
+order by c.id
+limit 1
+"""
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
@@ -206,6 +218,31 @@ def find_caller(
     """Return the innermost frame of a stack whose file is not skipped: by default the user's."""
     frames = _list_callers(connection, stack_id)
     return next((frame for frame in frames if not is_skipped(frame.file)), None)
+
+
+def find_user_call(
+    connection: sqlite3.Connection, file: str | None, stack_id: int | None
+) -> str | None:
+    """Return where the user's code called a library's function, None for a user's own file."""
+    if stack_id is None or not is_library_name(file or ""):
+        return None
+    call = find_caller(connection, stack_id, is_library_name)
+    if call is None and is_wrapper(file or ""):
+        call = find_caller(connection, stack_id)
+    return label_line(call.file, call.line) if call else None
+
+
+def find_first_call(
+    connection: sqlite3.Connection, run_id: str, file: str | None, function: str | None
+) -> str | None:
+    """Return where the user's code called a library's function before its first compile in a run,
+    None for a user's own function.
+    """
+    if not is_library_name(file or ""):
+        return None
+    values = {"run_id": run_id, "file": file, "name": function}
+    row = connection.execute(FIRST_STACK_SQL, values).fetchone()
+    return find_user_call(connection, file, row["stack_id"]) if row else None
 
 
 def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]:
@@ -265,6 +302,7 @@ def _read_compiles(
         if row["key"] in types
     }
     callers: dict[int, Caller | None] = {}
+    calls: dict[tuple[str | None, int | None], str | None] = {}
     compiles = []
     for row in rows:
         function, file, line, caller = row["function"], row["file"], row["line"], None
@@ -276,6 +314,9 @@ def _read_compiles(
             module = frame_types.get((row["process_id"], row["generation"], row["frame_id"]))
             function = f"{module.rsplit('.', 1)[-1]}.forward" if module else caller.label
             file, line = caller.file, caller.line
+        location = (file, row["stack_id"])
+        if location not in calls:
+            calls[location] = find_user_call(connection, *location)
         compiles.append(
             RecordedCompile(
                 key=row["key"],
@@ -292,6 +333,7 @@ def _read_compiles(
                 is_recompile=bool(row["is_recompile"]),
                 torch_function=row["function"] if caller is not None else None,
                 source_line=caller.code if caller is not None else None,
+                called_at=calls[location],
             )
         )
     return compiles
@@ -310,6 +352,7 @@ def _read_breaks(
                 hints=tuple(body.get("hints") or read_json(list[str], row["hints"]) or ()),
                 context=str(body.get("debug_context") or ""),
                 explanation=body.get("explanation") or row["explanation"] or "",
+                called_at=_find_call_in_stack(body) if is_library_name(row["file"] or "") else None,
                 **{name: body.get(name) or row[name] for name in ("reason", "source_line")},
                 **{
                     name: row[name]
@@ -321,6 +364,16 @@ def _read_breaks(
             BreakOccurrence(row["distinct_id"], row["compile_key"], row["outcome"], frame_line)
         )
     return list(distinct.values()), occurrences
+
+
+def _find_call_in_stack(body: Mapping[str, Any]) -> str | None:
+    stack = body.get("stack")
+    for frame in reversed(stack if isinstance(stack, list) else []):
+        file = frame.get("file") if isinstance(frame, dict) else None
+        if isinstance(file, str) and not file.startswith("<") and not is_library_name(file):
+            line = frame.get("line")
+            return label_line(file, line if isinstance(line, int) else None)
+    return None
 
 
 def _find_frame_line(row: sqlite3.Row, body: Mapping[str, Any]) -> int | None:

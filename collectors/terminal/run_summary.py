@@ -402,11 +402,10 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
         effect = ", ".join(["runs eagerly"] * cause.is_eager + saved) or "time not recorded"
         effect = "nothing to fix" if cause.is_expected else effect
         line = f":{cause.line}" if cause.line else ""
+        called = f", called at {cause.called_at}" if cause.called_at else ""
         notes = [
-            (
-                f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}; "
-                f"{effect}"
-            )
+            f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}"
+            f"{called}; {effect}"
         ]
         notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]
         words = ("try", run_id, "--fix", str(cause.number))

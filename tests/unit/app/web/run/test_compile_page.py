@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.compiles.pages import write_value
+from compileboard.collectors.contract.library_names import is_library_name
 from tests.unit.app.recorded import MARKUP, RUN, record_run
 from tests.unit.pipeline.loading import DDP, PROGRAMS, load
 
@@ -119,6 +121,36 @@ def test_a_compile_in_a_packages_function_names_the_users_own_call(
     assert any(
         "transformers/utils/generic.py:933" in label for label in labels
     )  # its own line stays in its name
+
+
+def test_causes_problems_and_guards_of_a_packages_function_name_the_users_own_call(
+    database: Path, client: FlaskClient
+) -> None:
+    run_id = load(database, PROGRAMS).run_id
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            """
+            update compiles
+            set outcome = 'recompile_limit'
+            where function_id in (select id from functions where file like 'transformers/%')
+            """
+        )
+    run = f"/api/v1/runs/{run_id}"
+    lists = {
+        "causes": client.get(f"{run}/causes").get_json()["data"],
+        "problems": client.get(run).get_json()["data"]["problems"],
+        "failed guards": client.get(f"{run}/recompile_causes").get_json()["data"],
+        "limits": client.get(f"{run}/recompile_limits").get_json()["data"],
+        "chains": client.get(f"{run}/recompile_chains").get_json()["data"],
+        "overview": client.get("/api/v1/overview").get_json()["data"]["recompile_causes"],
+    }
+    for name, rows in lists.items():
+        calls = {row["called_at"] for row in rows if is_library_name(row["file"] or "")}
+        assert calls and calls <= {"models.py:104", "models.py:109"}, name
+        assert {row["called_at"] for row in rows if row["file"] == "models.py"} <= {None}
+    deepcopy = next(row for row in lists["causes"] if row["title"] == "copy.deepcopy()")
+    assert (deepcopy["line"], deepcopy["called_at"]) == (1361, "models.py:109")
+    assert 'called at <span class="mono">models.py:1' in client.get("/").text
 
 
 @pytest.mark.parametrize("query", ["", "?tab=recompiles"])
