@@ -188,6 +188,20 @@ def test_a_skip_is_of_the_runs_it_names() -> None:
     assert facts_for("torchvision", "mnasnet1_0").reason("skip", device="cuda") is None
 
 
+@pytest.mark.parametrize(
+    ("suite", "model", "block"),
+    [
+        ("builtin", "transformer_decoder", "DecoderBlock"),
+        ("transformers", "LlamaForCausalLM", "LlamaDecoderLayer"),
+        ("transformers", "BertForMaskedLM", "BertLayer"),
+        ("transformers", "T5ForConditionalGeneration", "T5Block"),
+    ],
+)
+def test_fsdp_shards_a_model_by_upstreams_blocks(suite: str, model: str, block: str) -> None:
+    fact = facts_for(suite, model).find("fsdp_wrap")
+    assert fact and fact.value == block
+
+
 def test_nothing_known_means_nothing_special() -> None:
     assert [fact for fact in FACTS if NOTHING.find(fact) or NOTHING.reason(fact)] == []
     assert (NOTHING.reason("skip", device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
