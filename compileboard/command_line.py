@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,7 +20,15 @@ except ModuleNotFoundError:
     ) from None
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+NEAR = 0.75  # of SequenceMatcher: a letter wrong in a word of five
 DATABASE = "compileboard.database"  # in a context's `meta`
+
+
+def is_near(given: str, option: str) -> bool:
+    """Return whether an unknown option may be a slip of the pen for one that exists."""
+    # Without the dashes: by them alone, click finds --xla and --amp alike.
+    word, name = given.lstrip("-").replace("_", "-"), option.lstrip("-")
+    return name.startswith(word) or SequenceMatcher(None, word, name).ratio() >= NEAR
 
 
 class Option(click.Option):
@@ -56,6 +65,10 @@ class Command(click.Command):
         try:
             self._check_exclusive(ctx, args)
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            options = [name for param in self.get_params(ctx) for name in param.opts]
+            near = [name for name in options if is_near(error.option_name, name)]
+            raise click.NoSuchOption(error.option_name, possibilities=near, ctx=ctx) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # an option without its value does not know whose it is
             raise

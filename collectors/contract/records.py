@@ -647,7 +647,7 @@ warm_compilation_latency_s|real?||Compile time with warm caches. Seconds.
 compression_ratio|real?||Peak memory in eager mode ÷ compiled.
 eager_peak_mem_gb|real?||Peak memory in eager mode. GB of 10^9 bytes.
 dynamo_peak_mem_gb|real?||Peak memory compiled. GB of 10^9 bytes.
-cache_lookup_latency_us|real?||dynamo's lookup of the compiled code, per call. Microseconds.
+cache_lookup_latency_us|real?||dynamo's lookups of compiled code in five steps. Microseconds.
 calls_captured|count?||Operations in the captured graphs.
 unique_graphs|count?||Graphs.
 graph_breaks|count?||Graph breaks as torch's counters have them.

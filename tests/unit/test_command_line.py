@@ -81,6 +81,27 @@ def test_an_option_without_its_value_is_refused_with_the_commands_usage(
     assert lines[-1] == f"Error: Option '{words[1]}' requires an argument."
 
 
+@pytest.mark.parametrize(
+    ("main", "words", "suggested"),
+    [
+        (collect, ["bench", "--xla"], None),
+        (collect, ["bench", "--ranks"], None),
+        (collect, ["bench", "--epochs"], None),
+        (collect, ["bench", "--perfomance"], "--performance"),
+        (collect, ["bench", "--ouput"], "--output"),
+        (collect, ["run", "--levle"], "--level"),
+        (app, ["serve", "--prot"], "--port"),
+    ],
+)
+def test_an_unknown_option_suggests_only_what_is_near_it(
+    main: object, words: list[str], suggested: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(main) and main(words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    suggestion = f" Did you mean '{suggested}'?" if suggested else ""
+    assert error == f"Error: No such option '{words[1]}'.{suggestion}"
+
+
 @pytest.mark.parametrize("dashes", [["--"], []])
 def test_run_leaves_the_commands_own_words_alone(workplace: Workplace, dashes: list[str]) -> None:
     words = ["--help", "--db", "x", "-h", "--", "--level", "much", "--"]

@@ -37,6 +37,7 @@ REASONS = {
 
 BESIDE = {
     "scaling_efficiency": "scaling efficiency {:.3f}",
+    "cache_lookup_latency": "cache lookup {:.0f} µs",
     "second_process_latency": "second process {:.2f} s",
 }
 NOISY = 0.10  # a spread of the repeats that is worth a word

@@ -70,6 +70,7 @@ def _performance(results: Sequence[BenchMeasured]) -> list[str]:
         ("abs_latency", "mean={:.3f} ms"),
         ("compilation_latency", "mean={:.3f} seconds"),
         ("warm_compilation_latency", "mean={:.3f} seconds"),
+        ("cache_lookup_latency", "mean={:.0f} µs"),
         ("compression_ratio", "mean={:.3f}x"),
         ("eager_peak_mem", "mean={:.3f} GB"),
         ("dynamo_peak_mem", "mean={:.3f} GB"),

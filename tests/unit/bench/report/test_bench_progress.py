@@ -36,3 +36,9 @@ def test_a_line_names_the_first_modules_that_are_not_compiled(count: int, named:
     facts = {"distributed": eager}
     result = BenchMeasured("b", 1, 1, "local", "Net", "accuracy", accuracy="pass", facts=facts)
     assert describe(result) == f"pass, {count} module{'s'[: count - 1]} not compiled: {named}"
+
+
+def test_a_line_has_the_time_of_dynamos_cache_lookups() -> None:
+    values = {"speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "cache_lookup_latency": 61.4}
+    result = BenchMeasured("b", 1, 1, "local", "Net", "performance", values=values)
+    assert describe(result) == "2.000x [1.900, 2.100], cache lookup 61 µs"
