@@ -60,7 +60,7 @@ def write(root: Path, address: str, event_count: int, most_bytes: int) -> int:
     """Write the hour, as a process of its own; print its largest memory after a tenth and at its
     end, and its disk.
     """
-    sink = OutboxSink.open(root, "RUN", Target(address), most_bytes)
+    sink = OutboxSink(root, "RUN", Target(address), most_bytes)
     early_bytes = most_used_bytes = 0
     for number, batch in enumerate(make_batches(event_count)):
         sink.ingest(EventBatch(batch))

@@ -36,7 +36,7 @@ def push(address: str, text_count: int) -> float:
     run_id = new_run_id()
     with tempfile.TemporaryDirectory() as folder, patch.object(outbox_sink, "spawn_sender"):
         root = Path(folder)
-        with closing(OutboxSink.open(root, run_id, Target(address), 1 << 30)) as sink:
+        with closing(OutboxSink(root, run_id, Target(address), 1 << 30)) as sink:
             for batch in make_batches(text_count * TEXT_EVERY, run_id, run_id):
                 sink.ingest(EventBatch(batch))
             sink.finish()

@@ -109,7 +109,6 @@ TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
     8 << 20,
 )  # of texts in one request; a larger one goes alone
 STORED = (200, 201, 204)
-NOT_TOGETHER = (404, 405)  # of an older server
 
 
 class TextDelivery:
@@ -117,7 +116,6 @@ class TextDelivery:
         self._folder = waiting.folder
         self._run_id = waiting.run_id
         self._losses = losses
-        self._takes_several = True
         self._refused_counts: Counter[str] = Counter()  # by text
         self._refusal: Refused | None = None  # of a text that is tried again
 
@@ -137,38 +135,29 @@ class TextDelivery:
                 raise self._refusal
 
     def _send_together(self, client: Client, digests: list[str]) -> list[str]:
+        """Send the small texts, several in a request; return those that must be sent one by one."""
         single: list[str] = []
-        texts: list[SentText] = []
-        size_bytes = plain_bytes = 0
-        for digest in [*digests, ""]:
-            text = _read_small(self._folder, digest) if self._takes_several and digest else None
-            text_bytes, text_plain_bytes = _measure(text)
-            size_bytes, plain_bytes = size_bytes + text_bytes, plain_bytes + text_plain_bytes
-            is_full = (
-                size_bytes > TOGETHER_BYTES
-                or plain_bytes > TOGETHER_PLAIN_BYTES
-                or len(texts) >= MOST_TEXTS
-            )
-            if texts and (is_full or not digest):
-                if not self._post(client, texts):
-                    single += [sent.digest for sent in texts]
-                texts, size_bytes, plain_bytes = [], text_bytes, text_plain_bytes
-            if text is not None and self._takes_several:
-                texts.append(text)
-            elif digest:
-                single.append(digest)
+
+        def read_small() -> Iterator[SentText]:
+            for digest in digests:
+                text = _read_small(self._folder, digest)
+                if text is not None:
+                    yield text
+                else:
+                    single.append(digest)
+
+        for texts in _group(read_small()):
+            if not self._post(client, texts):
+                single += [text.digest for text in texts]
         return single
 
     def _post(self, client: Client, texts: list[SentText]) -> bool:
         answer = client.ask(
             "POST", "texts", dump_texts(texts), Content_Type="application/octet-stream"
         )
-        self._takes_several = answer.status not in NOT_TOGETHER
-        if answer.status in STORED:
-            return True
-        if self._takes_several and answer.status != 460 and answer.status not in OF_CONTENT:
+        if answer.status not in (*STORED, *OF_CONTENT, 460):
             raise refuse(answer)
-        return False
+        return answer.status in STORED
 
     def delete(self, digests: Iterable[str]) -> None:
         for digest in digests:
@@ -223,17 +212,25 @@ def _read_small(folder: Path, digest: str) -> SentText | None:
     if path is None or body is None:
         return None
     text = SentText(digest, body, path.suffix == ".gz")
-    size_bytes, plain_bytes = _measure(text)
-    return text if size_bytes <= TOGETHER_BYTES and plain_bytes <= TOGETHER_PLAIN_BYTES else None
+    is_small = len(body) <= TOGETHER_BYTES and text.plain_bytes <= TOGETHER_PLAIN_BYTES
+    return text if is_small else None
 
 
-def _measure(text: SentText | None) -> tuple[int, int]:
-    if text is None:
-        return 0, 0
-    # The last 4 bytes of a gzip are the size of what it packs.
-    return len(text.body), int.from_bytes(text.body[-4:], "little") if text.is_packed else len(
-        text.body
-    )
+def _group(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
+    group: list[SentText] = []
+    size_bytes = plain_bytes = 0
+    for text in texts:
+        size_bytes, plain_bytes = size_bytes + len(text.body), plain_bytes + text.plain_bytes
+        if group and (
+            size_bytes > TOGETHER_BYTES
+            or plain_bytes > TOGETHER_PLAIN_BYTES
+            or len(group) >= MOST_TEXTS
+        ):
+            yield group
+            group, size_bytes, plain_bytes = [], len(text.body), text.plain_bytes
+        group.append(text)
+    if group:
+        yield group
 
 
 def _read(path: Path | None) -> bytes | None:
@@ -260,12 +257,6 @@ def list_texts(lines: bytes) -> list[str]:
 LONG_PAUSE_S = 600.0  # before what cannot be imported is sent again
 
 
-@dataclass
-class Sent:
-    plain_bytes: int = 0
-    is_done: bool = False
-
-
 class StreamDelivery:
     def __init__(self, waiting: Waiting) -> None:
         self.waiting = waiting
@@ -278,21 +269,24 @@ class StreamDelivery:
     def forget(self) -> None:
         self._state = None
 
-    def step(self, client: Client) -> Sent:
-        """Send at most one request of lines. Raises ServerAway or Refused."""
+    def step(self, client: Client) -> bool:
+        """Send at most one request of lines; return whether that went further.
+
+        Raises ServerAway or Refused.
+        """
         is_written = (
             self.waiting.is_written()
         )  # before: what its writer wrote before it went is then read
         if self._state is None:
             self._state = self._ask_state(client)
             if self._state is None:
-                return Sent(is_done=self._restart(is_written))
+                return self._restart(is_written)
         lines = self.waiting.read(self._state.offset, REQUEST_BYTES)
         if not lines:
             if is_written:
-                return Sent()
+                return False
             self.waiting.delete()  # a torn last line is nobody's: what died wrote it
-            return Sent(is_done=True)
+            return True
         self._texts.send(client, list_texts(lines))
         return self._send_lines(client, lines, self._state, is_written)
 
@@ -345,21 +339,21 @@ class StreamDelivery:
         self.waiting.delete()
         return True
 
-    def _send_lines(self, client: Client, lines: bytes, state: SentState, is_written: bool) -> Sent:
+    def _send_lines(self, client: Client, lines: bytes, state: SentState, is_written: bool) -> bool:
         answer = self._patch(client, lines, state)
         if self._state is not None:
-            return Sent(len(lines))
+            return True
         if answer.status in OF_CONTENT:
             return self._send_less(client, lines, state, answer, is_written)
         if answer.status == 409:
             if find_value(answer, "restart", bool):
-                return Sent(is_done=self._restart(is_written))
+                return self._restart(is_written)
             if missing := find_value(answer, "missing", list):
                 self._texts.send(client, [str(digest) for digest in missing])
-            return Sent()  # a gap: the next step asks where to go on
+            return False  # a gap: the next step asks where to go on
         if answer.status not in (200, 204):
             self._check_refusal(answer)
-        return Sent()
+        return False
 
     def _patch(self, client: Client, lines: bytes, state: SentState) -> ServerAnswer:
         self._state = None  # until the answer is here, nothing is known
@@ -389,7 +383,7 @@ class StreamDelivery:
         state: SentState,
         refusal: ServerAnswer,
         is_written: bool,
-    ) -> Sent:
+    ) -> bool:
         """Send the first half of rejected lines; a single line rejected twice is replaced by its
         loss.
 
@@ -411,7 +405,7 @@ class StreamDelivery:
             raise refuse(refusal)
         self.losses.words = words
         self._texts.delete(list_texts(lines))
-        return Sent(len(lines))
+        return True
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
         """Raises Refused. For a run deleted or pruned on the server, its waiting data is deleted
@@ -471,7 +465,7 @@ class BundleDelivery:
 
     def forget(self) -> None: ...
 
-    def step(self, client: Client) -> Sent:
+    def step(self, client: Client) -> bool:
         waiting, state = self.waiting, self.waiting.read_sent()
         if state.import_id is None:
             return self._send(client, state)
@@ -480,23 +474,22 @@ class BundleDelivery:
             answer.status == 404
         ):  # it is not listed any more: sent again, a run that is there adds nothing
             waiting.write_sent(replace(state, import_id=None))
-            return Sent()
+            return False
         if answer.status != 200:
             raise refuse(answer)
         import_state = find_value(answer, "state", str)
         if import_state not in ("done", "failed"):
-            return Sent()
+            return False
         if import_state == "failed":
             words = find_value(answer, "message", str) or answer.describe()
             raise self._count_refusal(
                 state, Refused(f"the server could not import it: {words}", 400, LONG_PAUSE_S)
             )
         waiting.delete()
-        return Sent(is_done=True)
+        return True
 
-    def _send(self, client: Client, state: SentState) -> Sent:
+    def _send(self, client: Client, state: SentState) -> bool:
         waiting = self.waiting
-        size_bytes = waiting.measure()
         with waiting.bundle.open("rb") as file:
             path = f"imports?filename={quote_path(waiting.run_id)}.db"
             answer = client.ask("POST", path, file, Content_Type="application/octet-stream")
@@ -506,7 +499,7 @@ class BundleDelivery:
         if answer.status not in (200, 202) or import_id is None:
             raise refuse(answer)
         waiting.write_sent(replace(state, import_id=import_id))
-        return Sent(size_bytes)
+        return True
 
     def _count_refusal(self, state: SentState, refused: Refused) -> Refused:
         counted = replace(state, import_id=None, refused_count=state.refused_count + 1)

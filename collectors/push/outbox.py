@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.record.spool import home
+from compileboard.collectors.record.spool import home, replace_file
 from compileboard.collectors.store.leases import is_locked
 from compileboard.collectors.wire.lines import LARGEST_RATIO
 
@@ -160,7 +160,11 @@ class OutboxStream:
         return True
 
     def read_stop(self) -> str | None:
-        return read_stop(self.folder, self.stream_id)
+        try:
+            reason = (self.folder / f"{self.stream_id}.stop").read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return None
+        return reason if reason in STOPS else None
 
     def is_there(self) -> bool:
         return (self.folder / f"{self.stream_id}.json").exists()
@@ -214,14 +218,6 @@ def find_text(folder: Path, digest: str) -> Path | None:
         if path.exists():
             return path
     return None
-
-
-def read_stop(folder: Path, stream_id: str) -> str | None:
-    try:
-        reason = (folder / f"{stream_id}.stop").read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return None
-    return reason if reason in STOPS else None
 
 
 @dataclass(frozen=True)
@@ -315,10 +311,8 @@ class Waiting:
 
     def write_sent(self, state: SentState) -> None:
         """Save how far it was sent and delete segments that are fully sent, except the last."""
-        temporary = self.folder / f".{self.name}.sent"
         with suppress(OSError):
-            temporary.write_text(json.dumps(asdict(state)), encoding="ascii")
-            os.replace(temporary, self.folder / f"{self.name}.sent")
+            replace_file(self.folder / f"{self.name}.sent", json.dumps(asdict(state)))
         segments = self.list_segments()
         for (_, path), (end, _) in pairwise(segments):
             if end <= state.offset:

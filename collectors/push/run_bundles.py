@@ -42,19 +42,14 @@ def bundle_runs(
             run_id = str(row["id"])
             if row["state"] == "running":
                 print_line(f"run {run_id} is still being recorded; push it when it has ended")
-            elif (has_all := _has_all(client, reader, run_id)) is not False:
+            elif _has_all(client, reader, run_id):
                 count = queue_more(reader, run_id)
                 more = (
                     f"; {count} answer{'' if count == 1 else 's'} about its repros are sent"
                     if count
                     else ""
                 )
-                older = (
-                    ""
-                    if has_all
-                    else "; the server is older and takes nothing that was added since: upgrade it"
-                )
-                print_line(f"run {run_id} is at {target.run_page(run_id)} already{older}{more}")
+                print_line(f"run {run_id} is at {target.run_page(run_id)} already{more}")
                 if count:
                     yield run_id
             else:
@@ -77,17 +72,10 @@ def temporary_database() -> Iterator[str]:
         yield os.path.join(folder, "push.db")
 
 
-def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool | None:
-    """Return whether the server has the whole run; None if it has the run but is too old to
-    compare.
-
-    If the server refuses to say, the run is sent.
-    """
-    path = f"runs/{quote_path(run_id)}"
+def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool:
+    """Return whether the server has the whole run. If it does not answer, the run is sent."""
     try:
-        answer = client.ask("GET", f"{path}/contents")
-        if answer.status == 404 and client.ask("GET", path).status == 200:
-            return None
+        answer = client.ask("GET", f"runs/{quote_path(run_id)}/contents")
     except ServerAway:
         return False
     if answer.status == 410:  # it was pruned there, and takes nothing more

@@ -8,20 +8,21 @@ import fcntl
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from compileboard.collectors.push.client import Client, Refused
 from compileboard.collectors.push.delivery import BundleDelivery, StreamDelivery, open_delivery
 from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
 from compileboard.collectors.push.target import Target, TargetError
+from compileboard.collectors.record.program import start_detached
+from compileboard.collectors.record.spool import replace_file
 from compileboard.collectors.wire.http import ServerAway
-from compileboard.start import own_command
 
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
@@ -143,7 +144,7 @@ class Sender:
         try:
             client = line.open(self._environment)
             before_count = client.answer_count
-            sent = shipment.delivery.step(client)
+            has_sent = shipment.delivery.step(client)
             if lost := shipment.delivery.losses.describe():
                 self._lost[waiting.run_id] = lost
             if client.answer_count > before_count:
@@ -151,7 +152,7 @@ class Sender:
                 status.answered_us, status.error, line.wants_token = now_us, None, False
                 self._deleted.pop(waiting.run_id, None)  # it may be restored
                 self._refused.pop(waiting.run_id, None)
-            return sent.plain_bytes > 0 or sent.is_done
+            return has_sent
         except (ServerAway, TargetError) as error:
             line.pause.lengthen(0.0)
             line.close()
@@ -196,10 +197,8 @@ class Sender:
         if text == self._written_status:
             return
         self._written_status = text
-        temporary = self.root / f".{STATUS_NAME}"
         with suppress(OSError):
-            temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, self.root / STATUS_NAME)
+            replace_file(self.root / STATUS_NAME, text)
 
 
 def _key_of(target: Target) -> str:
@@ -207,28 +206,26 @@ def _key_of(target: Target) -> str:
 
 
 def read_status(root: Path, target: Target, run_id: str = "") -> ServerStatus:
-    try:
-        body = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))
-        server = body["servers"][_key_of(target)]
-        failure = body["runs"].get(run_id) or server
-        return ServerStatus(server["answered_us"], failure["error"], failure["failed_us"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ServerStatus()
+    status = _read_status_file(root)
+    server = status["servers"].get(_key_of(target)) or asdict(ServerStatus())
+    failure = status["runs"].get(run_id) or server
+    return ServerStatus(server["answered_us"], failure["error"], failure["failed_us"])
 
 
 def is_deleted(root: Path, run_id: str) -> bool:
-    try:
-        return run_id in json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["deleted"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return run_id in _read_status_file(root)["deleted"]
 
 
 def read_losses(root: Path, run_id: str) -> str | None:
-    try:
-        lost = json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))["lost"].get(run_id)
-        return None if lost is None else str(lost)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    lost: str | None = _read_status_file(root)["lost"].get(run_id)
+    return lost
+
+
+def _read_status_file(root: Path) -> dict[str, Any]:
+    empty: dict[str, Any] = {"servers": {}, "runs": {}, "deleted": [], "lost": {}}
+    with suppress(OSError, ValueError, TypeError):
+        return {**empty, **json.loads((root / STATUS_NAME).read_text(encoding="utf-8"))}
+    return empty
 
 
 def _take_lock(root: Path) -> int | None:
@@ -250,27 +247,9 @@ def is_sending(root: Path) -> bool:
 
 
 def spawn_sender(root: Path) -> None:
-    """Start a sender that outlives this process and its terminal, unless one is running.
-
-    Raises OSError.
-    """
-    if is_sending(root):
-        return
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("COMPILEBOARD_SPOOL")
-    }
-    subprocess.Popen(
-        own_command("compileboard.collectors.push.sender", str(root)),
-        cwd="/",
-        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        close_fds=True,
-    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
+    """Start a sender, unless one is running. Raises OSError."""
+    if not is_sending(root):
+        start_detached("compileboard.collectors.push.sender", str(root))
 
 
 def send_all(root: Path) -> int:

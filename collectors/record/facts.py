@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -257,7 +258,7 @@ def default_name(command: list[str]) -> str:
     if inner:
         return default_name(inner)
     if _is_python(command[0]):
-        named = _python_names(command[1:])
+        _switches, named = _read_python_arguments(command[1:])
         if named:
             return named
     scripts = [word for word in command if word.endswith(".py")]
@@ -280,33 +281,35 @@ def _is_python(word: str) -> bool:
     return os.path.basename(word).startswith("python")
 
 
-def _python_names(words: list[str]) -> str | None:
+def _read_python_arguments(words: list[str]) -> tuple[list[str], str | None]:
+    """Return the groups of an interpreter's switches, and the name of what it runs."""
+    switches: list[str] = []
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":
         word, position = words[position], position + 1
         if word.startswith("--"):
             continue
-        letter, rest = next(
-            ((c, word[n + 1 :]) for n, c in enumerate(word) if n and c in "cmWX"), ("", "")
-        )
+        before, *option = re.split("([cmWX])", word[1:], maxsplit=1)
+        switches.append(before)
+        if not option:
+            continue
+        letter, value = option
         if letter == "c":
-            return "python -c"
+            return switches, "python -c"
         if letter == "m":
-            module = rest or "".join(words[position : position + 1])
-            return None if module in LAUNCHERS else module or None
-        if letter and not rest:  # -W and -X take the next word
+            module = value or "".join(words[position : position + 1])
+            return switches, None if module in LAUNCHERS else module or None
+        if not value:  # -W and -X take the next word
             position += 1
-    return (
-        os.path.basename(words[position])
-        if position < len(words) and words[position] != "-"
-        else None
-    )
+    name = "".join(words[position : position + 1])
+    return switches, None if name in ("", "-") else os.path.basename(name)
 
 
 def unreachable(command: list[str]) -> list[str]:
     if not _is_python(command[0]):
         return []
-    for word in _switches(command[1:]):
+    switches, _name = _read_python_arguments(command[1:])
+    for word in switches:
         for letter in "IES":
             if letter in word:
                 return [
@@ -316,20 +319,3 @@ def unreachable(command: list[str]) -> list[str]:
                     )
                 ]
     return []
-
-
-def _switches(words: list[str]) -> Iterator[str]:
-    value_follows = False
-    for word in words:
-        if value_follows:
-            value_follows = False
-        elif not word.startswith("-") or word == "-":
-            return
-        elif not word.startswith("--"):
-            letters = word[1:]
-            ends = [position for letter in "cmWX" if (position := letters.find(letter)) >= 0]
-            end = min(ends, default=len(letters))
-            yield letters[:end]
-            if letters[end : end + 1] in ("c", "m"):
-                return
-            value_follows = bool(ends) and end == len(letters) - 1

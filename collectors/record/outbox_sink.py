@@ -60,7 +60,7 @@ GenerationOf = Callable[
 class OutboxSink:
     """The outbox as the sink of one run, as one stream for the recorder's lifetime.
 
-    `beside` also gets the batches: the local database that a command reads.
+    A local `database` also gets the batches: a command reads it. Raises StoreError.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class OutboxSink:
         run_id: str,
         target: Target,
         most_bytes: int,
-        beside: SqliteSink | None = None,
+        database: str = "",
+        patience_ms: int = 0,
     ) -> None:
         self.root = root
         self.run_id = run_id
@@ -78,9 +79,19 @@ class OutboxSink:
         self.is_deleted = False
         self.lost_count = 0  # events that there was no room for
         self.event_count = 0
-        self._beside = beside
+        self._beside = (
+            SqliteSink.open(database, run_id, patience_ms=patience_ms) if database else None
+        )
         self._room = Room(root, most_bytes)
-        self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
+        try:
+            self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
+        except OSError as error:
+            if self._beside is not None:
+                self._beside.close()
+            raise StoreError(
+                f"the outbox {root} cannot be written: {error.strerror or error}. Set "
+                "COMPILEBOARD_HOME to a folder on a local disk that may be written."
+            ) from error
         self._checksum = 0
         self._written_s = time.monotonic()
         self._processes: dict[str, ProcessStarted] = {}
@@ -95,29 +106,6 @@ class OutboxSink:
         self._write([dump_mark(Beat(VERSION))])
         with suppress(OSError):  # tried again with each sign of life
             spawn_sender(root)
-
-    @classmethod
-    def open(
-        cls,
-        root: Path,
-        run_id: str,
-        target: Target,
-        most_bytes: int,
-        database: str = "",
-        patience_ms: int = 0,
-    ) -> OutboxSink:
-        """Start a stream and the sender; with `database`, also open that. Raises StoreError."""
-        beside = SqliteSink.open(database, run_id, patience_ms=patience_ms) if database else None
-        try:
-            return cls(root, run_id, target, most_bytes, beside)
-        except OSError as error:
-            if beside is not None:
-                beside.close()
-            raise StoreError(
-                f"the outbox {root} cannot be written: {error.strerror or error}. Set "
-                "COMPILEBOARD_HOME to a folder on "
-                "a local disk that may be written."
-            ) from error
 
     def ingest(self, batch: EventBatch) -> IngestResult:
         if self._beside is not None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+from compileboard.start import own_command
 
 TAIL_BYTES = 20_000
 END_PATIENCE_S = 2.0
@@ -254,6 +255,25 @@ def end_with(parent: int) -> None:
         return
     if os.getppid() != parent:  # it ended before we could ask
         os._exit(1)
+
+
+def start_detached(module: str, *arguments: str) -> None:
+    """Start a module of ours that outlives this process and its terminal. Raises OSError."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("COMPILEBOARD_SPOOL")
+    }
+    subprocess.Popen(
+        own_command(module, *arguments),
+        cwd="/",  # the program's folder may be taken away
+        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
 
 
 def signal_name(number: int) -> str:

@@ -59,7 +59,7 @@ def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
     from compileboard.collectors.record.outbox_sink import OutboxSink  # with it an HTTP client
 
     root, target = outbox_root(os.environ), Target.of(manifest)
-    return OutboxSink.open(
+    return OutboxSink(
         root,
         manifest.run_id,
         target,

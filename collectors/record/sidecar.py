@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.recorder import Recorder
 from compileboard.collectors.record.spool import SpoolLock, read_manifest, writers_alive
 from compileboard.collectors.store.connection import StoreError, StoreMoved, StoreTooNew
-from compileboard.start import own_command
 
 STEP_S = 0.2
 RETRY_S = 2.0
 
 
 def spawn_sidecar(folder: Path) -> None:
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("COMPILEBOARD_SPOOL")
-    }
-    subprocess.Popen(
-        own_command("compileboard.collectors.record.sidecar", str(folder)),
-        cwd="/",  # it outlives the program, whose folder may be taken away
-        env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        close_fds=True,
-    ).returncode = 0  # never waited for: it outlives us, and its Popen must not complain at exit
+    start_detached("compileboard.collectors.record.sidecar", str(folder))
 
 
 def run_sidecar(folder: Path) -> int:

@@ -303,9 +303,7 @@ class Manifest(RunConfig):
         return replace(self, state=state, ended_us=ended_us, exit_code=exit_code, signal=signal)
 
     def write(self, folder: Path) -> None:
-        temporary = folder / f".{MANIFEST_NAME}.{os.getpid()}"
-        temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        os.replace(temporary, folder / MANIFEST_NAME)
+        replace_file(folder / MANIFEST_NAME, json.dumps(asdict(self)))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -399,6 +397,13 @@ def home(environment: Mapping[str, str]) -> Path:
         environment.get("HOME") or "~", ".local", "state"
     )
     return Path(state).expanduser().absolute() / "compileboard"
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:

@@ -220,7 +220,7 @@ def describe_answer(repro_id: str, result: ReproResult) -> ReproAnswered:
 
 
 def queue_answers(answers: Sequence[Event], run_id: str, root: Path, config: RunConfig) -> None:
-    with closing(OutboxSink.open(root, run_id, Target.of(config), config.outbox_bytes)) as sink:
+    with closing(OutboxSink(root, run_id, Target.of(config), config.outbox_bytes)) as sink:
         result = sink.ingest(EventBatch(list(answers)))
         sink.finish()
     if result.new_count < len(answers):

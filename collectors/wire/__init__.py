@@ -15,7 +15,7 @@ plain bytes:
                                     {"data": {"missing": […]}}, which the server lacks; the
                                     client no longer has `dropped`: lines are stored without
     PUT   texts/DIGEST              a text, plain or gzip: 201, or 200 if known
-    POST  texts                     several texts (`texts.py`): 204; 404 from older servers
+    POST  texts                     several texts (`texts.py`): 204
 
     400 no whole lines, or header   401 no valid token    403 token of another scope or stream
     409 a gap: continue at Upload-Offset; {"missing": […]}: texts first; {"restart": true}: the

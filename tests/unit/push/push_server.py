@@ -48,7 +48,6 @@ class PushServer(ThreadingHTTPServer):
         self.token: str | None = None
         self.fault: Fault = lambda method, path: None
         self.refusal: Refusal = lambda method, body: None
-        self.takes_several = True
         self.lock = threading.Lock()
 
     @property
@@ -153,8 +152,6 @@ class _Handler(BaseHTTPRequestHandler):
                 {},
             )
         if path == ["texts"]:
-            if not server.takes_several:
-                return 404, {"error": "no such address"}, {}
             server.texts |= dict(unpack_texts(split_texts(body), 16 << 20))
             return 204, {}, {}
         if path[0] == "texts":

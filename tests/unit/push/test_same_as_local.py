@@ -86,7 +86,7 @@ def read(database: Path, table: str) -> list[tuple[object, ...]]:
 
 
 def push(root: Path, address: str, log: Path) -> tuple[int, int, int]:
-    sink = OutboxSink.open(root, "R", Target(address), 64 << 20)
+    sink = OutboxSink(root, "R", Target(address), 64 << 20)
     record(sink, log)
     sink.finish()
     sink.close()
