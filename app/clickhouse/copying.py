@@ -40,15 +40,18 @@ from compileboard.collectors.store.connection import (
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.pruning import vacuum
 from compileboard.collectors.store.reopening import open_run_file, reopen_run
-from compileboard.collectors.store.run_rows import RunTable, list_own_rows, read_tables
+from compileboard.collectors.store.run_rows import (
+    MOVED,
+    RunTable,
+    list_own_rows,
+    read_tables,
+)
 from compileboard.collectors.store.sealed_files import (
-    DETAIL,
     get_sealed_run,
     list_sealed_runs,
     remove_run_files,
     run_folder,
 )
-from compileboard.collectors.store.sealed_files import ROLLUPS as SEALED_ROLLUPS
 from compileboard.collectors.store.sealing import list_sealable, seal_run
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
 from compileboard.collectors.store.trash import SHARED, trash_path
@@ -71,7 +74,7 @@ _OWN = (
     ),
     *("search_documents", "search_runs", "search_words", "sent_texts", "payloads", *SHARED),
 )
-_IN_FILE = frozenset((*DETAIL, *SEALED_ROLLUPS))
+_IN_FILE = frozenset(MOVED)
 _LEFT_OUT = {
     ("runs", "pub"),
     ("repros", "compile_key"),

@@ -37,8 +37,8 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.leases import PUBLISH, copy_owner, take_lease
 from compileboard.collectors.store.reopening import unpack_current
+from compileboard.collectors.store.run_rows import IN_FILE
 from compileboard.collectors.store.sealed_files import (
-    IN_FILE,
     RunFileUnavailable,
     SealedRun,
     explain_os,

@@ -19,18 +19,6 @@ CUDAGRAPH_SKIP = "cudagraph_skip"
 REPRO = "repro"
 REPRO_VALUES = "repro_values"  # metadata: position and digest; payload: the body
 GRAPH_CHECKED = "graph_checked"  # metadata: a graph's verdict of --repro=accuracy
-HOOK_RECORDS = frozenset(
-    (
-        PROCESS_STARTED,
-        SNAPSHOT,
-        CONFIG,
-        RUNTIME_FAILED,
-        CUDAGRAPH_SKIP,
-        REPRO,
-        REPRO_VALUES,
-        GRAPH_CHECKED,
-    )
-)
 
 # What becomes an event, seen alike by the hooks and in a log.
 COMPILE_START = "dynamo_start"

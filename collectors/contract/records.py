@@ -1,8 +1,9 @@
 """Every table of the database, each column declared once: name, type, SQL constraint and meaning.
 
 `create table` of SQLite and ClickHouse and the lists of columns come from here. A column with `?`
-behind its type may be null. Times are microseconds since the epoch (time_us), durations
-microseconds (us), sizes bytes. What torch did not record is null.
+behind its type may be null. Of a run's tables, those marked `detail` and `rollup` move into its
+file when it is sealed; `detail` goes when it is pruned. Times are microseconds since the epoch
+(time_us), durations microseconds (us), sizes bytes. What torch did not record is null.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ kind|text||
 config_hash|text|references configs (hash)|
 primary key (process_id, kind, config_hash)
 
-table events|Every event as it came, compressed: nothing recorded is lost, and a better decoder can
+table events detail|Every event as it came, compressed: nothing recorded is lost, and a better
+  decoder can
   read it again. It
   has a rowid: without one, each body of more than 1 KB would take a page of its own.
 process_id|text||
@@ -183,14 +185,15 @@ first_line|int?||
 example|text?||
 primary key (process_id, kind)
 
-table trace_files without rowid|torch's own trace logs of a run recorded with --level full, cut
+table trace_files detail without rowid|torch's own trace logs of a run recorded with --level full,
+  cut
   into compressed pieces.
 run_id|text|references runs (id) on delete cascade|
 name|text||
 size_bytes|bytes||
 primary key (run_id, name)
 
-table trace_pieces without rowid
+table trace_pieces detail without rowid
 run_id|text||
 name|text||
 position|int||
@@ -204,7 +207,7 @@ digest|blob||BLAKE2b of the text, 16 bytes.
 size_bytes|bytes||
 body|blob||Packed, as collectors/store/codec.py does.
 
-table artifacts|Records that are no events of their own: name, metadata, text.
+table artifacts detail|Records that are no events of their own: name, metadata, text.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -254,7 +257,7 @@ recompile_us|us|default 0|The part of it spent on recompiles.
 result_count|count|default 0|Results of a benchmark: one a model and experiment.
 failed_result_count|count|default 0|Those that failed.
 
-table run_functions without rowid
+table run_functions rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 function_id|int|references functions (id)|Its id, the same in every database.
 compile_count|count|default 0|Compiles.
@@ -264,7 +267,7 @@ recompile_limit_count|count|default 0|Compiles that reached the recompile limit.
 compile_us|us|default 0|Time of the compiles that had it.
 primary key (run_id, function_id)
 
-table compiles|Attempts to compile a frame: the number in headlines.
+table compiles detail|Attempts to compile a frame: the number in headlines.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -288,7 +291,7 @@ recompiled_from|text?||Compile id of the newest cache entry, that failed.
 recompile_category|text?||Kind of guard that failed on the newest cache entry.
 stack_id|int?|references stack_nodes (id)|
 
-table compilations|CompilationMetrics records.
+table compilations detail|CompilationMetrics records.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -317,7 +320,7 @@ restart_count|count|default 0|
 fail_type|text?||
 fail_reason|text?||
 
-table stack_nodes|Where compiles were started from, as a tree that stacks of a run share.
+table stack_nodes detail|Where compiles were started from, as a tree that stacks of a run share.
 id|int|primary key|Number of the frame; 0 stands for compiles that have no stack.
 run_id|text|references runs (id) on delete cascade|
 parent_id|int?|references stack_nodes (id) on delete cascade|The frame that called it, with a
@@ -329,7 +332,7 @@ line|int?||
 name|text||Name of the function.
 code|text?||That line of the code; null with `--no-source`, and where torch gave none.
 
-table failures
+table failures detail
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -346,7 +349,7 @@ ended_program|bool|default 0|Whether it ended the program.
 function_id|int?|references functions (id)|Where it was raised; null for a compile's.
 line|int?||
 
-table cache_lookups
+table cache_lookups detail
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -361,7 +364,7 @@ time_taken_us|us?||Time it took.
 time_saved_us|us?||Time saved, as torch reports it.
 time_us|time_us||
 
-table cudagraph_skips
+table cudagraph_skips detail
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -371,7 +374,7 @@ compile_id|text?||
 reason|text||Why.
 time_us|time_us||
 
-table symbols|Symbolic shapes: a symbol made, specialised, or guarded.
+table symbols detail|Symbolic shapes: a symbol made, specialised, or guarded.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -391,7 +394,7 @@ detail|blob||Packed JSON: all that torch said, with stacks.
 time_us|time_us||
 stack_id|int?|references stack_nodes (id)|
 
-table guard_sets|The guards of a compile, summed up.
+table guard_sets detail|The guards of a compile, summed up.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds them,
@@ -403,7 +406,7 @@ guard_count|count?||Guards: conditions as torch prints them.
 latency_us|real?||Time that checking a whole set takes, measured by torch once. Microseconds.
 summary|json||The guards of the compile, summed up.
 
-table aot_graphs|AOTAutograd's metadata of a graph, summed up.
+table aot_graphs detail|AOTAutograd's metadata of a graph, summed up.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 artifact_id|int|references artifacts (id) on delete cascade|`id` of the artifact that holds its
@@ -436,7 +439,7 @@ function_id|int?|references functions (id)|
 source_line|text?||That line of the user's code; null with `--no-source`.
 line|int?||Line, as last seen.
 
-table graph_breaks
+table graph_breaks detail
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -451,7 +454,7 @@ outcome|text:resumed skipped unknown||Whether the function goes on compiled afte
   (skipped).
 time_us|time_us||
 
-table run_breaks without rowid
+table run_breaks rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 distinct_id|int|references distinct_breaks (id)|
 break_count|count|default 0|Graph breaks.
@@ -467,7 +470,7 @@ reason|text||The failed guard in torch's words, as first seen.
 suggestion|text?||The fix.
 function_id|int?|references functions (id)|
 
-table recompiles
+table recompiles detail
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -479,7 +482,7 @@ line|int?||
 recompiled_from|text?||Compile id of the newest cache entry, that failed.
 time_us|time_us||
 
-table guard_failures without rowid
+table guard_failures detail without rowid
 recompile_id|int|references recompiles (id) on delete cascade|
 position|count||0 is the newest cache entry.
 cause_id|int|references recompile_causes (id)|`id` of the cause.
@@ -491,7 +494,7 @@ source_line|text?||That line of the user's code; null with `--no-source`.
 line|int?||
 primary key (recompile_id, position)
 
-table run_causes without rowid
+table run_causes rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 cause_id|int|references recompile_causes (id)|
 guard_failure_count|count|default 0|Cache entries that failed on it.
@@ -517,7 +520,7 @@ result|json||Metrics, output and failure.
 started_us|time_us||
 ended_us|time_us||
 
-table lanes|A lane of the timeline: one thread of one process.
+table lanes detail|A lane of the timeline: one thread of one process.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
@@ -530,7 +533,7 @@ table span_names
 id|int|primary key|
 name|text||
 
-table spans|Phases that torch timed (chromium_event): begin and end paired.
+table spans detail|Phases that torch timed (chromium_event): begin and end paired.
 id|int|primary key|
 lane_id|int|references lanes (id) on delete cascade|
 name_id|int|references span_names (id)|
@@ -543,7 +546,8 @@ instant|bool|default 0|
 args|json?||What torch recorded at its end or beginning; long texts are left out.
 payload_id|int?|references payloads (id)|The whole of `args`, where they are long.
 
-table span_totals without rowid|Time of each phase in a lane, kept by ingest. `exclusive_us` is
+table span_totals detail without rowid|Time of each phase in a lane, kept by ingest. `exclusive_us`
+  is
   without what ran inside
   it.
 lane_id|int|references lanes (id) on delete cascade|
@@ -623,7 +627,8 @@ dynamic|bool||Whether shapes are dynamic.
 batch_size|int||Batch size.
 world_size|int||Ranks that it ran on.
 
-table results|One row for a run, a series and an experiment. Numbers are in the benchmark's own
+table results rollup|One row for a run, a series and an experiment. Numbers are in the benchmark's
+  own
   units, so that a geomean
   over them is PyTorch HUD's to the last digit.
 id|int|primary key|Number of the row in this database, of several experiments the leading one's.
@@ -674,13 +679,13 @@ output_error|real?||Largest relative error of the output against eager.
 quantized_error|real?||Relative error of the quantized model against eager in float32.
 quantized_eager_error|real?||Relative error of compiled quantized against eager quantized.
 
-table result_values without rowid|Every other number, by the name it came with.
+table result_values rollup without rowid|Every other number, by the name it came with.
 result_id|int|references results (id) on delete cascade|
 name|text||
 value|real||
 primary key (result_id, name)
 
-table result_repeats without rowid
+table result_repeats rollup without rowid
 result_id|int|references results (id) on delete cascade|
 name|text||`eager`, `compiled` or `shape=…/eager`.
 body|blob||Compressed JSON list, ms, in their order.
@@ -694,7 +699,8 @@ kind|text||performance, accuracy, graph_breaks …
 row_count|count||
 primary key (run_id, content_hash)
 
-table run_summaries without rowid|One row for a run, a configuration and a definition. Unknown
+table run_summaries rollup without rowid|One row for a run, a configuration and a definition.
+  Unknown
   words are '', as in
   `series`. What was not measured is null.
 run_id|text|references runs (id) on delete cascade|
@@ -1020,6 +1026,7 @@ class Record:
     columns: dict[str, Column]
     keys: tuple[str, ...]
     has_rowid: bool
+    part: str  # of a run: detail, rollup, or empty for what always stays in the database
 
     def list_names(self, *without: str) -> tuple[str, ...]:
         """List the names of its columns, in their order, without some."""
@@ -1069,7 +1076,7 @@ def _read_tables() -> Iterator[Record]:
     for block in _TABLES.strip().replace("\n  ", " ").split("\n\n"):
         head, *lines = (line for line in block.splitlines() if not line.startswith("#"))
         title, _, meaning = head.partition("|")
-        name, *without_rowid = title.removeprefix("table ").split()
+        name, *marks = title.removeprefix("table ").split()
         columns, keys = {}, []
         for line in lines:
             if "|" not in line:
@@ -1085,7 +1092,8 @@ def _read_tables() -> Iterator[Record]:
                 constraint,
                 text or _HELP.get(column, ""),
             )
-        yield Record(name, meaning, columns, tuple(keys), not without_rowid)
+        part = "".join(mark for mark in marks if mark in ("detail", "rollup"))
+        yield Record(name, meaning, columns, tuple(keys), "rowid" not in marks, part)
 
 
 RECORDS: dict[str, Record] = {record.name: record for record in _read_tables()}

@@ -348,15 +348,15 @@ def decide(
         threshold=threshold,
     )
     if base.interval and new.interval:
-        return _by_intervals(plain, base.interval, new.interval, threshold)
+        return _by_intervals(plain, base.interval, new.interval)
     base_samples, new_samples = base.samples or (), new.samples or ()
     fewest = min(len(base_samples), len(new_samples))
     if fewest >= FEWEST_SAMPLES:
         plain = replace(plain, spread_ratio=_find_spread(base_samples, new_samples))
     if fewest and smallest_p(len(base_samples), len(new_samples)) < ALPHA:
-        return _by_repeats(plain, base_samples, new_samples, threshold)
+        return _by_repeats(plain, base_samples, new_samples)
     if fewest >= FEWEST_SAMPLES:
-        return _by_samples(plain, base_samples, new_samples, threshold)
+        return _by_samples(plain, base_samples, new_samples)
     reason = f"a change up to {100 * threshold:g}% is taken as noise"
     if abs(change) <= threshold:
         return replace(plain, reason=reason)
@@ -522,7 +522,7 @@ def _find_spread(base: Sequence[float], new: Sequence[float]) -> float | None:
 
 
 def _by_intervals(
-    plain: Verdict[M], base: tuple[float, float], new: tuple[float, float], threshold: float
+    plain: Verdict[M], base: tuple[float, float], new: tuple[float, float]
 ) -> Verdict[M]:
     apart = base[1] < new[0] or new[1] < base[0]
     reason = (
@@ -532,26 +532,20 @@ def _by_intervals(
     ratio = (new[0] / base[1], new[1] / base[0]) if base[0] > 0 and base[1] > 0 else None
     noise = find_noise((base, new))
     plain = replace(plain, method="intervals", reason=reason, ratio_interval=ratio)
-    return replace(
-        plain, word=_weigh(plain, apart, threshold), spread_ratio=noise and math.expm1(noise)
-    )
+    return replace(plain, word=_weigh(plain, apart), spread_ratio=noise and math.expm1(noise))
 
 
-def _by_repeats(
-    plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float
-) -> Verdict[M]:
+def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) -> Verdict[M]:
     test = mann_whitney(base, new)
     reason = f"p = {test.p_value:.2g} over {len(base)} and {len(new)} repeats"
-    word = _weigh(plain, test.p_value < ALPHA, threshold)
+    word = _weigh(plain, test.p_value < ALPHA)
     return replace(plain, word=word, method="repeats", reason=reason, p_value=test.p_value)
 
 
-def _by_samples(
-    plain: Verdict[M], base: Sequence[float], new: Sequence[float], threshold: float
-) -> Verdict[M]:
+def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) -> Verdict[M]:
     gap = max(min(new) - max(base), min(base) - max(new))
     is_apart = gap > max(max(base) - min(base), max(new) - min(new))
-    is_changed = is_apart and plain.change is not None and abs(plain.change) > threshold
+    is_changed = is_apart and plain.change is not None and abs(plain.change) > plain.threshold
     ranges = " and ".join(f"{min(samples):.3g} to {max(samples):.3g}" for samples in (base, new))
     reason = (
         f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
@@ -572,10 +566,10 @@ def _by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verd
     return replace(plain, word="noise", spread_ratio=spread, reason=reason)
 
 
-def _weigh(plain: Verdict[M], differs: bool, threshold: float) -> str:
+def _weigh(plain: Verdict[M], differs: bool) -> str:
     if not differs:
         return "noise"
-    if plain.change is not None and abs(plain.change) > threshold:
+    if plain.change is not None and abs(plain.change) > plain.threshold:
         return direct(plain.metric, plain.base, plain.new)
     return (
         "negligible" if plain.metric.name in MEDIANS else "noise"

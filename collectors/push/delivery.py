@@ -212,22 +212,27 @@ def _read_small(folder: Path, digest: str) -> SentText | None:
     if path is None or body is None:
         return None
     text = SentText(digest, body, path.suffix == ".gz")
-    is_small = len(body) <= TOGETHER_BYTES and text.plain_bytes <= TOGETHER_PLAIN_BYTES
+    is_small = len(body) <= TOGETHER_BYTES and _measure_plain(text) <= TOGETHER_PLAIN_BYTES
     return text if is_small else None
+
+
+def _measure_plain(text: SentText) -> int:
+    # The last 4 bytes of a gzip are the size of what it packs.
+    return int.from_bytes(text.body[-4:], "little") if text.is_packed else len(text.body)
 
 
 def _group(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
     group: list[SentText] = []
     size_bytes = plain_bytes = 0
     for text in texts:
-        size_bytes, plain_bytes = size_bytes + len(text.body), plain_bytes + text.plain_bytes
+        size_bytes, plain_bytes = size_bytes + len(text.body), plain_bytes + _measure_plain(text)
         if group and (
             size_bytes > TOGETHER_BYTES
             or plain_bytes > TOGETHER_PLAIN_BYTES
             or len(group) >= MOST_TEXTS
         ):
             yield group
-            group, size_bytes, plain_bytes = [], len(text.body), text.plain_bytes
+            group, size_bytes, plain_bytes = [], len(text.body), _measure_plain(text)
         group.append(text)
     if group:
         yield group

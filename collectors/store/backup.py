@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -41,6 +40,7 @@ from compileboard.collectors.store.sealed_files import (
     RunFileDamaged,
     RunFileUnavailable,
     describe_problem,
+    hash_file,
     list_sealed_runs,
     put_back_run_file,
     run_folder,
@@ -313,12 +313,8 @@ def _show_checksums(
 
 
 def _describe_file(path: Path, progress: Callable[[int], None] = lambda done: None) -> BackupFile:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-            progress(file.tell())
-    return BackupFile(path.stat().st_size, digest.hexdigest())
+        return BackupFile(path.stat().st_size, hash_file(file, progress).hex())
 
 
 def is_backup(path: str) -> bool:

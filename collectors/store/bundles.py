@@ -6,6 +6,7 @@ trusted: only exactly our schema and texts of bounded size are accepted.
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 import shutil
@@ -15,6 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +41,15 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.ingest.rows import SERIES
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.reopening import delete_at_once, open_run_file, reopen_run
-from compileboard.collectors.store.run_rows import copy_run, list_own_rows, read_tables
+from compileboard.collectors.store.reopening import open_run_file, reopen_run
+from compileboard.collectors.store.repros import ADD_RESULT
+from compileboard.collectors.store.run_rows import (
+    MOVED,
+    copy_run,
+    delete_rows,
+    list_own_rows,
+    read_tables,
+)
 from compileboard.collectors.store.runs import (
     THIS_MACHINE,
     RunSender,
@@ -48,12 +58,7 @@ from compileboard.collectors.store.runs import (
     may_add,
     publish_run,
 )
-from compileboard.collectors.store.sealed_files import (
-    DETAIL,
-    ROLLUPS,
-    get_sealed_run,
-    has_sealed_runs,
-)
+from compileboard.collectors.store.sealed_files import get_sealed_run, has_sealed_runs
 from compileboard.collectors.store.search import index_run
 from compileboard.collectors.store.trash import database_path
 from compileboard.collectors.wire.lines import digest_of
@@ -166,20 +171,20 @@ def _open_detail(connection: sqlite3.Connection, run_id: str) -> Iterator[sqlite
 
 
 def _compare(here: Iterable[Sequence[Any]], there: Iterable[Sequence[Any]]) -> tuple[bool, bool]:
-    ours, theirs = map(tuple, here), map(tuple, there)
-    our_row, their_row = next(ours, None), next(theirs, None)
+    """Return whether either has a key that the other lacks, or a greater state of one.
+
+    Rows are a key and a state, in the order of their keys.
+    """
     has_more_here = has_more_there = False
-    while our_row is not None or their_row is not None:
-        our_key, their_key = our_row and our_row[:-1], their_row and their_row[:-1]
-        if our_row is not None and their_row is not None and our_key == their_key:
-            has_more_here |= our_row[-1] > their_row[-1]
-            has_more_there |= our_row[-1] < their_row[-1]
-        is_ours = our_key is not None and (their_key is None or our_key <= their_key)
-        is_theirs = their_key is not None and (our_key is None or their_key <= our_key)
-        has_more_here |= not is_theirs
-        has_more_there |= not is_ours
-        our_row = next(ours, None) if is_ours else our_row
-        their_row = next(theirs, None) if is_theirs else their_row
+    rows = heapq.merge(
+        (((*key,), "here", state) for *key, state in here),
+        (((*key,), "there", state) for *key, state in there),
+    )
+    for _key, of_key in groupby(rows, key=itemgetter(0)):
+        states = {side: state for _, side, state in of_key}
+        ours, theirs = states.get("here", -1), states.get("there", -1)
+        has_more_here |= ours > theirs
+        has_more_there |= ours < theirs
     return has_more_here, has_more_there
 
 
@@ -198,7 +203,6 @@ def grow_run(
     connection.execute(
         "delete from sealed_runs where run_id = :run_id", key
     )  # the bundle has all that its file has
-    connection.execute("pragma defer_foreign_keys = on")
     answers = connection.execute(
         (
             "select * from repro_results where repro_id in (select id from repros where run_id = "
@@ -206,30 +210,11 @@ def grow_run(
         ),
         key,
     ).fetchall()
-    delete_at_once(connection, run_id)
-    for table in _REPLACED:
-        connection.execute(f"delete from {table} where {_RUN}", key)  # noqa: S608 - our own names
-    copy_run(bundle, connection, run_id, {*DETAIL, *ROLLUPS, *_REPLACED, *_WITH_THEM})
-    for answer in answers:
-        _put_back_answer(connection, dict(answer))
+    delete_rows(connection, run_id, (*MOVED, *_REPLACED))
+    copy_run(bundle, connection, run_id, {*MOVED, *_REPLACED, *_WITH_THEM})
+    connection.executemany(ADD_RESULT, [dict(answer) for answer in answers])
     _update_run(connection, bundle, key, present)
     connection.execute("delete from search_runs where run_id = :run_id", key)
-
-
-def _put_back_answer(connection: sqlite3.Connection, answer: dict[str, Any]) -> None:
-    columns = [name for name in answer if name != "id"]
-    connection.execute(
-        f"""
-        insert into repro_results ({", ".join(columns)})
-        select {", ".join(f":{name}" for name in columns)}
-        where not exists (
-          select 1
-          from repro_results
-          where repro_id = :repro_id and command = :command and started_us = :started_us
-        )
-        """,  # noqa: S608 - our own names
-        answer,
-    )
 
 
 def _update_run(
@@ -245,19 +230,7 @@ def _update_run(
         for name in columns
     ]
     connection.execute(f"update runs set {', '.join(changes)} where id = :id", run)  # noqa: S608 - our own names
-    for statement, table in (
-        ("select * from run_tags where run_id = :run_id", "run_tags"),
-        ("select * from trials where run_id = :run_id", "trials"),
-    ):
-        for row in bundle.execute(statement, key):
-            values = dict(row)
-            for name in {"base_run_id", "new_run_id"} & values.keys():
-                values[name] = values[name] if values[name] in present else None
-            marks = ", ".join(f":{name}" for name in values)
-            connection.execute(
-                f"insert or ignore into {table} ({', '.join(values)}) values ({marks})",  # noqa: S608 - our own names
-                values,
-            )
+    copy_run(bundle, connection, key["run_id"], ("run_tags", "trials"), present=present, adds=True)
 
 
 MAGIC = b"SQLite format 3\0"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ try:
 except ImportError:  # a collector without the server's libraries stores all the same, only slower
     orjson = None  # type: ignore[assignment]
 
-PLAIN = b"\x01"
-PRIMED = b"\x02"  # with the dictionary below
 ZSTD = b"\x03"
-ZSTD_PRIMED = b"\x04"  # with the same dictionary
+ZSTD_PRIMED = b"\x04"  # with the dictionary below
 _LEVEL = 3
 _LEVEL_LARGE = 1  # three quarters of the time of 3 for 1.5 % more bytes
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new one each time
@@ -91,46 +88,26 @@ def unpack(blob: bytes) -> str:
 def unpack_bytes(blob: bytes) -> bytes:
     """Decompress to bytes. Raises ValueError if damaged or of a later version."""
     way, body = blob[:1], blob[1:]
-    if way in (ZSTD, ZSTD_PRIMED):
-        return _expand_zstd(body, way == ZSTD_PRIMED)
-    if way not in (PLAIN, PRIMED):
+    if way not in (ZSTD, ZSTD_PRIMED):
         raise ValueError(f"unknown compression {way!r}; written by a newer CompileBoard?")
+    zstd = _zstd()
     try:
-        expander = (
-            zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
-        )
-        text = expander.decompress(body) + expander.flush()
-    except zlib.error as error:
+        return bytes(zstd.expanders[way == ZSTD_PRIMED].decompress(body))
+    except zstd.error as error:
         raise ValueError(f"a stored text is damaged: {error}") from None
-    if not expander.eof:
-        raise ValueError("a stored text is damaged: it breaks off")
-    return text
 
 
 def measure_unpacked(blob: bytes, most: int) -> int:
     """Return a text's unpacked size in bytes without unpacking it, at most `most`; 0 if it is
     invalid.
     """
-    way, body = blob[:1], blob[1:]
-    if way in (ZSTD, ZSTD_PRIMED):
-        from zstandard import ZstdError, frame_content_size
+    from zstandard import ZstdError, frame_content_size
 
-        try:
-            size = int(frame_content_size(body))
-        except ZstdError:
-            return 0
-        return min(size, most) if size >= 0 else most  # -1: it does not tell, as ours do
-    if way not in (PLAIN, PRIMED):
-        return 0
-    expander = zlib.decompressobj(zdict=_dictionary()) if way == PRIMED else zlib.decompressobj()
-    size = 0
     try:
-        while body and size < most:
-            size += len(expander.decompress(body, 1 << 20))
-            body = expander.unconsumed_tail
-    except zlib.error:
-        return size
-    return min(size, most)
+        size = int(frame_content_size(blob[1:])) if blob[:1] in (ZSTD, ZSTD_PRIMED) else 0
+    except ZstdError:
+        return 0
+    return min(size, most) if size >= 0 else most  # -1: it does not tell, as ours do
 
 
 def _text(body: bytes) -> str:
@@ -138,11 +115,3 @@ def _text(body: bytes) -> str:
         return body.decode()
     except UnicodeDecodeError:
         return body.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
-
-
-def _expand_zstd(body: bytes, primed: bool) -> bytes:
-    zstd = _zstd()
-    try:
-        return bytes(zstd.expanders[primed].decompress(body))
-    except zstd.error as error:
-        raise ValueError(f"a stored text is damaged: {error}") from None

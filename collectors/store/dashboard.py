@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.reading import read_json
@@ -309,23 +310,14 @@ class Trial:
         return OUTCOME_LABELS[self.outcome]
 
 
-_COLUMNS = """
-  id, run_id, base_run_id, new_run_id, fix_id, cause_fingerprint, title, patch, settings, outcome,
-  summary, started_us, ended_us, result
-"""
-
-
 def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
-    values = {name: getattr(trial, name) for name in _COLUMNS.replace(",", " ").split()}
-    values |= {"settings": json.dumps(trial.settings), "result": json.dumps(trial.result)}
+    values = {
+        **vars(trial),
+        "settings": json.dumps(trial.settings),
+        "result": json.dumps(trial.result),
+    }
     with write_transaction(connection):
-        connection.execute(
-            f"""
-            insert into trials ({_COLUMNS})
-            values ({", ".join(f":{name}" for name in values)})
-            """,  # noqa: S608  own names
-            values,
-        )
+        connection.execute(f"insert {RECORDS['trials'].insert_sql()}", values)
         publish_run(connection, trial.run_id)
 
 
@@ -341,7 +333,7 @@ def get_trial_of(connection: sqlite3.Connection, run_id: str) -> Trial | None:
 
 def _list(connection: sqlite3.Connection, condition: str, run_id: str) -> list[Trial]:
     rows = connection.execute(
-        f"select {_COLUMNS} from trials where {condition} order by started_us desc, id desc",  # noqa: S608 - our own names
+        f"select * from trials where {condition} order by started_us desc, id desc",  # noqa: S608 - our own names
         {"run_id": run_id},
     )
     return [_read(row) for row in rows]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import write_transaction
 
 ACTIONS = ("acknowledge", "ignore", "comment", "reopen")
@@ -133,53 +134,12 @@ def _check(action: str, author: str, text: str) -> None:
 
 
 # What tells the series of a subject on one branch from others, but for the metric.
-SERIES = (
-    "suite",
-    "model",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-)
+SERIES = RECORDS["series"].list_names("id")
 IDENTITY = ("kind", "subject", *SERIES, "branch", "metric")
-DETECTED = (
-    "direction",
-    "state",
-    "before_value",
-    "after_value",
-    "relative",
-    "p_value",
-    "before_run_id",
-    "first_run_id",
-    "low_run_id",
-    "high_run_id",
-    "recovered_run_id",
-    "first_us",
-    "confirmed_us",
-    "evidence",
-)
+_KEPT = ("id", "found_us", "changed_us", "noticed_us")  # written beside what detection says
+DETECTED = RECORDS["series_changes"].list_names(*_KEPT, *IDENTITY, "incident_id")
 # What detection says of an incident; status, owner and reason are people's.
-ASSEMBLED = (
-    "direction",
-    "state",
-    "title",
-    "suite",
-    "branch",
-    "severity",
-    "lead_change_id",
-    "change_count",
-    "last_good_run_id",
-    "first_bad_run_id",
-    "recovered_run_id",
-    "first_us",
-    "recovered_us",
-    "confirmed_us",
-    "evidence",
-)
+ASSEMBLED = RECORDS["incidents"].list_names(*_KEPT, "status", "owner", "reason")
 _COLUMNS = ("id", *IDENTITY, *DETECTED)
 
 # The statements name our own columns alone; every value is bound.

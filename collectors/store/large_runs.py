@@ -30,10 +30,9 @@ from compileboard.collectors.store.connection import (
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.pruning import DeletionSteps, delete_detail
 from compileboard.collectors.store.reopening import open_run_file, put_back_rollups, reopen_run
-from compileboard.collectors.store.run_rows import ROWS_AT_ONCE, RowCopy, RunTable
+from compileboard.collectors.store.run_rows import DETAIL, ROWS_AT_ONCE, RowCopy, order_tables
 from compileboard.collectors.store.runs import publish_run
 from compileboard.collectors.store.sealed_files import (
-    DETAIL,
     SealedRun,
     get_sealed_run,
     glance_at_run_file,
@@ -183,7 +182,7 @@ class _Reopening:
         return has_more
 
     def _put_detail(self, copy: RowCopy) -> None:
-        names = list(_order(copy.tables))
+        names = order_tables(copy.tables, DETAIL)
         numbered = [name for name in names if copy.tables[name].has_id]
         most_ids = {name: copy.find_most_id(name) for name in numbered}
         shifts = {name: copy.find_shift(name) for name in numbered}
@@ -236,19 +235,3 @@ class _Reopening:
         put_back_rollups(file, self._connection, self._sealed.run_id, shift)
         publish_run(self._connection, self._sealed.run_id)  # so that it is not sealed again at once
         return False
-
-
-def _order(tables: dict[str, RunTable]) -> Iterator[str]:
-    """Yield the tables of detail, those first that others of them point to."""
-    pending = list(DETAIL)
-    while pending:
-        ready = [
-            name
-            for name in pending
-            if not any(
-                parent in pending and parent != name
-                for parent, _key, _cascades in tables[name].parents.values()
-            )
-        ]
-        yield from ready or pending
-        pending = [name for name in pending if name not in ready] if ready else []

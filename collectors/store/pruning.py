@@ -17,6 +17,12 @@ from dataclasses import dataclass
 
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.reopening import unpack_current
+from compileboard.collectors.store.run_rows import (
+    DETAIL,
+    list_own_rows,
+    order_tables,
+    read_tables,
+)
 from compileboard.collectors.store.runs import NEXT, publish_run
 from compileboard.collectors.store.sealed_files import (
     RunFileUnavailable,
@@ -33,51 +39,6 @@ ROWS_AT_ONCE = 5000
 PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
 TEXTS_AT_ONCE = 500
 CHECKPOINT_EVERY = 50  # transactions
-
-# What goes, in this order: what points to another table's rows before these. Which rows are a run's
-# own.
-_OWN = "run_id = :run_id"
-DETAIL = (
-    *(
-        (table, _OWN)
-        for table in ("graph_breaks", "recompiles", "failures", "cache_lookups", "cudagraph_skips")
-    ),
-    *((table, _OWN) for table in ("guard_sets", "aot_graphs", "artifacts", "symbols")),
-    ("spans", "lane_id in (select id from lanes where run_id = :run_id)"),
-    *((table, _OWN) for table in ("compilations", "events")),
-)
-# By their foreign keys, these go with others of DETAIL or with `trace_files`.
-CASCADING = (
-    "guard_failures",
-    "span_totals",
-    "trace_pieces",
-    "lanes",
-    "compiles",
-    "stack_nodes",
-    "repro_storages",
-)
-STAYING = (
-    *(
-        "run_tags",
-        "run_annotations",
-        "run_totals",
-        "run_functions",
-        "run_breaks",
-        "run_causes",
-        "run_summaries",
-    ),
-    *(
-        "results",
-        "result_values",
-        "result_repeats",
-        "result_files",
-        "processes",
-        "process_configs",
-        "logs",
-    ),
-    *("log_rejects", "run_rejects", "repros", "repro_results", "trials", "run_source_excerpts"),
-    *("pruned_runs", "sealed_runs"),
-)
 
 _CANDIDATES = """
 select r.id, coalesce(a.title, r.name) as name, r.suite, r.started_us, p.pruned_us, s.size_bytes
@@ -371,8 +332,16 @@ def delete_detail(
     levels = range(
         -1 if depth is None else depth, -1, -1
     )  # the innermost first: none has children then
-    stacks = [("stack_nodes", f"{_OWN} and depth = {level}") for level in levels]
-    steps.delete((*DETAIL, ("compiles", _OWN), ("lanes", _OWN), *stacks), key)
+    stacks = [("stack_nodes", f"run_id = :run_id and depth = {level}") for level in levels]
+    tables = read_tables(connection)
+    own = list_own_rows(tables)
+    # Those that point to others first; rows without a rowid go with what they belong to.
+    detail = [
+        (name, own[name])
+        for name in reversed(order_tables(tables, DETAIL))
+        if tables[name].has_rowid and name != "stack_nodes"
+    ]
+    steps.delete((*detail, *stacks), key)
 
 
 def list_texts(connection: sqlite3.Connection, run_id: str) -> list[int]:

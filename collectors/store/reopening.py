@@ -9,16 +9,14 @@ from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_immutable, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.run_rows import copy_run
+from compileboard.collectors.store.run_rows import DETAIL, ROLLUPS, copy_run, delete_rows
 from compileboard.collectors.store.sealed_files import (
-    DETAIL,
-    ROLLUPS,
     RunFile,
     get_sealed_run,
     open_workplace,
     unpack_run_file,
 )
-from compileboard.collectors.store.trash import database_path, delete_stacks
+from compileboard.collectors.store.trash import database_path
 
 _HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
 
@@ -34,7 +32,7 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
         return False
     with open_run_file(board or database_path(connection), sealed.file) as file:
         if not sealed.is_emptied:
-            delete_at_once(connection, run_id)
+            delete_rows(connection, run_id, DETAIL)
         shift = copy_run(file, connection, run_id, DETAIL, keeps_results=True)
         put_back_rollups(file, connection, run_id, shift)
     return True
@@ -73,26 +71,3 @@ def unpack_current(database: str, file: RunFile, target: Path) -> None:
     with closing(open_writer(target, create=False)) as writer:
         migrate_connection(writer)
         writer.execute("pragma journal_mode = delete")
-
-
-def delete_at_once(connection: sqlite3.Connection, run_id: str) -> None:
-    connection.execute("pragma defer_foreign_keys = on")
-    for table in ("trace_files", *_OWNED):
-        connection.execute(f"delete from {table} where run_id = :run_id", {"run_id": run_id})  # noqa: S608 - our own names
-    delete_stacks(connection, run_id)
-
-
-# The others go with these, by their foreign keys.
-_OWNED = (
-    *(
-        "graph_breaks",
-        "recompiles",
-        "failures",
-        "cache_lookups",
-        "cudagraph_skips",
-        "guard_sets",
-        "aot_graphs",
-    ),
-    *("symbols", "artifacts", "lanes", "compilations", "events", "compiles", "results"),
-    *("run_breaks", "run_causes", "run_functions", "run_summaries"),
-)

@@ -23,6 +23,16 @@ COMMANDS = ("run", "minify", "analyze", "check", "bisect")
 
 
 _RESULT = RECORDS["repro_results"].list_names("id")
+# An answer is stored once.
+ADD_RESULT = f"""
+insert into repro_results ({", ".join(_RESULT)})
+select {", ".join(f":{name}" for name in _RESULT)}
+where not exists (
+  select 1
+  from repro_results
+  where repro_id = :repro_id and command = :command and started_us = :started_us
+)
+"""  # noqa: S608  own names
 
 
 class NoSuchRepro(LookupError):
@@ -197,20 +207,9 @@ def add_result(
         raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
     program = None if result.program is None else payloads.add_now(result.program)
     connection.execute(
-        f"""
-        insert into repro_results ({", ".join(_RESULT)})
-        select {", ".join(f":{name}" for name in _RESULT)}
-        where not exists (
-          select 1 from repro_results where repro_id = :repro_id and command = :command
-            and started_us = :started_us
-        )
-        """,  # noqa: S608  own names
+        ADD_RESULT,
         {
-            **{
-                name: value
-                for name, value in vars(result).items()
-                if name not in ("detail", "program")
-            },
+            **vars(result),
             "repro_id": repro_key,
             "detail": json.dumps(result.detail, separators=(",", ":")),
             "program_id": program,

@@ -11,10 +11,22 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.runs import get_last_result_id
 
 ROWS_AT_ONCE = 500
 REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
+DETAIL, ROLLUPS = (
+    tuple(name for name, record in RECORDS.items() if record.part == part)
+    for part in ("detail", "rollup")
+)
+MOVED = (*DETAIL, *ROLLUPS)  # into a run's file, when it is sealed
+# What a page of a sealed run reads in its file: these, and what they point to. All else is as the
+# database has it.
+IN_FILE = (
+    *(*MOVED, *REBUILT, "repros", "repro_results", "repro_storages"),
+    *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
+)
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,62 @@ def _where(tables: dict[str, RunTable], name: str) -> str | None:
     return None
 
 
+def list_needed_rows(tables: dict[str, RunTable]) -> dict[str, str]:
+    """Return the conditions of a run's own rows and of those shared with other runs that they
+    point to, but for texts.
+    """
+    needed = list_own_rows(tables)
+    for name in reversed(order_tables(tables, tables.keys() - needed.keys() - {"payloads"})):
+        pointing = [
+            f"{key} in (select {column} from {child.name} where {needed[child.name]})"  # noqa: S608 - names of our own schema
+            for child in tables.values()
+            for column, (parent, key, _cascades) in child.parents.items()
+            if parent == name and child.name in needed
+        ]
+        if pointing:
+            needed[name] = " or ".join(pointing)
+    return needed
+
+
+def order_tables(tables: Mapping[str, RunTable], names: Iterable[str]) -> list[str]:
+    """Order some tables so that each comes behind those of them that it points to."""
+    pending, ordered = sorted(names), list[str]()
+    while pending:
+        ready = [
+            name
+            for name in pending
+            if not any(
+                parent in pending and parent != name
+                for parent, _key, _cascades in tables[name].parents.values()
+            )
+        ]
+        ordered += ready or pending
+        pending = [name for name in pending if name not in ordered]
+    return ordered
+
+
+def delete_rows(connection: sqlite3.Connection, run_id: str, names: Iterable[str]) -> None:
+    """Delete a run's rows of some tables at once, in the caller's transaction."""
+    connection.execute("pragma defer_foreign_keys = on")
+    tables = read_tables(connection)
+    own = list_own_rows(tables)
+    for name in reversed(order_tables(tables, names)):
+        if name == "stack_nodes":
+            delete_stacks(connection, run_id)
+        else:
+            connection.execute(f"delete from {name} where {own[name]}", {"run_id": run_id})  # noqa: S608 - our own names
+
+
+def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
+    """Delete stacks from the innermost frame on; a cascade from the outermost is quadratic in
+    depth.
+    """
+    nodes = connection.execute(
+        "select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id}
+    )
+    connection.executemany("delete from stack_nodes where id = :id", [dict(node) for node in nodes])
+
+
 class RowCopy:
     """Copies rows of a run, `own` by table, in the caller's transactions.
 
@@ -119,12 +187,14 @@ class RowCopy:
         *,
         present: Collection[str] | None = None,
         keeps_results: bool = False,
+        adds: bool = False,
     ) -> None:
         self._source, self._target = source, target
         self._own = own
         self._key = {"run_id": run_id}
         self._present = present
         self._keeps_results = keeps_results  # what its sealed results were called, nobody else is
+        self._otherwise = "or ignore" if adds else ""  # where the target has some of its rows
         self.tables = read_tables(target)
         held = source.execute("select name from sqlite_schema where type = 'table'")
         self._shared: dict[str, dict[Any, Any]] = {  # ids there by those of the source
@@ -141,7 +211,7 @@ class RowCopy:
         for name in self._own:
             rows = self.read(name)
             while some := [self.convert(name, row) for row in islice(rows, ROWS_AT_ONCE)]:
-                self.insert(name, some)
+                self.insert(name, some, self._otherwise)
 
     def find_range(self, name: str) -> tuple[int | None, int | None]:
         """Return the smallest and the greatest id of the source's rows."""
@@ -236,6 +306,7 @@ def copy_run(
     *,
     present: Iterable[str] | None = None,
     keeps_results: bool = False,
+    adds: bool = False,
 ) -> int:
     """Copy a run with its texts, or its rows of some tables, into another database of this version.
 
@@ -254,6 +325,7 @@ def copy_run(
         run_id,
         present=None if present is None else frozenset(present),
         keeps_results=keeps_results,
+        adds=adds,
     )
     copy.run()
     return copy.shifts.get("compiles", 0)

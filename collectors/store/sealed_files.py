@@ -10,6 +10,7 @@ Files never change; a replacement has another name. So a hard link is a copy.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -17,12 +18,11 @@ import shutil
 import sqlite3
 import tempfile
 import time
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from compileboard.collectors.store.connection import (
     StoreError,
@@ -36,7 +36,6 @@ FOLDER, _NEW = "runs", ".new"
 _ABANDONED_S = 3600
 _PIECE_BYTES = 1 << 20
 _PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{2,64}")
-_GZIP = 16 + zlib.MAX_WBITS
 
 
 class RunFile(NamedTuple):
@@ -104,21 +103,29 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
     """Pack a database into the run files, atomically and synced to disk. Raises StoreError."""
     target = run_folder(database) / name
     new = source.with_suffix(".gz")
-    packer, digest, unpacked_bytes = zlib.compressobj(6, zlib.DEFLATED, _GZIP), hashlib.sha256(), 0
     try:
-        with source.open("rb") as plain, new.open("xb") as packed:
-            while piece := plain.read(_PIECE_BYTES):
-                unpacked_bytes += len(piece)
-                digest.update(piece := packer.compress(piece))
-                packed.write(piece)
-            digest.update(piece := packer.flush())
-            packed.write(piece)
-        size_bytes = new.stat().st_size
+        with (
+            source.open("rb") as plain,
+            new.open("xb+") as file,
+        ):
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                shutil.copyfileobj(plain, packed, _PIECE_BYTES)
+            file.seek(0)
+            packed_file = RunFile(name, hash_file(file), file.tell(), plain.tell())
         place_file(new, target, database)
         sync(target.parent.parent)
     except OSError as error:
         raise explain_os(error, target) from error
-    return RunFile(name, digest.digest(), size_bytes, unpacked_bytes)
+    return packed_file
+
+
+def hash_file(file: BinaryIO, progress: Callable[[int], None] = lambda done_bytes: None) -> bytes:
+    """Return the SHA-256 of the rest of a file."""
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE_BYTES):
+        digest.update(piece)
+        progress(file.tell())
+    return digest.digest()
 
 
 def place_file(new: Path, target: Path, database: str) -> None:
@@ -143,36 +150,38 @@ def sync(path: Path) -> None:
 
 def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
     """Unpack a run's file and check its digest. Raises RunFileUnavailable or StoreError."""
-    path = run_folder(database) / file.name
-    expander, digest = zlib.decompressobj(_GZIP), hashlib.sha256()
+    with _open_whole(run_folder(database) / file.name, file.digest) as packed:
+        try:
+            with gzip.GzipFile(fileobj=packed) as unpacked, target.open("xb") as plain:
+                shutil.copyfileobj(unpacked, plain, _PIECE_BYTES)
+        except OSError as error:
+            raise explain_os(error, target) from error
+
+
+@contextmanager
+def _open_whole(path: Path, digest: bytes) -> Iterator[BinaryIO]:
+    """Open a run's file that has its digest. Raises RunFileUnavailable."""
     try:
-        with target.open("xb") as plain:
-            for piece in _read_pieces(path):
-                digest.update(piece)
-                while piece and not expander.eof:
-                    plain.write(expander.decompress(piece, _PIECE_BYTES))
-                    piece = expander.unconsumed_tail
-            plain.write(expander.flush())
-            size_bytes = plain.tell()
-    except zlib.error as error:
-        raise _damaged(path) from error
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise _missing(path) from None
     except OSError as error:
-        raise explain_os(error, target) from error
-    if digest.digest() != file.digest or size_bytes != file.unpacked_bytes:
-        raise _damaged(path)
-
-
-def check_run_file(database: str, file: RunFile, folder: Path | None = None) -> None:
-    path, digest = (folder or run_folder(database)) / file.name, hashlib.sha256()
-    for piece in _read_pieces(path):
-        digest.update(piece)
-    if digest.digest() != file.digest:
-        raise _damaged(path)
+        raise _unreadable(path, error) from error
+    with file:
+        try:
+            is_whole = hash_file(file) == digest
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        if not is_whole:
+            raise _damaged(path)
+        file.seek(0)
+        yield file
 
 
 def describe_problem(database: str, file: RunFile) -> str | None:
     try:
-        check_run_file(database, file)
+        with _open_whole(run_folder(database) / file.name, file.digest):
+            pass
     except RunFileUnavailable as error:
         return str(error)
     return None
@@ -205,26 +214,18 @@ def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
 
 
 def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
-    check_run_file(database, file, source)
     target = run_folder(database) / file.name
-    with open_workplace(database) as folder:
+    with (
+        _open_whole(source / file.name, file.digest) as packed,
+        open_workplace(database) as folder,
+    ):
         new = folder / "run.gz"
         try:
-            shutil.copyfile(source / file.name, new)
+            with new.open("xb") as copy:
+                shutil.copyfileobj(packed, copy, _PIECE_BYTES)
             place_file(new, target, database)
         except OSError as error:
             raise explain_os(error, target) from error
-
-
-def _read_pieces(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as packed:
-            while piece := packed.read(_PIECE_BYTES):
-                yield piece
-    except FileNotFoundError:
-        raise _missing(path) from None
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def list_run_files(database: str, run_id: str) -> list[Path]:
@@ -274,55 +275,6 @@ def _unreadable(path: Path, error: OSError) -> RunFileUnreadable:
 
 
 _COLUMNS = "run_id, file_name, digest, size_bytes, unpacked_bytes, emptied_us"
-# Of these, nothing of a sealed run stays in the board.
-DETAIL = (
-    *(
-        "graph_breaks",
-        "recompiles",
-        "guard_failures",
-        "failures",
-        "cache_lookups",
-        "cudagraph_skips",
-        "guard_sets",
-    ),
-    *(
-        "aot_graphs",
-        "artifacts",
-        "symbols",
-        "spans",
-        "span_totals",
-        "lanes",
-        "compilations",
-        "compiles",
-        "events",
-    ),
-    *("stack_nodes", "trace_files", "trace_pieces"),
-)
-ROLLUPS = (
-    *(
-        "run_breaks",
-        "run_causes",
-        "run_functions",
-        "run_summaries",
-        "result_values",
-        "result_repeats",
-        "results",
-    ),
-)
-# What a page of a run reads in its file: these, and what they point to. All else is as the board
-# has it.
-IN_FILE = (
-    *(
-        *DETAIL,
-        *ROLLUPS,
-        "repros",
-        "repro_results",
-        "repro_storages",
-        "search_documents",
-        "search_runs",
-    ),
-    *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
-)
 
 
 @dataclass(frozen=True)

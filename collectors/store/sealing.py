@@ -24,8 +24,8 @@ from compileboard.collectors.store.pruning import (
     delete_unused_texts,
     list_texts,
 )
+from compileboard.collectors.store.run_rows import ROLLUPS, delete_rows
 from compileboard.collectors.store.sealed_files import (
-    ROLLUPS,
     RunFile,
     get_sealed_run,
     name_run_file,
@@ -178,9 +178,7 @@ def _mark(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: in
     )
     connection.execute("update repros set compile_key = null where run_id = :run_id", key)
     remove_run_words(connection, run_id)
-    for table in ROLLUPS:
-        if table not in ("result_values", "result_repeats"):  # these go with their results
-            connection.execute(f"delete from {table} where run_id = :run_id", key)  # noqa: S608 - our own names
+    delete_rows(connection, run_id, ROLLUPS)
 
 
 def _empty(

@@ -7,9 +7,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any
 
 from compileboard.collectors.decode.caches import parse_components
+from compileboard.collectors.store import reading
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import checkpoint, explain, write_transaction
 from compileboard.collectors.store.reading import read_json
@@ -37,10 +38,7 @@ class Document:
     payload_id: int | None = None
 
 
-class Words(NamedTuple):
-    title: str
-    text: str
-    payload_id: int | None = None
+Row = dict[str, Any]
 
 
 def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Document]:
@@ -48,100 +46,61 @@ def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Docu
 
     No statement stays open between documents, so that a writer may begin a transaction.
     """
-    for kind, (sql, find_words) in READERS.items():
+    for kind, (sql, read) in READERS.items():
         key = {"run_id": run_id, "kind": kind}
         query = "select ref_id from search_documents where run_id = :run_id and kind = :kind"
         known = {row["ref_id"] for row in connection.execute(query, key)}
-        for row in connection.execute(sql, key).fetchall():
-            words = None if row["ref_id"] in known else find_words(connection, row)
-            if words is not None:
-                title = " ".join(words.title.split())[:TITLE_LIMIT]
-                text, payload_id = words.text, words.payload_id
-                yield Document(kind, row["ref_id"], row["compile_key"], title, text, payload_id)
+        for values in connection.execute(sql, key).fetchall():
+            ref_id, compile_key, title, *_rest = values
+            row = dict(values)
+            text = None if ref_id in known else read(connection, row)
+            if text is not None:
+                title = " ".join(title.split())[:TITLE_LIMIT]
+                yield Document(kind, ref_id, compile_key, title, text, row.get("payload_id"))
 
 
-def _words_of_function(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    return Words(row["name"], _lines(row["file"]))
+def _read_columns(_connection: sqlite3.Connection, row: Row) -> str:
+    return _lines(*list(row.values())[3:])
 
 
-def _words_of_frame(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    place = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
-    return Words(place, _lines(row["name"], row["code"]))
+def _read_break(connection: sqlite3.Connection, row: Row) -> str:
+    row["hints"] = "\n".join(read_json(list[str], row["hints"]) or [])
+    return _read_columns(connection, row)
 
 
-def _words_of_break(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    hints = read_json(list[str], row["hints"]) or []
-    names = ("source_line", "name", "file")
-    texts = (
-        row["gb_id"],
-        row["reason"],
-        row["explanation"],
-        *hints,
-        *(row[name] for name in names),
-    )
-    return Words(row["gb_type"] or row["reason"], _lines(*texts))
-
-
-def _words_of_recompile(connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+def _read_recompile(connection: sqlite3.Connection, row: Row) -> str:
     failures = connection.execute(
         """
         select guard_failures.reason, recompile_causes.source, source_line
         from guard_failures
         join recompile_causes on recompile_causes.id = guard_failures.cause_id
-        where recompile_id = :id
+        where recompile_id = :ref_id
         order by position
         """,
-        {"id": row["ref_id"]},
+        row,
     ).fetchall()
-    texts = dict.fromkeys(value for failure in failures for value in failure if value)
-    title = " ".join(filter(None, ("recompile", row["compile_id"], row["name"])))
-    return Words(title, _lines(*texts))
+    return _lines(*dict.fromkeys(value for failure in failures for value in failure))
 
 
-def _words_of_failure(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    return Words(row["error_type"] or "failure", _lines(row["message"]))
-
-
-def _words_of_repro(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
+def _read_repro(connection: sqlite3.Connection, row: Row) -> str:
     """Return a repro's graph without its settings, which are much the same in all."""
-    try:
-        program = unpack(row["body"]) if row["body"] else ""
-    except ValueError:  # damaged on disk; its page says so
-        program = ""
-    graph = program[max(0, program.find("class Repro")) :]
-    title = " in ".join(filter(None, (row["error_type"] or row["kind"], row["operation"])))
-    return Words(title, _lines(row["message"], row["operation"], row["name"], row["file"], graph))
+    program = reading.read_text(row["body"]) or ""
+    row["body"] = program[max(0, program.find("class Repro")) :]
+    return _read_columns(connection, row)
 
 
-def _words_of_lookup(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    return Words(f"{row['cache']} {row['result']}", row["reason"])
-
-
-def _words_of_skip(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    return Words("CUDA graph skipped", row["reason"])
-
-
-def _words_of_symbol(_connection: sqlite3.Connection, row: sqlite3.Row) -> Words:
-    location = f"{row['file']}:{row['line']}" if row["line"] else row["file"]
-    found = (row["expression"], row["value"], row["value_range"], row["source"], location)
-    title = " ".join(filter(None, (row["kind"], row["symbol"])))
-    return Words(title, _lines(*found, row["source_line"]))
-
-
-def _words_of_artifact(connection: sqlite3.Connection, row: sqlite3.Row) -> Words | None:
-    name = row["name"].removeprefix("artifact:")
-    if name in LEFT_OUT:
+def _read_artifact(connection: sqlite3.Connection, row: Row) -> str | None:
+    if row["name"] in LEFT_OUT:
         return None
-    body = connection.execute(
-        "select body from payloads where id = :id", {"id": row["payload_id"]}
-    ).fetchone()
-    try:
-        text = unpack(body["body"])
-    except ValueError:  # damaged on disk; its page says so
+    (body,) = connection.execute("select body from payloads where id = :payload_id", row).fetchone()
+    text = reading.read_text(body)
+    if text is None:  # damaged on disk; its page says so
         return None
-    title = " ".join(filter(None, (name, row["title"])))
-    keyed = _cache_words(text) if name in CACHE_KEYS else None
-    return Words(title, text[:LONGEST], row["payload_id"]) if keyed is None else Words(title, keyed)
+    keyed = _cache_words(text) if row["name"] in CACHE_KEYS else None
+    if keyed is None:
+        return text[:LONGEST]
+    row["payload_id"] = None
+    return keyed
 
 
 def _cache_words(text: str) -> str | None:
@@ -162,129 +121,138 @@ def _lines(*parts: str | None) -> str:
     ).decode()  # a lone surrogate out of JSON cannot be stored as text
 
 
-# What is short and sought first comes first.
-READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, sqlite3.Row], Words | None]]] = {
+# What is short and sought first comes first. Behind `title`, columns are lines of the text, unless
+# the kind's function makes another one.
+READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, Row], str | None]]] = {
     "graph_break": (
         """
-        select distinct_breaks.id as ref_id, gb_id, gb_type, reason, explanation, hints,
-        source_line, file, name,
+        select
+          distinct_breaks.id as ref_id,
           (select compile_key from graph_breaks where run_id = :run_id
             and distinct_id = distinct_breaks.id
-           order by graph_breaks.id limit 1) as compile_key
+           order by graph_breaks.id limit 1) as compile_key,
+          coalesce(nullif(gb_type, ''), reason) as title,
+          gb_id, reason, explanation, hints, source_line, name, file
         from run_breaks
         join distinct_breaks on distinct_breaks.id = run_breaks.distinct_id
         left join functions on functions.id = distinct_breaks.function_id
         where run_breaks.run_id = :run_id
         order by ref_id
         """,
-        _words_of_break,
+        _read_break,
     ),
     "recompile": (
         """
-        select recompiles.id as ref_id, compile_key, compile_id, name
+        select
+          recompiles.id as ref_id, compile_key,
+          'recompile' || coalesce(' ' || compile_id, '') || coalesce(' ' || name, '') as title
         from recompiles
         left join functions on functions.id = recompiles.function_id
         where recompiles.run_id = :run_id
         order by ref_id
         """,
-        _words_of_recompile,
+        _read_recompile,
     ),
     "failure": (
         """
-        select id as ref_id, compile_key, error_type, message
+        select
+          id as ref_id, compile_key, coalesce(nullif(error_type, ''), 'failure') as title, message
         from failures
         where run_id = :run_id
         order by id
         """,
-        _words_of_failure,
+        _read_columns,
     ),
     "repro": (
         """
-        select repros.id as ref_id, compile_key, error_type, message, operation, functions.name,
-        functions.file,
-          repros.kind, payloads.body
+        select
+          repros.id as ref_id, compile_key,
+          coalesce(nullif(error_type, ''), repros.kind)
+            || coalesce(' in ' || nullif(operation, ''), '') as title,
+          message, operation, functions.name, functions.file, payloads.body
         from repros
         left join functions on functions.id = repros.function_id
         left join payloads on payloads.id = repros.program_id
         where repros.run_id = :run_id and repros.state = 'captured'
         order by ref_id
         """,
-        _words_of_repro,
+        _read_repro,
     ),
     "function": (
         """
-        select functions.id as ref_id, null as compile_key, functions.file, functions.name
+        select
+          functions.id as ref_id, null as compile_key, functions.name as title, functions.file
         from run_functions
         join functions on functions.id = run_functions.function_id
         where run_functions.run_id = :run_id
         order by ref_id
         """,
-        _words_of_function,
+        _read_columns,
     ),
     "frame": (
         """
-        select min(id) as ref_id, null as compile_key, file, line, name, min(code) as code
+        select
+          min(id) as ref_id, null as compile_key,
+          file || coalesce(':' || nullif(line, 0), '') as title, name, min(code) as code
         from stack_nodes
         where run_id = :run_id
         group by file, line, name
         order by ref_id
         """,
-        _words_of_frame,
+        _read_columns,
+    ),
+    "symbol": (
+        """
+        select
+          id as ref_id, compile_key, kind || coalesce(' ' || nullif(symbol, ''), '') as title,
+          expression, value, value_range, source,
+          file || coalesce(':' || nullif(line, 0), '') as place, source_line
+        from symbols
+        where run_id = :run_id
+        order by id
+        """,
+        _read_columns,
     ),
     # Each reason once: thousands of look-ups may share it.
     "cache_lookup": (
         """
-        select min(id) as ref_id, compile_key, cache, result, reason
+        select min(id) as ref_id, compile_key, cache || ' ' || result as title, reason
         from cache_lookups
         where run_id = :run_id and reason is not null
         group by cache, result, reason
         order by ref_id
         """,
-        _words_of_lookup,
+        _read_columns,
     ),
     "cudagraph_skip": (
         """
-        select min(id) as ref_id, compile_key, reason
+        select min(id) as ref_id, compile_key, 'CUDA graph skipped' as title, reason
         from cudagraph_skips
         where run_id = :run_id
         group by reason
         order by ref_id
         """,
-        _words_of_skip,
-    ),
-    "symbol": (
-        """
-        select id as ref_id, compile_key, kind, symbol, expression, value, value_range, source,
-        file, line, source_line
-        from symbols
-        where run_id = :run_id
-        order by id
-        """,
-        _words_of_symbol,
+        _read_columns,
     ),
     "artifact": (
         """
-        select min(id) as ref_id, payload_id, compile_key, name, title
-        from artifacts
-        where run_id = :run_id and payload_id is not null
-        group by payload_id
+        select
+          ref_id, compile_key, name || coalesce(' ' || nullif(title, ''), '') as title,
+          name, payload_id
+        from (
+          select
+            min(id) as ref_id, payload_id, compile_key, title,
+            iif(substr(name, 1, 9) = 'artifact:', substr(name, 10), name) as name
+          from artifacts
+          where run_id = :run_id and payload_id is not null
+          group by payload_id
+        )
         order by ref_id
         """,
-        _words_of_artifact,
+        _read_artifact,
     ),
 }
-KINDS = (
-    "graph_break",
-    "recompile",
-    "failure",
-    "repro",
-    "function",
-    "frame",
-    "symbol",
-    "cache_lookup",
-    "cudagraph_skip",
-    "artifact",
-)
+KINDS = tuple(READERS)
 
 
 BATCH_CHARACTERS = 250_000  # 10 to 30 ms under the write lock

@@ -14,7 +14,6 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections import deque
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -27,7 +26,8 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.run_rows import (
     RowCopy,
-    RunTable,
+    delete_rows,
+    list_needed_rows,
     list_own_rows,
     read_tables,
 )
@@ -48,7 +48,6 @@ from compileboard.collectors.store.stream_rows import (
 )
 
 WEEK_US = 7 * 86_400 * 1_000_000
-STAYING = ("payloads",)  # until a run is deleted for good
 
 # Rows that runs share, and the small tables that tell first whether any run still points to one.
 # Commits are of a repository, not of one run.
@@ -102,10 +101,9 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
         ).fetchone()
         if row is None:
             return False
-        tables = read_tables(connection)
-        _write_trash(connection, tables, run_id, path)  # whole and on the disk before anything goes
+        _write_trash(connection, run_id, path)  # whole and on the disk before anything goes
         remove_run_words(connection, run_id)
-        delete_stacks(connection, run_id)
+        delete_rows(connection, run_id, ["stack_nodes"])
         connection.execute("delete from runs where id = :id", {"id": run_id})
         publish_removal(connection)
         connection.execute(
@@ -125,29 +123,17 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
     with suppress(
         StoreError, sqlite3.Error
     ):  # the run is deleted; what this leaves goes with the next one
-        _drop_orphans(connection, tables)
+        _drop_orphans(connection)
     return True
 
 
-def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
-    """Delete stacks from the innermost frame on; a cascade from the outermost is quadratic in
-    depth.
-    """
-    connection.execute(
-        "pragma defer_foreign_keys = on"
-    )  # compiles, which point to them, go with the run
-    nodes = connection.execute(
-        "select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id}
-    )
-    connection.executemany("delete from stack_nodes where id = :id", [dict(node) for node in nodes])
-
-
-def _drop_orphans(connection: sqlite3.Connection, tables: dict[str, RunTable]) -> None:
+def _drop_orphans(connection: sqlite3.Connection) -> None:
     """Delete shared rows that nothing refers to.
 
     In its own transaction, reading each table once; SQLite's foreign key checks would scan whole
     tables for every row.
     """
+    tables = read_tables(connection)
     connection.execute("pragma foreign_keys = off")
     try:
         with write_transaction(connection):
@@ -205,8 +191,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                     "that one"
                 )
             _check_run_file(trash, database_path(connection))
-            held = {row["name"] for row in trash.execute("select name from sqlite_schema")}
-            own = {name: "true" for name in list_own_rows(read_tables(connection)) if name in held}
+            own = dict.fromkeys(list_own_rows(read_tables(connection)), "true")
             present = {run_id, *(row["id"] for row in connection.execute("select id from runs"))}
             RowCopy(trash, connection, own, run_id, present=present).run()
             publish_run(connection, run_id)
@@ -265,16 +250,14 @@ def trash_path(database: str, run_id: str) -> Path:
     return Path(f"{os.path.abspath(database)}-trash", f"{digest}.db")
 
 
-def _write_trash(
-    connection: sqlite3.Connection, tables: dict[str, RunTable], run_id: str, path: Path
-) -> None:
+def _write_trash(connection: sqlite3.Connection, run_id: str, path: Path) -> None:
     new = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         new.unlink(missing_ok=True)
         with closing(sqlite3.connect(new, isolation_level=None)) as trash:
             trash.execute("begin")
-            _write_rows(connection, tables, run_id, trash)
+            _write_rows(connection, run_id, trash)
             trash.execute(f"pragma user_version = {DATABASE_VERSION}")
             trash.execute("commit")
         place_file(new, path, database_path(connection))
@@ -290,41 +273,17 @@ def _write_trash(
         ) from error
 
 
-def _write_rows(
-    connection: sqlite3.Connection,
-    tables: dict[str, RunTable],
-    run_id: str,
-    trash: sqlite3.Connection,
-) -> None:
-    """Write a run's rows, those of shared tables that they point to, and what those point to."""
-
-    def write(name: str, where: str, value: object = None) -> None:
+def _write_rows(connection: sqlite3.Connection, run_id: str, trash: sqlite3.Connection) -> None:
+    tables = read_tables(connection)
+    for name, where in list_needed_rows(tables).items():
         columns, marks = ", ".join(tables[name].columns), ", ".join("?" * len(tables[name].columns))
         order = " order by rowid" if tables[name].has_rowid else ""
         rows = connection.execute(
             f"select {columns} from {name} where {where}{order}",  # noqa: S608 - our own names
-            {"run_id": run_id, "value": value},
+            {"run_id": run_id},
         )
-        trash.execute(f"create table if not exists {name} ({columns})")
+        trash.execute(f"create table {name} ({columns})")
         trash.executemany(f"insert into {name} values ({marks})", rows)  # noqa: S608 - our own names
-
-    owned = list_own_rows(tables)
-    for name, where in owned.items():
-        write(name, where)
-    pending = deque(owned)
-    written: set[tuple[str, object]] = set()
-    while pending:
-        name = pending.popleft()
-        for column, (parent, key, _cascades) in tables[name].parents.items():
-            if parent in owned or parent in STAYING:
-                continue
-            keys = {row[0] for row in trash.execute(f"select distinct {column} from {name}")}  # noqa: S608 - our own names
-            new = {(parent, value) for value in keys - {None}} - written
-            for _, value in sorted(new, key=str):
-                write(parent, f"{key} = :value", value)
-            written |= new
-            if new and parent not in pending:
-                pending.append(parent)
 
 
 def _open_trash(path: Path) -> sqlite3.Connection:
@@ -345,9 +304,7 @@ def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
 
 
 def find_sealed_run(trash: sqlite3.Connection) -> SealedRun | None:
-    with suppress(sqlite3.OperationalError):  # it was deleted before there were sealed runs
-        return next(iter(list_sealed_runs(trash)), None)
-    return None
+    return next(iter(list_sealed_runs(trash)), None)
 
 
 def _check_run_file(trash: sqlite3.Connection, database: str) -> None:

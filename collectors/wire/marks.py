@@ -103,22 +103,15 @@ class StreamEnd(Mark):
 
 
 def dump_mark(mark: Mark) -> bytes:
-    values = {name: _dump(value) for name, value in vars(mark).items()}
-    return (
-        json.dumps(
-            {"v": SCHEMA_VERSION, "mark": mark.MARK, **values}, separators=(",", ":")
-        ).encode()
-        + b"\n"
-    )
+    body = {"v": SCHEMA_VERSION, "mark": mark.MARK, **vars(mark)}
+    return json.dumps(body, separators=(",", ":"), default=_dump_rejects).encode() + b"\n"
 
 
-def _dump(value: Any) -> Json:
-    if isinstance(value, Rejects):
-        return {
-            kind: [reject.count, reject.first_line, reject.example]
-            for kind, reject in value.by_kind.items()
-        }
-    return value
+def _dump_rejects(rejects: Rejects) -> Json:
+    return {
+        kind: [reject.count, reject.first_line, reject.example]
+        for kind, reject in rejects.by_kind.items()
+    }
 
 
 def load_mark(body: Mapping[str, Json]) -> Mark:

@@ -18,11 +18,6 @@ class SentText:
     body: bytes
     is_packed: bool  # by gzip
 
-    @property
-    def plain_bytes(self) -> int:
-        # The last 4 bytes of a gzip are the size of what it packs.
-        return int.from_bytes(self.body[-4:], "little") if self.is_packed else len(self.body)
-
 
 def dump_texts(texts: Iterable[SentText]) -> bytes:
     return b"".join(

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compileboard.collectors.contract.events import ArtifactSeen, SpanSeen, SymbolSeen
+from compileboard.collectors.contract.events import (
+    ArtifactSeen,
+    FrameContext,
+    SpanSeen,
+    SymbolSeen,
+)
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.contract.values import LARGEST_SUMMED
@@ -307,13 +312,9 @@ class TraceRows:
         return clashing
 
     def add_artifact(
-        self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None = None
+        self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None
     ) -> None:
-        envelope = {
-            name: value
-            for name, value in event.envelope.items()
-            if name != "stack" or stack_id is None
-        }
+        envelope = _strip_stack(event, stack_id)
         self._artifacts.append(
             {
                 **pick(
@@ -385,13 +386,9 @@ class TraceRows:
         )
 
     def write_symbol(
-        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None = None
+        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None
     ) -> None:
-        envelope = {
-            name: value
-            for name, value in event.envelope.items()
-            if name != "stack" or stack_id is None
-        }
+        envelope = _strip_stack(event, stack_id)
         _SYMBOL.add(
             self.connection,
             {
@@ -415,6 +412,12 @@ class TraceRows:
                 "stack_id": stack_id,
             },
         )
+
+
+def _strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
+    """Return an event's envelope without a stack that is stored as nodes."""
+    stored = () if stack_id is None else ("stack",)
+    return {name: value for name, value in event.envelope.items() if name not in stored}
 
 
 _INSERT_ARTIFACT = f"insert or ignore {RECORDS['artifacts'].insert_sql('id')}"

@@ -28,9 +28,8 @@ from compileboard.collectors.store.connection import (
     open_writer,
 )
 from compileboard.collectors.store.dashboard import annotate
-from compileboard.collectors.store.run_rows import read_tables
+from compileboard.collectors.store.run_rows import IN_FILE, read_tables
 from compileboard.collectors.store.sealed_files import (
-    IN_FILE,
     get_sealed_run,
     list_run_files,
     list_sealed_runs,

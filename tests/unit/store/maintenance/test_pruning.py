@@ -17,11 +17,10 @@ from compileboard.app.cli.main import main
 from compileboard.app.server import follow as following
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.logs.log_loader import LoadOptions
-from compileboard.collectors.store import pruning
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.pruning import PruneRule, list_prunable, measure_used, prune_runs
-from compileboard.collectors.store.run_rows import list_own_rows, read_tables
+from compileboard.collectors.store.run_rows import DETAIL, list_own_rows, read_tables
 from compileboard.collectors.store.trash import delete_run, restore_run
 from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import RUNS, bench_suite
@@ -77,29 +76,16 @@ def prune_all(store: sqlite3.Connection, rule: PruneRule = ALL) -> list[str]:
 
 def test_detail_goes_and_roll_ups_stay(store: sqlite3.Connection) -> None:
     run_count = count(store, "runs")
-    staying = {
-        table: count(store, table) for table in (*pruning.STAYING, "runs") if table != "pruned_runs"
-    }
+    own = list_own_rows(read_tables(store))
+    gone = {*DETAIL, "repro_storages", "payloads", "search_documents"}
+    staying = {table: count(store, table) for table in own.keys() - gone - {"pruned_runs"}}
     used_bytes = measure_used(store)
     assert len(prune_all(store)) == run_count
     assert {table: count(store, table) for table in staying} == staying
-    detail = (
-        {table for table, _where in pruning.DETAIL}
-        | set(pruning.CASCADING)
-        | {"payloads", "search_documents"}
-    )
-    assert {table: count(store, table) for table in detail if count(store, table)} == {}
+    assert {table: count(store, table) for table in gone if count(store, table)} == {}
     assert measure_used(store) < used_bytes * 0.7
     assert list_problems(store) == []
     assert prune_all(store) == []
-
-
-def test_every_table_of_a_run_goes_or_stays(store: sqlite3.Connection) -> None:
-    listed = {*pruning.STAYING, *pruning.CASCADING, "trace_files"}
-    listed |= {table for table, _where in pruning.DETAIL}
-    tables = read_tables(store)
-    owned = set(list_own_rows(tables))
-    assert owned - {"runs"} == listed
 
 
 def test_texts_of_runs_that_stay_and_of_deleted_ones_stay(

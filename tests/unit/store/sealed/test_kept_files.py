@@ -32,8 +32,8 @@ from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.pruning import PruneRule, list_prunable, measure_used, prune_runs
 from compileboard.collectors.store.reopening import reopen_run, unpack_current
+from compileboard.collectors.store.run_rows import ROLLUPS
 from compileboard.collectors.store.sealed_files import (
-    ROLLUPS,
     RunFile,
     describe_problem,
     get_sealed_run,

@@ -24,9 +24,8 @@ from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.repros import ReproResult, list_results, load_repro, save_result
+from compileboard.collectors.store.run_rows import DETAIL, ROLLUPS
 from compileboard.collectors.store.sealed_files import (
-    DETAIL,
-    ROLLUPS,
     get_sealed_run,
     list_run_files,
 )
@@ -131,14 +130,6 @@ def test_the_runs_to_seal_are_listed_without_reading_sealed_ones(board: sqlite3.
     assert (
         others[0] == "SCAN p" and "IN-OPERATOR" in others[1] and others[2].startswith("SEARCH r ")
     )
-
-
-def test_all_of_a_run_is_in_its_file_or_stays(board: sqlite3.Connection) -> None:
-    moved = {*(table for table, _where in pruning.DETAIL), *pruning.CASCADING, "trace_files"} - {
-        "repro_storages"
-    }
-    assert set(DETAIL) == moved
-    assert set(ROLLUPS) <= set(pruning.STAYING)
 
 
 def test_what_is_new_of_a_sealed_run_is_as_if_it_never_was(tmp_path: Path) -> None:
