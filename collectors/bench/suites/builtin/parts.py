@@ -1,10 +1,85 @@
-"""Layers shared by this suite's transformers: fused attention and pre-norm blocks."""
+"""Layers, losses and example inputs of the built-in models, and how one is built of them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from compileboard.collectors.bench.loaded import Inputs, Loaded
+
+SEED = 1337
+
+
+@contextmanager
+def fixed_seed() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        yield
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a built-in model is made; called with a batch size, it builds the model."""
+
+    module: Callable[[], nn.Module]
+    inputs: Callable[[int, int], Inputs]  # of a batch size and one of `sizes`
+    sizes: tuple[int, ...]
+    size: int | None = None  # None: the batch size
+    size_name: str = "batch size"
+    loss: Callable[..., torch.Tensor] | None = None
+
+    def __call__(self, batch_size: int) -> Loaded:
+        def resize(size: int) -> Inputs:
+            with fixed_seed():
+                return self.inputs(batch_size, size)
+
+        with fixed_seed():
+            module = self.module()
+        inputs = resize(batch_size if self.size is None else self.size)
+        return Loaded(module, inputs, self.loss, batch_size, resize, self.size_name, self.sizes)
+
+
+def images(batch_size: int, side: int) -> tuple[torch.Tensor]:
+    return (torch.randn(batch_size, 3, side, side),)
+
+
+def class_loss(logits: torch.Tensor) -> torch.Tensor:
+    logits = logits.flatten(0, -2)
+    targets = torch.arange(logits.shape[0], device=logits.device) % logits.shape[1]
+    return F.cross_entropy(logits, targets)
+
+
+def pixel_class_loss(logits: torch.Tensor) -> torch.Tensor:
+    return class_loss(logits.movedim(1, -1))
+
+
+def click_loss(logits: torch.Tensor) -> torch.Tensor:
+    targets = torch.arange(logits.numel(), device=logits.device) % 2
+    return F.binary_cross_entropy_with_logits(logits.flatten(), targets.to(logits.dtype))
+
+
+def pattern_loss(output: torch.Tensor) -> torch.Tensor:
+    ramp = torch.linspace(-1, 1, output.numel(), device=output.device, dtype=output.dtype)
+    return F.mse_loss(output, ramp.view_as(output))
+
+
+class ConvNorm(nn.Sequential):
+    def __init__(
+        self, before: int, after: int, *, size: int = 3, stride: int = 1, bend: bool = True
+    ) -> None:
+        super().__init__(
+            nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(inplace=True) if bend else nn.Identity(),
+        )
+        nn.init.kaiming_normal_(
+            self[0].weight, nonlinearity="relu"
+        )  # keeps the features' size in eval mode too
 
 
 class FusedAttention(nn.Module):
