@@ -111,11 +111,7 @@ def mean_of_all(output: Any) -> torch.Tensor:
 
     Suites that upstream has too use its `reduce_to_scalar_loss`, which dynamo does not trace.
     """
-    tensors = [
-        leaf
-        for leaf in _pytree.tree_leaves(output)
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    ]
+    tensors = [tensor for tensor in list_tensors(output) if tensor.is_floating_point()]
     if not tensors:
         raise ValueError(
             "the model's output has no floating-point tensor to make a loss of; give its "
@@ -126,23 +122,27 @@ def mean_of_all(output: Any) -> torch.Tensor:
     ).sum() / len(tensors)
 
 
+def list_tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], values: Any) -> Any:
+    """Replace each tensor of a structure."""
+    return _pytree.tree_map(
+        lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, values
+    )
+
+
 def cast(loaded: Loaded, dtype: torch.dtype) -> None:
     loaded.module.to(dtype)
     loaded.inputs = cast_inputs(loaded.inputs, dtype)
 
 
 def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
-    def to(argument: Any) -> Any:
-        return (
-            argument.to(dtype)
-            if isinstance(argument, torch.Tensor) and argument.is_floating_point()
-            else argument
-        )
-
-    return _pytree.tree_map(to, inputs)
+    return map_tensors(
+        lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, inputs
+    )
 
 
 def move_inputs(inputs: Any, device: str) -> Any:
-    return _pytree.tree_map(
-        lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, inputs
-    )
+    return map_tensors(lambda tensor: tensor.to(device), inputs)

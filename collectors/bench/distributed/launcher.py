@@ -29,7 +29,7 @@ from compileboard.collectors.bench.worker.outcome import (
     Stages,
     add_samples,
 )
-from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.statistics import add_speedup
 from compileboard.start import shared_command
 
 OF_RANK = "rank"  # facts of one rank's outcome
@@ -88,8 +88,8 @@ def _merge(outcomes: Sequence[ExperimentOutcome]) -> ExperimentOutcome:
         for name in {name for outcome in outcomes for name in outcome.repeats}
     }
     if repeats.get("eager") and repeats.get("compiled"):
-        timed = summarize(values, repeats)
-        merged.values, merged.repeats = timed.values, timed.repeats
+        merged.values = values
+        add_speedup(merged, repeats)
         add_samples(merged, COLD, repeats.get(COLD.samples, ()))
         add_samples(merged, WARM, repeats.get(WARM.samples, ()))
         if merged.values.get("dynamo_peak_mem") and "eager_peak_mem" in values:

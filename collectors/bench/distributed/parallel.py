@@ -22,9 +22,9 @@ from compileboard.collectors.bench.execution.isolation import DIED
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.steps import Steps, cast_inputs, move_inputs
+from compileboard.collectors.bench.steps import Steps, cast_inputs, list_tensors, move_inputs
 from compileboard.collectors.bench.worker.judging import describe_difference, is_same, output_error
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages, describe_error
 from compileboard.collectors.bench.worker.timing import randomized, time_call
 from compileboard.collectors.bench.worker.torch_setup import SEED
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, is_oom
@@ -262,8 +262,8 @@ def read_gradients(module: nn.Module) -> Gradients:
 
 def are_alike(inputs: Any) -> bool:
     digest = hashlib.sha256()
-    for leaf in _pytree.tree_leaves(inputs):
-        if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided:
+    for leaf in list_tensors(inputs):
+        if leaf.layout == torch.strided:
             digest.update(
                 leaf.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
             )
@@ -285,7 +285,7 @@ def check_gradients(bench: RankWorkbench, outcome: ExperimentOutcome) -> None:
             None if bench.settings.skip_fp64_check else sum_up_parts(bench, parts, torch.float64)
         )
     except FAILURES as failed:  # it may be too large for one GPU: the ranks' verdict stands
-        facts["one_process_error"] = f"{type(failed).__name__}: {failed}"
+        facts["one_process_error"] = describe_error(failed)
         return
     if (error := output_error(alone, bench.gradients)) is not None:
         facts["gradient_error"] = error

@@ -18,7 +18,7 @@ from compileboard.collectors.bench.worker.child import (
     run_experiment,
     write_result,
 )
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages, describe_error
 from compileboard.collectors.record.program import end_with
 
 if TYPE_CHECKING:
@@ -117,4 +117,4 @@ def _compare_with_one_process(bench: RankWorkbench, outcome: ExperimentOutcome) 
     try:
         facts["one_process_latency_ms"] = median(time_alone(bench))
     except Exception as error:  # it may be too large for one GPU: what the ranks measured stands
-        facts["one_process_error"] = f"{type(error).__name__}: {error}"
+        facts["one_process_error"] = describe_error(error)

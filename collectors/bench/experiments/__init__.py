@@ -1,13 +1,10 @@
-"""The table of experiments; a new one is a line here and usually a module beside it.
-
-A module has `run(bench: Workbench) -> ExperimentOutcome`, called in a child process that has loaded
-the model.
-"""
+"""The table of experiments; a new one is a line here and a function in a module beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from compileboard.collectors.bench.plan.settings import SETTINGS, BenchSettings, Declaration
@@ -20,37 +17,37 @@ class Experiment:
     """
 
     name: str
+    code: str  # module:function of this package, which takes a Workbench in a child process
     flag: str
     help: str
     backend: str | None = None  # that it measures, whatever --backend says
     is_inference_only: bool = False
     setting: str | None = None  # whose value asks for it, in place of a flag of its own
-    done_by: str | None = None  # another's module, for the backend of this one
     modes: tuple[str, ...] = ()  # of upstream's harness, whose numbers it has
-
-    @property
-    def module(self) -> str:
-        return f"compileboard.collectors.bench.experiments.{self.done_by or self.name}"
 
 
 EXPERIMENTS = (
     Experiment(
         "performance",
+        "performance:run",
         "--performance",
         "Measure speedup over eager, latency, compilation time, peak memory.",
     ),
     Experiment(
         "accuracy",
+        "accuracy:check_accuracy",
         "--accuracy",
         "Check that compiled computes what eager computes, by upstream's rules.",
     ),
     Experiment(
         "tolerance",
+        "accuracy:measure_tolerance",
         "--tolerance",
         "Measure how far the result is from eager's on the CPU: max, mean, std.",
     ),
     Experiment(
         "coverage",
+        "operators:measure_coverage",
         "--coverage",
         "Measure the share of ops and of their time that dynamo captures.",
         "eager",
@@ -58,14 +55,15 @@ EXPERIMENTS = (
     ),
     Experiment(
         "overhead",
+        "performance:run",
         "--overhead",
         "Measure what dynamo itself costs, by a backend that does nothing.",
         "eager",
-        done_by="performance",
         modes=("performance",),
     ),
     Experiment(
         "nothing",
+        "performance:time_eager_twice",
         "--nothing",
         "Measure eager against eager: the noise floor of the machine.",
         "nothing",
@@ -73,6 +71,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "quantization",
+        "quantization:run",
         "--quantization",
         "",
         is_inference_only=True,
@@ -81,6 +80,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "aot_precompile",
+        "precompile:precompile_ahead",
         "--aot-precompile",
         "Compile into a file ahead of time; another process loads and calls it.",
         "aot_precompile",
@@ -89,12 +89,14 @@ EXPERIMENTS = (
     ),
     Experiment(
         "caching_precompile",
+        "precompile:cache_precompiled",
         "--caching-precompile",
         "Measure the first call of a second process that finds what dynamo compiled.",
         modes=("performance",),
     ),
     Experiment(
         "onnx",
+        "onnx:run",
         "--dynamo-onnx",
         "Check and time the ONNX export of the model in onnxruntime.",
         "onnx",
@@ -103,23 +105,27 @@ EXPERIMENTS = (
     ),
     Experiment(
         "recompile_profile",
+        "recompile_profile:run",
         "--recompile-profiler",
         "Find what recompiles, and why, when one thing changes at a time.",
     ),
     Experiment(
         "shapes",
+        "sizes:measure_sizes",
         "--shapes",
         "Measure speedup, recompiles and compile time at the model's other sizes.",
         modes=("performance",),
     ),
     Experiment(
         "operator_inputs",
+        "operators:list_operator_inputs",
         "--log-operator-inputs",
         "Write which operators a step calls, with which arguments and how often.",
         "eager",
     ),
     Experiment(
         "export",
+        "export:run",
         "--export",
         (
             "Check that torch.export takes the model: non-strict, then strict; strict alone beside "
@@ -131,15 +137,16 @@ EXPERIMENTS = (
     ),
     Experiment(
         "export_strict",
+        "export:run",
         "--export",
         "",
         "export_strict",
         True,
-        done_by="export",
         modes=("accuracy",),
     ),
     Experiment(
         "aot_inductor",
+        "aot_inductor:run",
         "--export-aot-inductor",
         (
             "Measure the model exported and compiled ahead of time: verdict, speedup, compile and "
@@ -151,6 +158,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "batch_size",
+        "sizes:find_batch_size",
         "--find-batch-sizes",
         "Find the largest batch size that runs, halving from 1024.",
     ),
@@ -182,6 +190,13 @@ FORKED = ("accuracy", "export", "export_strict", "aot_precompile", "caching_prec
 
 def find(name: str) -> Experiment:
     return next(experiment for experiment in EXPERIMENTS if experiment.name == name)
+
+
+def load_experiment(name: str) -> Callable[[Any], Any]:
+    """Import an experiment's code, which imports torch."""
+    module, _, function = find(name).code.partition(":")
+    run: Callable[[Any], Any] = getattr(import_module(f"{__name__}.{module}"), function)
+    return run
 
 
 def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str, ...]:

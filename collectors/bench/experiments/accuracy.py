@@ -1,22 +1,38 @@
-"""Check that the compiled model computes the same as eager, with upstream's rules and verdicts."""
+"""Compare the compiled model's answer with eager's: upstream's verdict, or the distance.
+
+The distance is from eager on the CPU: |eager - compiled| / (1 + |eager|). Source: check_accuracy
+and check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std these
+are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from torch._dynamo.utils import calculate_time_spent
+import torch
+from torch._dynamo.testing import reset_rng_state
+from torch._dynamo.utils import calculate_time_spent, clone_inputs
+from torch.utils import _pytree
 
+from compileboard.collectors.bench.steps import list_tensors, move_inputs
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
-from compileboard.collectors.bench.worker.workbench import Workbench
+from compileboard.collectors.bench.worker.workbench import (
+    StageFailed,
+    Workbench,
+    failing_as,
+    first_eager_run,
+    mark_batch,
+)
 
 
-def run(bench: Workbench) -> ExperimentOutcome:
+def check_accuracy(bench: Workbench) -> ExperimentOutcome:
     start = dynamo_counts()
     if skip := bench.facts.reason("accuracy_skip"):
         return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": skip})
-    outcome = judge(bench, lambda: _compiled(bench))
+    outcome = judge(bench, lambda: _run_compiled(bench))
     # Without `output_error`: upstream's table of verdicts has no column of it.
     outcome.values = counted_since(start)
     outcome.values["compilation_latency"] = float(
@@ -25,7 +41,90 @@ def run(bench: Workbench) -> ExperimentOutcome:
     return outcome
 
 
-def _compiled(bench: Workbench) -> Any:
+def _run_compiled(bench: Workbench) -> Any:
     module = bench.copy_module()
     bench.steps.use(module)
     return bench.run_compiled(module)
+
+
+REFERENCE_DEVICE = "cpu"
+
+
+def measure_tolerance(bench: Workbench) -> ExperimentOutcome:
+    if skip := bench.facts.reason("accuracy_skip"):
+        return ExperimentOutcome(status="skipped", reason=skip)
+    bench.cast()
+    mark_batch(bench)
+    with bench.grad():
+        bench.stage("eager")
+        reference = _reference(bench)
+        bench.stage("compile")
+        start = dynamo_counts()
+        reset_rng_state()
+        torch._dynamo.reset()
+        with failing_as("fail_to_run"):
+            result = _run_compiled(bench)
+    bench.stage("compare")
+    with failing_as("fail_accuracy"):
+        errors = torch.cat([torch.zeros(0), *distances(reference, result)])
+    if not len(errors):
+        return ExperimentOutcome(status="skipped", reason="its result has no tensor to compare")
+    missed = int((~errors.isfinite()).sum())
+    if missed:
+        message = (
+            f"{missed} of {len(errors)} numbers are finite in one of eager and compiled, and "
+            "not in the other"
+        )
+        return ExperimentOutcome(
+            status="failed", reason="fail_accuracy", message=message, values=counted_since(start)
+        )
+    spread = float(errors.std()) if len(errors) > 1 else 0.0
+    values = {"max": float(errors.max()), "mean": float(errors.mean()), "std": spread}
+    return ExperimentOutcome(
+        values={**values, **counted_since(start)}, facts={"compared_count": len(errors)}
+    )
+
+
+def _reference(bench: Workbench) -> Any:
+    reset_rng_state()
+    with first_eager_run():
+        module = bench.copy_module().to(REFERENCE_DEVICE)
+        bench.steps.use(module)
+        for group in bench.steps.optimizer.param_groups if bench.steps.optimizer else ():
+            group["capturable"] = False  # means CUDA graphs, which a parameter on the CPU refuses
+        return bench.run_iterations(
+            bench.steps.step(), module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE)
+        )
+
+
+def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
+    """Raises StageFailed, caused by a ValueError, if the two do not have the same tensors."""
+    left, right = _tensors(reference), _tensors(result)
+    shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
+    if shapes[0] != shapes[1]:
+        error = ValueError(
+            f"the compiled result has other tensors than eager's: {shapes[1]} instead of "
+            f"{shapes[0]}"
+        )
+        raise StageFailed("fail_accuracy") from error
+    for left_tensor, right_tensor in zip(left, right):
+        left_tensor, right_tensor = _exact(left_tensor), _exact(right_tensor)
+        distance = (left_tensor - right_tensor).abs() / (1 + left_tensor.abs())
+        alike = (left_tensor == right_tensor) | (left_tensor.isnan() & right_tensor.isnan())
+        yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
+
+
+def _tensors(output: Any) -> list[torch.Tensor]:
+    leaves = [
+        leaf if isinstance(leaf, torch.Tensor) else _fields(leaf)
+        for leaf in _pytree.tree_leaves(output)
+    ]
+    return list_tensors(leaves)
+
+
+def _fields(output: Any) -> Any:
+    return list(vars(output).values()) if hasattr(output, "__dict__") else output
+
+
+def _exact(output: torch.Tensor) -> torch.Tensor:
+    return output.detach().cpu().to(torch.complex128 if output.is_complex() else torch.float64)

@@ -19,15 +19,8 @@ from typing import Any
 import torch
 import torch._inductor
 from torch._dynamo.testing import reset_rng_state
-from torch.utils import _pytree
 
-from compileboard.collectors.bench.experiments.performance import (
-    add_peaks,
-    read_phases,
-    settled_peaks,
-)
-from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.exporting import (
+from compileboard.collectors.bench.experiments.export import (
     add_export_times,
     begin_stage,
     count_dynamic,
@@ -36,17 +29,26 @@ from compileboard.collectors.bench.worker.exporting import (
     noting_failure,
     split_inputs,
 )
+from compileboard.collectors.bench.experiments.performance import (
+    add_peaks,
+    read_phases,
+    settled_peaks,
+)
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.steps import list_tensors
 from compileboard.collectors.bench.worker.judging import describe_difference, judge, output_error
-from compileboard.collectors.bench.worker.outcome import LOAD, ExperimentOutcome, add_samples
-from compileboard.collectors.bench.worker.statistics import summarize
+from compileboard.collectors.bench.worker.outcome import (
+    LOAD,
+    ExperimentOutcome,
+    add_samples,
+    describe_error,
+)
 from compileboard.collectors.bench.worker.timing import (
-    TimedCall,
     resize_batch,
-    take_turns,
+    time_beside_eager,
     time_loads,
 )
 from compileboard.collectors.bench.worker.workbench import (
-    WARM_UPS,
     StageFailed,
     Workbench,
     batch_dimension,
@@ -100,7 +102,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         except StageFailed as failed:  # while it was timed
             cause = failed.__cause__ or failed
             outcome.status, outcome.reason = "failed", failed.reason
-            outcome.message = f"{type(cause).__name__}: {cause}".strip()
+            outcome.message = describe_error(cause)
         finally:
             package.runner = None  # it has its files unpacked as long as it is there
             gc.collect()
@@ -147,28 +149,15 @@ def _list_options(bench: Workbench) -> dict[str, Any]:
 
 
 def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) -> None:
-    bench.stage("measure")
-    eager = bench.steps.step()
     bench.free()
-    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
-        bench.warm_up(eager, bench.module, WARM_UPS)
+    turns = time_beside_eager(bench, package.step)
     with failing_as("fail_to_run"):
-        bench.warm_up(package.step, bench.module, WARM_UPS)
-        peaks = settled_peaks(bench, eager, package.step)
-        turns = take_turns(
-            bench, TimedCall(eager, bench.module, eagerly), TimedCall(package.step, bench.module)
-        )
-    timed = summarize(turns.fault_values(), turns.repeats)
-    outcome.values |= timed.values
-    outcome.repeats = timed.repeats
+        peaks = settled_peaks(bench, bench.steps.step(), package.step)
+        loads_s = time_loads(bench, lambda: torch._inductor.aoti_load_package(str(package.path)))
+    turns.add_to(outcome)
     outcome.facts["phases_s"] = read_phases()
     add_peaks(outcome, peaks, first=False)
-    with failing_as("fail_to_run"):
-        add_samples(
-            outcome,
-            LOAD,
-            time_loads(bench, lambda: torch._inductor.aoti_load_package(str(package.path))),
-        )
+    add_samples(outcome, LOAD, loads_s)
 
 
 def _check_batch(
@@ -180,8 +169,7 @@ def _check_batch(
     its end.
     """
     batch_size = bench.batch_size or 0
-    tensors = [leaf for leaf in _pytree.tree_leaves(bench.inputs) if isinstance(leaf, torch.Tensor)]
-    if all(batch_dimension(tensor, batch_size) is None for tensor in tensors):
+    if all(batch_dimension(tensor, batch_size) is None for tensor in list_tensors(bench.inputs)):
         return None
     bench.stage("another batch")
     inputs = resize_batch(bench.inputs, batch_size, batch_size + 1)
@@ -190,7 +178,7 @@ def _check_batch(
         with eagerly():
             expected = bench.steps.step()(bench.module, inputs)
     except Exception as error:  # a model of one batch size alone
-        return {**report, "error": f"eager: {type(error).__name__}: {error}"[:LONGEST_MESSAGE]}
+        return {**report, "error": f"eager: {describe_error(error)}"[:LONGEST_MESSAGE]}
     limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
@@ -208,8 +196,7 @@ def _try_batch(package: AotPackage, inputs: Inputs, expected: Any, limit: float)
         error = output_error(expected, result)
         difference = describe_difference(expected, result)
     except Exception as refusal:
-        text = f"{type(refusal).__name__}: {refusal}".strip()
-        return {"status": "refused", "message": text[:LONGEST_MESSAGE]}
+        return {"status": "refused", "message": describe_error(refusal)[:LONGEST_MESSAGE]}
     if error is not None and error <= limit:
         return {"status": "right", "message": ""}
     return {"status": "wrong", "message": difference[:LONGEST_MESSAGE]}

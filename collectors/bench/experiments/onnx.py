@@ -18,18 +18,18 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.exporting import (
+from compileboard.collectors.bench.experiments.export import (
     describe_failure,
     dynamic_shapes,
     export_module,
     is_of_user,
 )
+from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.steps import list_tensors
 from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import COLD, LOAD, ExperimentOutcome, add_samples
-from compileboard.collectors.bench.worker.statistics import summarize
-from compileboard.collectors.bench.worker.timing import TimedCall, take_turns, time_loads
+from compileboard.collectors.bench.worker.timing import time_beside_eager, time_loads
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
 
 FILE = "model.onnx"
@@ -68,24 +68,16 @@ def run(bench: Workbench) -> ExperimentOutcome:
     outcome.facts["export"] = facts
     if "error" in facts:  # the exporter's own message says which step failed, not why
         outcome.message = f"{facts['error']}: {facts['message']}"
+    outcome.values |= values
     if outcome.status == "measured":
-        step = bench.steps.step()
-        bench.stage("measure")
-        with bench.grad(), failing_as("fail_to_run"):
-            with eagerly():
-                bench.warm_up(step, bench.module)
-            bench.warm_up(made[0].step, bench.module)
-            sides = TimedCall(step, bench.module, eagerly), TimedCall(made[0].step, bench.module)
-            turns = take_turns(bench, *sides)
-            loads_s = time_loads(
-                bench, lambda: _load(bench.stages.folder / FILE, bench.settings.device)
-            )
-        timed = summarize(turns.fault_values(), turns.repeats)
-        outcome.repeats = timed.repeats
-        outcome.values |= values | timed.values
+        with bench.grad():
+            turns = time_beside_eager(bench, made[0].step)
+            with failing_as("fail_to_run"):
+                loads_s = time_loads(
+                    bench, lambda: _load(bench.stages.folder / FILE, bench.settings.device)
+                )
+        turns.add_to(outcome)
         add_samples(outcome, LOAD, loads_s)
-    else:
-        outcome.values |= values
     return outcome
 
 
@@ -135,9 +127,7 @@ class OnnxModel:
         if set(names) <= set(named):
             tensors = [named[name] for name in names]
         else:
-            tensors = [
-                leaf for leaf in _pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)
-            ]
+            tensors = list_tensors(inputs)
         if len(tensors) != len(described):
             raise ValueError(
                 f"the ONNX model has the inputs {', '.join(names)}; the model takes "

@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 from torch._dynamo.testing import reset_rng_state
-from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
+from compileboard.collectors.bench.steps import map_tensors
 from compileboard.collectors.bench.worker.judging import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
@@ -83,24 +83,18 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 TimedCall(torch._dynamo.run(compiled_quantized), quantized),
             )
             turns = take_turns(bench, *sides)
-    values = {
-        **counts,
-        **turns.fault_values(),
-        **{name: error for name, error in errors.items() if error is not None},
-    }
+    known = {name: error for name, error in errors.items() if error is not None}
+    outcome = ExperimentOutcome(values=counts | known, facts=facts)
     compile_s = warm_up_s - WARM_UPS * median(turns.repeats["compiled"]) / 1e3
     if compile_s > 0:
-        values[COLD.value] = compile_s
-    outcome = summarize(values, turns.repeats)
-    outcome.facts |= facts
+        outcome.values[COLD.value] = compile_s
+    turns.add_to(outcome)
     return outcome
 
 
 def _call(step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs) -> Any:
     reset_rng_state()
-    return _pytree.tree_map(
-        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, step(module, inputs)
-    )
+    return map_tensors(torch.Tensor.clone, step(module, inputs))
 
 
 def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
-from torch.utils import _pytree
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.steps import cast_inputs, map_tensors
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
 from compileboard.collectors.bench.worker.statistics import (
     RecompileCounts,
     RecompileWatch,
@@ -25,10 +25,9 @@ from compileboard.collectors.bench.worker.statistics import (
 from compileboard.collectors.bench.worker.workbench import (
     Workbench,
     batch_dimension,
-    eagerly,
     failing_as,
+    first_eager_run,
     list_shapes,
-    mark_batch,
 )
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
@@ -36,15 +35,13 @@ Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
-    bench.cast()
-    mark_batch(bench)
-    bench.steps.use(bench.module)
+    step = bench.prepare()
     bench.stage("eager")
-    with bench.grad(), failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
-        bench.warm_up(bench.steps.step(), bench.module, 1)
+    with bench.grad(), first_eager_run():
+        bench.warm_up(step, bench.module, 1)
     bench.stage("compile")
     watch = RecompileWatch()
-    compiled = bench.compile(bench.steps.step())
+    compiled = bench.compile(step)
     values: dict[str, float] = {}
     facts: dict[str, Any] = {"changes": []}
     with without_limit(), bench.grad():
@@ -82,7 +79,7 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
             compiled(bench.module, inputs, collect_outputs=False)
         bench.synchronize()
     except Exception as error:  # a model that cannot be called so says why; the other changes go on
-        return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+        return describe_error(error)[:LONGEST_REASON]
     return None
 
 
@@ -127,13 +124,11 @@ def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
 
 
 def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
-    def cut(argument: Any) -> Any:
-        dimension = (
-            batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
-        )
-        return argument if dimension is None else argument.narrow(dimension, 0, size).contiguous()
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        dimension = batch_dimension(tensor, batch_size)
+        return tensor if dimension is None else tensor.narrow(dimension, 0, size).contiguous()
 
-    shorter: Inputs = _pytree.tree_map(cut, inputs)
+    shorter: Inputs = map_tensors(cut, inputs)
     return shorter
 
 
@@ -155,8 +150,6 @@ def _with_gradients(bench: Workbench) -> Iterator[Inputs]:
 
 @contextlib.contextmanager
 def _in_bfloat16(bench: Workbench) -> Iterator[Inputs]:
-    from compileboard.collectors.bench.steps import cast_inputs
-
     bench.module.to(torch.bfloat16)
     try:
         yield cast_inputs(bench.inputs, torch.bfloat16)

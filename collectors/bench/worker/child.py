@@ -9,13 +9,18 @@ import contextlib
 import os
 import sys
 import traceback
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compileboard.collectors.bench.experiments import find
+from compileboard.collectors.bench.experiments import load_experiment
+from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.plan.tasks import Task, read_task
-from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, Stages
+from compileboard.collectors.bench.worker.outcome import (
+    RESULT,
+    ExperimentOutcome,
+    Stages,
+    describe_error,
+)
 from compileboard.collectors.record.garbage import search_imports, without_collections
 from compileboard.collectors.record.program import end_with
 from compileboard.collectors.stack_room import call_with_room, widen_backward
@@ -76,26 +81,22 @@ def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
     # What follows is timed as in anybody's process. It writes to every object: a fork copies the
     # pages now, not then.
     search_imports()
-    module = import_module(find(task.experiment).module)
+    run = load_experiment(task.experiment)
     has_room = not task.settings.no_stack_room
     if has_room:
         widen_backward()
     try:
-        outcome: ExperimentOutcome = (
-            call_with_room(module.run, bench) if has_room else module.run(bench)
-        )
+        outcome: ExperimentOutcome = call_with_room(run, bench) if has_room else run(bench)
     except Exception as error:  # whatever a model does is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)
 
 
 def failure(error: BaseException) -> ExperimentOutcome:
-    from compileboard.collectors.bench.plan.models import NotAvailable
-
     reason = getattr(error, "reason", None)
     cause = error.__cause__ if reason is not None and error.__cause__ is not None else error
     text = "".join(traceback.format_exception(cause))
-    message = f"{type(cause).__name__}: {cause}".strip()
+    message = describe_error(cause)
     if isinstance(cause, NotAvailable):
         return ExperimentOutcome(status="skipped", reason=str(cause))
     if isinstance(cause, ModuleNotFoundError) and reason == "model_fail_to_load":

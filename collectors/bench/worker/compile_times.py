@@ -19,7 +19,13 @@ import torch._dynamo.utils
 import torch._inductor.utils
 
 from compileboard.collectors.bench.worker.child import remove_hooks, unobserved
-from compileboard.collectors.bench.worker.outcome import COLD, WARM, ExperimentOutcome, add_samples
+from compileboard.collectors.bench.worker.outcome import (
+    COLD,
+    WARM,
+    ExperimentOutcome,
+    add_samples,
+    describe_error,
+)
 from compileboard.collectors.bench.worker.timing import peak_gb, reset_peak
 from compileboard.collectors.bench.worker.workbench import WARM_UPS, Workbench
 
@@ -97,7 +103,7 @@ def compile_again(
                 ):  # that is measured in processes of its own
                     warm_s.append(_time_compile(bench, step) - steps_s)
     except Exception as error:
-        outcome.facts["compile_again_error"] = f"{type(error).__name__}: {error}"
+        outcome.facts["compile_again_error"] = describe_error(error)
     # Less than the calls themselves take is no measurement.
     add_samples(outcome, COLD, [sample for sample in cold_s if sample > 0])
     add_samples(outcome, WARM, [sample for sample in warm_s if sample > 0])

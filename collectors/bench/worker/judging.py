@@ -21,7 +21,7 @@ from torch.utils import _pytree
 
 from compileboard.collectors.bench.plan.model_facts import tolerance_for
 from compileboard.collectors.bench.steps import cast_inputs
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
 from compileboard.collectors.bench.worker.workbench import (
     FAILURES,
     StageFailed,
@@ -184,7 +184,7 @@ def judge(
             )
     except StageFailed as failed:
         cause = failed.__cause__ or failed
-        verdict, difference = failed.reason, f"{type(cause).__name__}: {cause}".strip()
+        verdict, difference = failed.reason, describe_error(cause)
         outcome.traceback = "".join(traceback.format_exception(cause))
     if verdict in ("eager_two_runs_differ", "fail_accuracy") and (
         flaky := bench.facts.reason("flaky")
@@ -269,7 +269,7 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
             result = bench.run_iterations(bench.steps.step(), module, inputs, iterations)
         return cast_inputs(result, torch.float64)
     except FAILURES as error:
-        facts["reference_error"] = f"{type(error).__name__}: {error}"
+        facts["reference_error"] = describe_error(error)
         log.warning(
             "no double-precision reference for %s: cosine similarity is compared instead",
             bench.ref.name,

@@ -34,6 +34,10 @@ class ExperimentOutcome:
         return json.dumps(asdict(self))
 
 
+def describe_error(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip()
+
+
 def without_source(outcome: ExperimentOutcome) -> ExperimentOutcome:
     facts = redact_source(outcome.facts)
     export = facts.get("export")

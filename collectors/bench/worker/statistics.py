@@ -1,4 +1,4 @@
-"""Statistics of repeats: medians, the interval of a speedup, noise. No torch."""
+"""Statistics of repeats: medians, the interval of a speedup, noise; and dynamo's counts."""
 
 from __future__ import annotations
 
@@ -58,21 +58,22 @@ def _resampled(
     return median([eager[i] for i in picked]) / median([compiled[i] for i in picked])
 
 
-def summarize(values: dict[str, float], repeats: dict[str, list[float]]) -> ExperimentOutcome:
+def add_speedup(outcome: ExperimentOutcome, repeats: dict[str, list[float]]) -> None:
+    """Add repeats in milliseconds, their speedup with its interval, and their noise."""
     speedup = speedup_of(repeats["eager"], repeats["compiled"])
-    values = {
-        **values,
+    outcome.repeats = repeats
+    outcome.values |= {
         "speedup": speedup.value,
         "abs_latency": median(repeats["compiled"]),
         "eager_latency": median(repeats["eager"]),
     }
-    if speedup.low is not None and speedup.high is not None:
-        values |= {"speedup_low": speedup.low, "speedup_high": speedup.high}
-    for name in ("eager", "compiled"):
-        noise = noise_of(repeats[name])
-        if noise is not None:
-            values[f"{name}_noise"] = noise
-    return ExperimentOutcome(values=values, repeats=repeats)
+    optional = {
+        "speedup_low": speedup.low,
+        "speedup_high": speedup.high,
+        "eager_noise": noise_of(repeats["eager"]),
+        "compiled_noise": noise_of(repeats["compiled"]),
+    }
+    outcome.values |= {name: value for name, value in optional.items() if value is not None}
 
 
 def dynamo_counts() -> Counter[str]:

@@ -17,8 +17,17 @@ import torch
 from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.loaded import Inputs
+from compileboard.collectors.bench.steps import map_tensors
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
+from compileboard.collectors.bench.worker.statistics import add_speedup
 from compileboard.collectors.bench.worker.torch_setup import SEED
-from compileboard.collectors.bench.worker.workbench import Workbench, batch_dimension, eagerly
+from compileboard.collectors.bench.worker.workbench import (
+    Workbench,
+    batch_dimension,
+    eagerly,
+    failing_as,
+    first_eager_run,
+)
 
 SHARE = 0.6  # of what is free: others use the machine too
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
@@ -110,6 +119,10 @@ class Turns:
         if sample[1] is not None:
             self.page_faults[which].append(sample[1])
 
+    def add_to(self, outcome: ExperimentOutcome) -> None:
+        outcome.values |= self.fault_values()
+        add_speedup(outcome, self.repeats)
+
     def fault_values(self) -> dict[str, float]:
         return {
             f"{which}_page_faults": median(counts)
@@ -193,6 +206,19 @@ def take_turns(
     return turns
 
 
+def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> Turns:
+    """Time eager's step and a compiled one that dynamo has no part in, in turns."""
+    bench.stage("measure")
+    eager = bench.steps.step()
+    with first_eager_run():
+        bench.warm_up(eager, bench.module)
+    with failing_as("fail_to_run"):
+        bench.warm_up(compiled, bench.module)
+        return take_turns(
+            bench, TimedCall(eager, bench.module, eagerly), TimedCall(compiled, bench.module)
+        )
+
+
 def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
     """Return the seconds of repeated loads without the first, which also loads libraries; each is
     freed before the next.
@@ -230,7 +256,7 @@ def vary_batch(
             for inputs in ends:
                 eager(bench.module, inputs, collect_outputs=collect_outputs)
     except Exception as error:  # a model whose batch is not in its inputs alone
-        return {"batch_variation_error": f"{type(error).__name__}: {error}"[:500]}
+        return {"batch_variation_error": describe_error(error)[:500]}
     for inputs in ends:
         compiled(bench.module, inputs, collect_outputs=collect_outputs)
     bench.batch_sizes = sizes
@@ -244,29 +270,22 @@ def draw_batch_sizes(batch_size: int, count: int) -> list[int]:
 
 
 def resize_batch(inputs: Inputs, batch_size: int, size: int) -> Inputs:
-    def resize(argument: Any) -> Any:
-        dimension = (
-            batch_dimension(argument, batch_size) if isinstance(argument, torch.Tensor) else None
-        )
+    def resize(tensor: torch.Tensor) -> torch.Tensor:
+        dimension = batch_dimension(tensor, batch_size)
         if dimension is None:
-            return argument
-        rows = torch.arange(size, device=argument.device).clamp(max=batch_size - 1)
-        return argument.index_select(dimension, rows)
+            return tensor
+        rows = torch.arange(size, device=tensor.device).clamp(max=batch_size - 1)
+        return tensor.index_select(dimension, rows)
 
-    resized: Inputs = torch.utils._pytree.tree_map(resize, inputs)
+    resized: Inputs = map_tensors(resize, inputs)
     return resized
 
 
 def randomized(inputs: Inputs) -> Inputs:
-    def randomize(argument: Any) -> Any:
-        return (
-            torch.randn_like(argument)
-            if isinstance(argument, torch.Tensor) and argument.is_floating_point()
-            else argument
-        )
-
-    replaced: Inputs = torch.utils._pytree.tree_map(randomize, inputs)
-    return replaced
+    drawn: Inputs = map_tensors(
+        lambda tensor: torch.randn_like(tensor) if tensor.is_floating_point() else tensor, inputs
+    )
+    return drawn
 
 
 GB = 10**9  # as upstream
@@ -327,7 +346,7 @@ def side_file(bench: Workbench, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch raises what it likes here; it is told with the result
-        bench.artifact_errors.append(f"{what}: {type(error).__name__}: {error}")
+        bench.artifact_errors.append(f"{what}: {describe_error(error)}")
 
 
 def export_profile(

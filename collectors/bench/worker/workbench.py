@@ -7,7 +7,7 @@ import copy
 import gc
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -16,7 +16,6 @@ import torch
 import torch._dynamo
 import torch._dynamo.utils
 from torch._dynamo.testing import reset_rng_state
-from torch.utils import _pytree
 from torch.utils._stats import simple_call_counter
 
 from compileboard.collectors.bench.loaded import Inputs, Loaded
@@ -27,6 +26,8 @@ from compileboard.collectors.bench.steps import (
     Steps,
     cast,
     cast_inputs,
+    list_tensors,
+    map_tensors,
     move_inputs,
     run_iterations,
 )
@@ -82,7 +83,8 @@ class Workbench:
                 self.module.to(memory_format=torch.channels_last)
             self.loaded.inputs = self.prepare_inputs(self.loaded.inputs, castable=False)
         except FAILURES as error:
-            raise StageFailed(_oom_or("model_fail_to_load", error, "eager_1st_run_OOM")) from error
+            reason = "eager_1st_run_OOM" if is_oom(error) else "model_fail_to_load"
+            raise StageFailed(reason) from error
 
     def _checkpoint(self) -> None:
         enable = getattr(self.module, "gradient_checkpointing_enable", None)
@@ -102,7 +104,12 @@ class Workbench:
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
         moved: Inputs = move_inputs(inputs, self.settings.device)
         if self.settings.channels_last:
-            moved = torch.utils._pytree.tree_map(_channels_last, moved)
+            moved = map_tensors(
+                lambda tensor: (
+                    tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+                ),
+                moved,
+            )
         dtype = TORCH_DTYPES.get(self.facts.dtype_for(self.settings.dtype))
         return cast_inputs(moved, dtype) if castable and dtype else moved
 
@@ -110,6 +117,13 @@ class Workbench:
         dtype = self.facts.dtype_for(self.settings.dtype)
         if dtype in TORCH_DTYPES and dtype != "float32":
             cast(self.loaded, TORCH_DTYPES[dtype])
+
+    def prepare(self) -> Callable[..., Any]:
+        """Cast the model and mark its batch; return the step to be measured."""
+        self.cast()
+        mark_batch(self)
+        self.steps.use(self.module)
+        return self.steps.step()
 
     @property
     def module(self) -> torch.nn.Module:
@@ -123,12 +137,8 @@ class Workbench:
     def batch_size(self) -> int | None:
         if self.loaded.batch_size is not None:
             return self.loaded.batch_size
-        tensors = [
-            leaf
-            for leaf in torch.utils._pytree.tree_leaves(self.inputs)
-            if isinstance(leaf, torch.Tensor)
-        ]
-        return int(tensors[0].shape[0]) if tensors and tensors[0].dim() else None
+        shapes = list_shapes(self.inputs)
+        return shapes[0][0] if shapes and shapes[0] else None
 
     def copy_module(self, dtype: torch.dtype | None = None) -> torch.nn.Module:
         module = copy.deepcopy(self.module)
@@ -201,9 +211,8 @@ class Workbench:
         if self.artifact_errors:
             outcome.facts["artifact_error"] = "; ".join(self.artifact_errors)
         if self.settings.ci:
-            outcome.facts["has_z3"] = (
-                find_spec("z3") is not None
-            )  # without it, --ci validates no translation
+            # Without it, --ci validates no translation.
+            outcome.facts["has_z3"] = find_spec("z3") is not None
         if self.settings.timing:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
             outcome.facts["op_count"] = torch._dynamo.utils.op_count
@@ -222,8 +231,6 @@ def build(
     """Call a model's builder. Raises StageFailed, or NotAvailable if the library lacks the
     model.
     """
-    from compileboard.collectors.bench.plan.models import NotAvailable
-
     module, _, function = ref.builder.partition(":")
     try:
         builder = getattr(import_module(module), function)
@@ -257,16 +264,6 @@ def is_oom(error: BaseException) -> bool:
     )
 
 
-def _oom_or(reason: str, error: BaseException, oom: str = "OOM") -> str:
-    return oom if is_oom(error) else reason
-
-
-def _channels_last(argument: Any) -> Any:
-    if isinstance(argument, torch.Tensor) and argument.dim() == 4:
-        return argument.to(memory_format=torch.channels_last)
-    return argument
-
-
 @contextlib.contextmanager
 def failing_as(reason: str, oom: str = "OOM") -> Any:
     try:
@@ -274,7 +271,14 @@ def failing_as(reason: str, oom: str = "OOM") -> Any:
     except StageFailed:
         raise
     except FAILURES as error:
-        raise StageFailed(_oom_or(reason, error, oom)) from error
+        raise StageFailed(oom if is_oom(error) else reason) from error
+
+
+@contextlib.contextmanager
+def first_eager_run() -> Iterator[None]:
+    """Run the model without a compiler: a failure is its own."""
+    with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
+        yield
 
 
 def eagerly() -> contextlib.AbstractContextManager[Any]:
@@ -283,8 +287,7 @@ def eagerly() -> contextlib.AbstractContextManager[Any]:
 
 
 def list_shapes(inputs: Inputs) -> list[torch.Size]:
-    leaves = torch.utils._pytree.tree_leaves(inputs)
-    return [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [tensor.shape for tensor in list_tensors(inputs)]
 
 
 def batch_dimension(tensor: torch.Tensor, batch_size: int) -> int | None:
@@ -305,10 +308,8 @@ def mark_batch(bench: Workbench) -> None:
     if not bench.settings.dynamic_batch_only or batch_size == 1:
         return
     marked = 0
-    for tensor in _pytree.tree_leaves(bench.inputs):
-        dimension = (
-            batch_dimension(tensor, batch_size or 0) if isinstance(tensor, torch.Tensor) else None
-        )
+    for tensor in list_tensors(bench.inputs):
+        dimension = batch_dimension(tensor, batch_size or 0)
         if dimension is not None:
             torch._dynamo.maybe_mark_dynamic(tensor, dimension)
             marked += 1

@@ -89,7 +89,7 @@ def test_later_exports_have_the_grad_mode_of_the_first(
 
 
 def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
-    from compileboard.collectors.bench.worker.exporting import is_of_user
+    from compileboard.collectors.bench.experiments.export import is_of_user
 
     hooks, model = (
         ROOT / "collectors" / "observe" / "tap.py",

@@ -1,12 +1,10 @@
-"""The operators a step calls, with their arguments and counts, under fake tensors.
-
-Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, whose file format this is.
-"""
+"""Which operators a step calls, and which of them dynamo captures."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,9 +12,82 @@ from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import output_folder, safe_name
-from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
+from compileboard.collectors.bench.worker.workbench import (
+    FAILURES,
+    Workbench,
+    eagerly,
+    failing_as,
+    first_eager_run,
+)
+
+CAPTURED = "compileboard: captured"
+WARM_UPS = 2
+
+
+def measure_coverage(bench: Workbench) -> ExperimentOutcome:
+    """Measure the share of the model's ops, and of their time, that dynamo captures.
+
+    The columns are those of upstream's coverage file. torch._dynamo.profiler is not used: it counts
+    the marks that newer versions set around compiled regions as ops, and finds none captured (seen
+    with torch 2.13). Source: coverage_experiment of upstream's benchmarks/dynamo/common.py,
+    torch/_dynamo/profiler.py.
+    """
+    step = bench.prepare()
+    graphs: list[torch.fx.GraphModule] = []
+    with bench.grad(), first_eager_run():
+        bench.stage("eager")
+        bench.warm_up(step, bench.module, 1)
+    with bench.grad(), failing_as("fail_to_run"):
+        bench.stage("compile")
+        start = dynamo_counts()
+        compiled = bench.compile(step, backend=_marking(graphs))
+        bench.warm_up(compiled, bench.module, WARM_UPS)
+        counted = counted_since(start)
+        bench.stage("measure")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
+    spans = [
+        (event.name, event.time_range.start, event.time_range.end)
+        for event in profile.events() or []
+    ]
+    return ExperimentOutcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
+
+
+def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
+    def mark(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
+        graphs.append(graph)
+
+        def call(*args: Any) -> Any:
+            with torch.profiler.record_function(CAPTURED):
+                return graph.forward(*args)
+
+        return call
+
+    return mark
+
+
+def share(spans: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    calls, captured, total = 0, [0, 0.0], [0, 0.0]
+    op_end, captured_end = float("-inf"), float("-inf")
+    for name, begin, end in sorted(spans, key=lambda span: (span[1], -span[2])):
+        if name == CAPTURED:
+            calls, captured_end = calls + 1, end
+        elif "::" in name and begin >= op_end:
+            op_end = end
+            for counter in (total, captured) if end <= captured_end else (total,):
+                counter[0] += 1
+                counter[1] += end - begin
+    return {
+        "graph_calls": float(calls),
+        "captured_ops": float(captured[0]),
+        "total_ops": float(total[0]),
+        "pct_ops": captured[0] / max(1, total[0]),
+        "pct_time": captured[1] / total[1] if total[1] else 0.0,
+    }
+
 
 DTYPES = {
     torch.bfloat16: "bf16",
@@ -35,7 +106,12 @@ DTYPES = {
 }
 
 
-def run(bench: Workbench) -> ExperimentOutcome:
+def list_operator_inputs(bench: Workbench) -> ExperimentOutcome:
+    """Write the operators of a step under fake tensors, with their arguments and counts.
+
+    Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, whose file format this
+    is.
+    """
     bench.cast()
     bench.stage("measure")
     calls, error = _count_fake(bench), None
@@ -64,7 +140,7 @@ def _count_fake(bench: Workbench) -> Calls | str:
         with fake:
             return _count(bench, module, inputs)
     except FAILURES as error:
-        return f"{type(error).__name__}: {error}"
+        return describe_error(error)
 
 
 def _count(bench: Workbench, module: torch.nn.Module, inputs: Any) -> Calls:

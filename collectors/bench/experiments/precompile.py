@@ -1,37 +1,43 @@
-"""Compile the model ahead of time into code without weights, which another process loads and calls.
+"""What another process finds that was compiled before: a file of code, or dynamo's cached result.
 
-Source: --aot-precompile of upstream's benchmarks/dynamo/common.py, which compiles again for each
-call that it times.
+Source: --aot-precompile and --caching-precompile of upstream's benchmarks/dynamo/common.py; the
+first compiles again for each call that it times.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.testing import reset_rng_state
 
+from compileboard.collectors.bench.experiments.export import describe_failure, split_inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
-from compileboard.collectors.bench.worker.exporting import describe_failure, split_inputs
 from compileboard.collectors.bench.worker.judging import judge, output_error
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts, summarize
-from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
+from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.timing import (
+    interleave,
+    time_beside_eager,
+)
 from compileboard.collectors.bench.worker.workbench import (
     FAILURES,
     Workbench,
     eagerly,
     failing_as,
+    first_eager_run,
     mark_batch,
 )
 
 PACKAGE = "precompiled.bin"
 
 
-def run(bench: Workbench) -> ExperimentOutcome:
+def precompile_ahead(bench: Workbench) -> ExperimentOutcome:
+    """Compile the model into code without weights, or load and call an earlier process's code."""
     if not hasattr(torch.compiler, "load_compiled_function"):
         raise NotAvailable(
             f"torch {torch.__version__} has no torch.compiler.load_compiled_function"
@@ -69,22 +75,12 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
     outcome.values |= counted_since(start) | values
     outcome.facts |= facts
     if outcome.status == "measured":
-        bench.stage("measure")
-        step = bench.steps.step()
 
         def compiled(module: Any, inputs: Any, collect_outputs: bool = False) -> Any:
             return _call(bench, functions[0], module, inputs)
 
-        with bench.grad(), failing_as("fail_to_run"):
-            with eagerly():
-                bench.warm_up(step, bench.module)
-            bench.warm_up(compiled, bench.module)
-            turns = take_turns(
-                bench, TimedCall(step, bench.module, eagerly), TimedCall(compiled, bench.module)
-            )
-        timed = summarize(turns.fault_values(), turns.repeats)
-        outcome.values |= timed.values
-        outcome.repeats = timed.repeats
+        with bench.grad():
+            time_beside_eager(bench, compiled).add_to(outcome)
     return outcome
 
 
@@ -129,3 +125,39 @@ def _call(bench: Workbench, function: Any, module: torch.nn.Module, inputs: Any)
     args, kwargs = split_inputs(inputs)
     with bench.steps.autocast():
         return function(module, *args, **kwargs)
+
+
+def cache_precompiled(bench: Workbench) -> ExperimentOutcome:
+    """Measure the time a second process saves, whose first call then compiles no frame.
+
+    `second_process_latency` is the first call of later processes.
+    """
+    config: Any = torch._dynamo.config
+    if not hasattr(config, "caching_precompile"):
+        raise NotAvailable(f"torch {torch.__version__} has no caching precompile")
+    config.caching_precompile = True
+    step = bench.prepare()
+    with bench.grad():
+        bench.stage("eager")
+        with first_eager_run():
+            bench.warm_up(step, bench.module, 1)  # the first call of all pays for libraries
+            eager_s = bench.warm_up(step, bench.module, 1)
+        bench.stage("compile")
+        start = dynamo_counts()
+        with failing_as("fail_to_run"):
+            begin_s = time.perf_counter()
+            compiled = bench.compile(step)
+            compiled(bench.module, bench.inputs, collect_outputs=False)
+            bench.synchronize()
+            first_s = time.perf_counter() - begin_s
+            counts = counted_since(start)
+            import_module(
+                "torch._dynamo.precompile_context"
+            ).PrecompileContext.save_to_dynamo_cache()
+            bench.stage("measure")
+            turns = interleave(bench, step, compiled)
+    outcome = ExperimentOutcome(values={**counts, FIRST_CALL: first_s})
+    if first_s > eager_s:
+        outcome.values[COLD.value] = first_s - eager_s
+    turns.add_to(outcome)
+    return outcome
