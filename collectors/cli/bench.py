@@ -292,7 +292,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     if arguments.device_index is not None:
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
         checkout = replace(checkout, environment=environment)
-    return Job(plan, settings, config, identity, checkout, read_baseline(arguments.baseline))
+    return Job(plan, config, identity, checkout, read_baseline(arguments.baseline))
 
 
 def check_class(only: OnlyTarget, arguments: BenchRequest, batch_sizes: Mapping[str, int]) -> None:

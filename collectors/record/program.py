@@ -15,17 +15,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from compileboard.start import own_command
 
 TAIL_BYTES = 20_000
 END_PATIENCE_S = 2.0
+BEAT_S = 0.1
 
 
 class Child(Protocol):
@@ -223,6 +224,37 @@ def signal_group(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process and to all that it started, if they are there."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def start_session(
+    command: Sequence[str], output: IO[bytes], stderr: int = subprocess.STDOUT, **words: Any
+) -> subprocess.Popen[bytes]:
+    """Start a process without input in a session of its own, which `end_group` ends."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=stderr,
+        start_new_session=True,
+        **words,
+    )
+
+
+def run_to_deadline(child: Child, deadline_s: float, beat: Callable[[], None]) -> bool:
+    """Wait for a child, calling `beat` meanwhile, then end its session. Return whether it was late.
+
+    An interrupt ends the session too.
+    """
+    try:
+        while time.monotonic() <= deadline_s:
+            try:
+                child.wait(timeout=BEAT_S)
+                return False
+            except subprocess.TimeoutExpired:
+                beat()
+        return True
+    finally:
+        end_group(child)
 
 
 def end_group(child: Child) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
 from compileboard.collectors.bench.plan.request import BenchRequest
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.report.summary import compare
 from compileboard.collectors.bench.suites.user import read_only
 from compileboard.collectors.record.git import ask_git
@@ -156,10 +157,13 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
 
 
 def _with_own_folder(job: Job) -> Job:
-    if not (job.settings.export_profiler_trace or job.settings.snapshot_memory):
-        return job
-    folder = os.path.join(job.settings.output_directory or os.getcwd(), job.config.tags[TAG])
-    return replace(job, settings=replace(job.settings, output_directory=folder))
+    def move(task: Task) -> Task:
+        if not (task.asked.export_profiler_trace or task.asked.snapshot_memory):
+            return task
+        parent = task.asked.output_directory or os.getcwd()
+        return task.change(output_directory=os.path.join(parent, job.config.tags[TAG]))
+
+    return replace(job, plan=list(map(move, job.plan)))
 
 
 def _in_the_worktree(

@@ -11,28 +11,23 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.execution.isolation import (
-    TaskOutcome,
-    clear,
-    run_task,
-    wait_for,
-)
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
-from compileboard.collectors.bench.plan.tasks import PlannedTask, Task
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.run_config import REPRO_VARIABLE
 from compileboard.collectors.record.left_files import promote_crashes
-from compileboard.collectors.record.program import end_group
+from compileboard.collectors.record.program import run_to_deadline, start_session
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import read_graph_checks
 from compileboard.collectors.terminal.values import collector_command
 from compileboard.start import own_command
 
-SUFFIX = "/graphs"  # of the second process's task
+GRAPHS = "graphs"
 MINIFY_LIMIT_S = 300.0  # of one graph's search
 MOST_MINIFIED = 2  # graphs of one task
 PATIENCE_S = 60.0  # of a search beyond its limit: it ends its last trial
@@ -55,6 +50,10 @@ WORDS = {
 }
 
 
+# Runs a task again in a folder of this name, with these variables.
+RunAgain = Callable[[Task, str, Mapping[str, str]], ExperimentOutcome]
+
+
 @dataclass(frozen=True)
 class BlamedGraph:
     repro_id: str
@@ -72,52 +71,42 @@ class BlamedGraph:
         )
 
 
-def is_to_search(done: TaskOutcome) -> bool:
-    outcome = done.outcome
+def is_to_search(outcome: ExperimentOutcome) -> bool:
     is_wrong = (outcome.accuracy or "").startswith("fail")
     return is_wrong or (outcome.status == "failed" and outcome.reason not in NOT_OF_A_GRAPH)
 
 
 def search_graphs(
-    run: BenchRunWriter,
-    planned: PlannedTask,
-    task: Task,
-    folder: Path,
-    environment: Callable[[str], Mapping[str, str]],
-    cwd: str | None,
+    run: BenchRunWriter, task: Task, run_again: RunAgain, folder: Path, cwd: str | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Run a failed task again with its graphs captured, and minify those that fail.
 
     Return a line for each with the next command, and the minimal programs as facts of the result.
     """
-    clear(folder)
-    once = replace(task.settings, quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
-    again = Task(task.experiment, task.ref, once)
-    variables = {**environment(SUFFIX), REPRO_VARIABLE: "crash,accuracy"}
-    run_task(again, folder, variables, cwd=cwd, beat=run.beat)
+    once = task.change(quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
+    run_again(once, GRAPHS, {REPRO_VARIABLE: "crash,accuracy"})
+    name = f"{task.name}/{GRAPHS}"  # of the second process's task
     promote_crashes(run.folder, None)  # no other process of this run is there
     run.beat()
     database = run.manifest.database
     with closing(open_reader(database)) as connection:
-        graphs = list_failed_graphs(connection, run.manifest.run_id, planned.name + SUFFIX)
-        verdicts, _, reasons = read_graph_checks(
-            connection, run.manifest.run_id, planned.name + SUFFIX
-        )
+        graphs = list_failed_graphs(connection, run.manifest.run_id, name)
+        verdicts, _, reasons = read_graph_checks(connection, run.manifest.run_id, name)
     if not graphs:
-        return [f"{planned.name}: {describe_blameless(verdicts, reasons)}"], []
+        return [f"{task.name}: {describe_blameless(verdicts, reasons)}"], []
     lines, programs = [], []
     for position, graph in enumerate(graphs):
         answer = None
         if position < MOST_MINIFIED:
             limit_s = min(MINIFY_LIMIT_S, task.settings.timeout_s)
-            answer = minify_graph(graph, run, folder, cwd, limit_s)
+            answer = minify_graph(graph, run, folder / GRAPHS, cwd, limit_s)
         if answer is not None:
             programs.append(describe_minimal(graph, answer, with_program=run.config.keep_source))
         smaller = f" → {programs[-1]['node_count']} operations" if answer is not None else ""
         minify = collector_command("repro", "minify", graph.repro_id, database=database)
         server = run.manifest.server  # that has the graph later on; the database beside it goes
         where = f"{server}/repros/{graph.repro_id}" if server else minify
-        lines.append(f"{planned.name}: {graph.describe()}{smaller}; {where}")
+        lines.append(f"{task.name}: {graph.describe()}{smaller}; {where}")
     return lines, programs
 
 
@@ -144,19 +133,14 @@ def minify_graph(
     words = ["repro", "minify", graph.repro_id, "--db", run.manifest.database, *limits]
     answer = folder / "minified.json"
     with answer.open("wb") as output:
-        child = subprocess.Popen(
+        child = start_session(
             own_command("compileboard.collectors", *words),
+            output,
+            stderr=subprocess.DEVNULL,
             env=dict(run.environment),
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
-    try:
-        wait_for(child, time.monotonic() + limit_s + PATIENCE_S, run.beat)
-    finally:
-        end_group(child)
+    run_to_deadline(child, time.monotonic() + limit_s + PATIENCE_S, run.beat)
     if child.returncode != 0:
         return None
     body: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8", errors="surrogatepass"))

@@ -11,14 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from compileboard.collectors.bench.experiments import FORKED
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import RESULT, ExperimentOutcome, load_outcome
 from compileboard.collectors.contract.values import clean_text
-from compileboard.collectors.record.program import end_group, read_tail, signal_name
+from compileboard.collectors.record.program import (
+    read_tail,
+    run_to_deadline,
+    signal_name,
+    start_session,
+)
 from compileboard.start import PACKAGE, shared_command
 
 OUTPUT = "output.txt"
@@ -240,16 +244,7 @@ class ForkServer:
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-
-
-ChildProcess = subprocess.Popen[bytes] | ForkedProcess
-
-
-@dataclass(frozen=True)
-class TaskOutcome:
-    outcome: ExperimentOutcome
-    started_us: int
-    duration_us: int
+CACHE = "cache"  # of a task with caches of its own, in its folder
 
 
 def run_task(
@@ -260,7 +255,7 @@ def run_task(
     cwd: str | None,
     beat: Callable[[], None],
     server: ForkServer | None = None,
-) -> TaskOutcome:
+) -> ExperimentOutcome:
     """Run a task to its end or time limit, if possible as a fork of `server`; call `beat`
     meanwhile.
 
@@ -275,24 +270,24 @@ def run_task(
             f"its process cannot be started in {folder}: {error}; free some space or mend the "
             "folder"
         )
-        return TaskOutcome(
-            ExperimentOutcome(status="failed", reason="infra_error", message=clean_text(message)),
-            started_us,
-            0,
+        return ExperimentOutcome(
+            status="failed",
+            reason="infra_error",
+            message=clean_text(message),
+            started_us=started_us,
         )
     started_us, started_s = time.time_ns() // 1000, time.monotonic()
-    try:
-        late = wait_for(child, started_s + task.settings.timeout_s, beat)
-    finally:
-        end_group(child)
+    is_late = run_to_deadline(child, started_s + task.settings.timeout_s, beat)
     outcome = read_result(folder) or (
         outcome_of_late(folder, task.settings.timeout_s)
-        if late
+        if is_late
         else outcome_of_killed(folder, child.wait())
     )
+    outcome.started_us = started_us
+    outcome.duration_us = int((time.monotonic() - started_s) * 1e6)
     if isinstance(child, ForkedProcess):
         outcome.facts["forked"] = True
-    return TaskOutcome(outcome, started_us, int((time.monotonic() - started_s) * 1e6))
+    return outcome
 
 
 def _start(
@@ -302,48 +297,23 @@ def _start(
     cwd: str | None,
     beat: Callable[[], None],
     server: ForkServer | None,
-) -> ChildProcess:
+) -> subprocess.Popen[bytes] | ForkedProcess:
     folder.mkdir(parents=True, exist_ok=True)
     task.write(folder)
-    own = {**environment, **list_caches(task, folder, environment)}
-    with (folder / OUTPUT).open(
-        "wb"
-    ) as output:  # of a fork too: whether it can be written is known here
+    caches = {}
+    if CACHE_VARIABLE in environment:
+        caches = list_cache_variables(Path(environment[CACHE_VARIABLE]))
+    elif task.has_own_caches:
+        caches = list_cache_variables(folder / CACHE)
+    own = {**environment, **caches}
+    # Of a fork too: whether it can be written is known here.
+    with (folder / OUTPUT).open("wb") as output:
         if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
             return forked
-        return subprocess.Popen(
-            shared_command(
-                "compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)
-            ),
-            env=own,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        command = shared_command(
+            "compileboard.collectors.bench.worker.child:start", str(os.getpid()), str(folder)
         )
-
-
-def list_caches(task: Task, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    if task.has_own_caches or CACHE_VARIABLE in environment:
-        return list_cache_variables(cache_folder(folder, environment))
-    return {}
-
-
-def cache_folder(folder: Path, environment: Mapping[str, str]) -> Path:
-    shared = environment.get(CACHE_VARIABLE)
-    return Path(shared) if shared else folder / "cache"
-
-
-def wait_for(child: ChildProcess, deadline_s: float, beat: Callable[[], None]) -> bool:
-    while True:
-        try:
-            child.wait(timeout=STEP_S)
-            return False
-        except subprocess.TimeoutExpired:
-            beat()
-        if time.monotonic() > deadline_s:
-            return True
+        return start_session(command, output, env=own, cwd=cwd)
 
 
 def clear(folder: Path) -> None:

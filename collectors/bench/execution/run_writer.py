@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.execution.isolation import TaskOutcome
 from compileboard.collectors.bench.plan.resume import PLAN
-from compileboard.collectors.bench.plan.settings import BenchSettings, changed
-from compileboard.collectors.bench.plan.tasks import PlannedTask
-from compileboard.collectors.bench.worker.outcome import without_source
+from compileboard.collectors.bench.plan.settings import changed
+from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, without_source
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.record.facts import describe_run, make_spool, spool_folder
@@ -80,53 +79,43 @@ class BenchRunWriter:
         if self.destination is not None:
             self.destination.step()
 
-    def write_result(
-        self, planned: PlannedTask, settings: BenchSettings, done: TaskOutcome, command: str
-    ) -> BenchMeasured:
+    def write_result(self, task: Task, outcome: ExperimentOutcome, command: str) -> BenchMeasured:
         """Record a result. It is in the spool before this returns, and in the database as soon as
         that accepts it.
         """
         self.recording.step()
-        outcome = done.outcome if self.config.keep_source else without_source(done.outcome)
-        values = dict(outcome.values)
-        recompiles = self._recompiles(planned.name)
+        settings = task.settings
+        if not self.config.keep_source:
+            outcome = without_source(outcome)
+        recompiles = self._recompiles(task.name)
         if recompiles is not None and outcome.status == "measured":
-            values["recompiles"] = float(recompiles)
+            outcome.values["recompiles"] = float(recompiles)
+        outcome.hardware = outcome.hardware or (
+            self.hardware if settings.device == "cuda" else self.cpu
+        )
+        outcome.batch_size = outcome.batch_size or task.ref.batch_size_for(
+            settings.mode, settings.batch_size
+        )
+        if tag := self.config.tags.get("tag"):
+            outcome.facts["tag"] = tag
+        outcome.facts |= {"settings": changed(settings), "family": task.ref.family}
         self.sequence += 1
-        hardware = outcome.hardware or (self.hardware if settings.device == "cuda" else self.cpu)
         event = BenchMeasured(
             process_id=self.manifest.recorder_process_id,
             sequence=self.sequence,
             time_us=time.time_ns() // 1000,
-            suite=planned.ref.suite,
-            model=planned.ref.name,
-            experiment=planned.experiment,
+            suite=task.ref.suite,
+            model=task.ref.name,
+            experiment=task.experiment,
             mode=settings.mode,
             dtype=settings.dtype,
             device=settings.device,
-            hardware=hardware,
             backend=settings.label(),
             dynamic=settings.dynamic,
-            batch_size=outcome.batch_size
-            or planned.ref.batch_size_for(settings.mode, settings.batch_size),
             world_size=settings.world_size or 1,
-            status=outcome.status,
-            reason=outcome.reason,
-            accuracy=outcome.accuracy,
-            values=values,
-            repeats=outcome.repeats,
-            facts={
-                **outcome.facts,
-                **self._tag(),
-                "settings": changed(settings),
-                "family": planned.ref.family,
-            },
-            message=outcome.message,
-            traceback=outcome.traceback,
-            task=planned.name,
-            started_us=done.started_us,
-            duration_us=done.duration_us,
+            task=task.name,
             command=command,
+            **vars(outcome),
         )
         self.unwritten.append(event)
         self._write_events()
@@ -142,10 +131,6 @@ class BenchRunWriter:
             self.print_line(
                 f"{count_text(len(self.unwritten), 'result')} cannot be kept yet: {error}"
             )
-
-    def _tag(self) -> dict[str, str]:
-        tag = self.config.tags.get("tag")
-        return {"tag": tag} if tag else {}
 
     def _recompiles(self, task: str) -> int | None:
         recorder = self.recording.recorder

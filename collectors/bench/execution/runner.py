@@ -7,16 +7,19 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from compileboard.collectors.bench import suites
-from compileboard.collectors.bench.execution.graph_search import is_to_search, search_graphs
+from compileboard.collectors.bench.execution.graph_search import (
+    RunAgain,
+    is_to_search,
+    search_graphs,
+)
 from compileboard.collectors.bench.execution.isolation import (
+    CACHE,
     CACHE_VARIABLE,
     ForkServer,
-    TaskOutcome,
-    cache_folder,
     clear,
     is_forkable,
     list_outputs,
@@ -25,8 +28,7 @@ from compileboard.collectors.bench.execution.isolation import (
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.resume import ResumePoint
-from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.plan.tasks import PlannedTask, Task, repeat_command
+from compileboard.collectors.bench.plan.tasks import Task, repeat_command
 from compileboard.collectors.bench.report.break_summary import format_breaks, list_breaks
 from compileboard.collectors.bench.report.progress import Progress
 from compileboard.collectors.bench.report.summary import summarize
@@ -81,48 +83,34 @@ def find_second_process(task: Task) -> SecondProcess | None:
 
 
 def measure_second_processes(
-    done: TaskOutcome,
+    outcome: ExperimentOutcome,
     task: Task,
     second: SecondProcess,
-    folder: Path,
-    environment: Callable[[str], Mapping[str, str]],
-    *,
-    cwd: str | None,
-    beat: Callable[[], None],
-) -> TaskOutcome:
-    if done.outcome.status != "measured":
-        return done
-    quick = Task(
-        task.experiment, task.ref, replace(task.settings, quick=True, repeat=1, compile_repeats=1)
-    )
-    shared = {CACHE_VARIABLE: str(cache_folder(folder, environment("")))}
-    outcome, samples, loads_s = done.outcome, [], []
+    cache: Path,
+    run_again: RunAgain,
+) -> None:
+    """Add to a result how long other processes take that find what it left in `cache`."""
+    if outcome.status != "measured":
+        return
+    quick = task.change(quick=True, repeat=1, compile_repeats=1)
+    samples, loads_s = [], []
     for _ in range(task.settings.compile_repeats):
-        clear(folder / second.suffix)
-        own = {**environment(f"/{second.suffix}"), **shared}
-        again = run_task(quick, folder / second.suffix, own, cwd=cwd, beat=beat)
-        done = replace(done, duration_us=done.duration_us + again.duration_us)
-        if again.outcome.status != "measured":
-            outcome.facts["warm_compile_error"] = (
-                f"{again.outcome.reason}: {again.outcome.message or ''}"
-            )
+        again = run_again(quick, second.suffix, {CACHE_VARIABLE: str(cache)})
+        outcome.duration_us += again.duration_us
+        if again.status != "measured":
+            outcome.facts["warm_compile_error"] = f"{again.reason}: {again.message or ''}"
             break
-        if (latency_s := again.outcome.values.get(second.measures)) is not None:
+        if (latency_s := again.values.get(second.measures)) is not None:
             samples.append(latency_s)
         if second is PRECOMPILED:
-            if (load_s := again.outcome.values.get("load_latency")) is not None:
+            if (load_s := again.values.get("load_latency")) is not None:
                 loads_s.append(load_s)
-            if (
-                error := again.outcome.values.get("output_error")
-            ) is not None:  # the worse of both processes
+            if (error := again.values.get("output_error")) is not None:  # the worse of both
                 outcome.values["output_error"] = max(error, outcome.values.get("output_error", 0.0))
-            outcome.facts["second_process_graph_count"] = int(
-                again.outcome.values.get("unique_graphs", 0)
-            )
+            outcome.facts["second_process_graph_count"] = int(again.values.get("unique_graphs", 0))
     add_samples(outcome, second.adds, samples)
     add_samples(outcome, LOAD, loads_s)
     outcome.facts["warm_compile"] = "each in a process of its own, with the first one's caches"
-    return done
 
 
 PrintLine = Callable[[str], None]
@@ -148,8 +136,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Job:
-    plan: list[PlannedTask]
-    settings: BenchSettings
+    plan: list[Task]
     config: RunConfig
     identity: str  # of the plan: what `--resume` goes on with has the same
     checkout: Checkout = field(default_factory=Checkout)
@@ -195,14 +182,14 @@ def measure(
     state = "failed"  # until its end is reached: whatever else ends it is no success
     try:
         end_as_interrupted()
-        for planned in job.plan:
-            if before and (planned.ref.suite, planned.ref.name, planned.experiment) in before.done:
-                progress.skip(planned)
+        for task in job.plan:
+            if before and (task.ref.suite, task.ref.name, task.experiment) in before.done:
+                progress.done += 1
                 continue
-            progress.begin(planned, job.settings)
+            progress.begin(task)
             blamed: list[str] = []
             measured.results.append(
-                _measure_task(run, planned, job, servers, blamed if arguments.minify else None)
+                _measure_task(run, task, job, servers, blamed if arguments.minify else None)
             )
             progress.end(measured.results[-1], explain=arguments.explain)
             for line in blamed:
@@ -222,61 +209,53 @@ def measure(
 
 def _measure_task(
     run: BenchRunWriter,
-    planned: PlannedTask,
+    task: Task,
     job: Job,
     servers: Mapping[bool, ForkServer],
     blamed: list[str] | None,
 ) -> BenchMeasured:
-    command = job.checkout.for_checkout(
-        repeat_command(planned, job.settings, collector_command("bench"))
-    )
-    settings = planned.settings_of(job.settings)
-    why_not = planned.left_out or suites.missing(planned.ref.suite)
-    if why_not:
-        done = TaskOutcome(ExperimentOutcome(status="skipped", reason=why_not), 0, 0)
-        return run.write_result(planned, settings, done, command)
-    folder = run.folder / OF_OURSELVES / f"{planned.number:04}"
-
-    task = Task(planned.experiment, planned.ref, settings)
-
+    command = job.checkout.for_checkout(repeat_command(task, collector_command("bench")))
+    if why_not := task.left_out or suites.missing(task.ref.suite):
+        return run.write_result(task, ExperimentOutcome(status="skipped", reason=why_not), command)
+    own_folder, cwd = run.folder / OF_OURSELVES, job.checkout.cwd
+    folder = own_folder / f"{task.number:04}"
     second = find_second_process(task)
-    forks = servers[second is not None] if is_forkable(task) else None
 
     def environment(suffix: str = "") -> dict[str, str]:
-        caches = (
-            CACHES_ON if second else {}
-        )  # no others: they outdo --inductor-config fx_graph_cache=False
-        answers = {PROCESSOR_VARIABLE: str(run.folder / OF_OURSELVES / "processor.json")}
-        child = run.child_environment(planned.name + suffix)
-        return {**caches, **answers, **child, **suites.environment(planned.ref.suite)}
+        # No other caches: they outdo --inductor-config fx_graph_cache=False.
+        return {
+            **(CACHES_ON if second else {}),
+            PROCESSOR_VARIABLE: str(own_folder / "processor.json"),
+            **run.child_environment(task.name + suffix),
+            **suites.environment(task.ref.suite),
+        }
 
+    def run_again(task: Task, name: str, variables: Mapping[str, str]) -> ExperimentOutcome:
+        clear(folder / name)
+        own = {**environment(f"/{name}"), **variables}
+        return run_task(task, folder / name, own, cwd=cwd, beat=run.beat)
+
+    forks = servers[second is not None] if is_forkable(task) else None
     try:
-        done = run_task(
-            task, folder, environment(), cwd=job.checkout.cwd, beat=run.beat, server=forks
-        )
+        outcome = run_task(task, folder, environment(), cwd=cwd, beat=run.beat, server=forks)
         if second:
-            done = measure_second_processes(
-                done, task, second, folder, environment, cwd=job.checkout.cwd, beat=run.beat
-            )
-        compare_with(job.baseline, planned, done.outcome)
-        if blamed is not None and planned.experiment not in EXPORTS and is_to_search(done):
-            lines, programs = search_graphs(
-                run, planned, task, folder / "graphs", environment, job.checkout.cwd
-            )
+            measure_second_processes(outcome, task, second, folder / CACHE, run_again)
+        compare_with(job.baseline, task, outcome)
+        if blamed is not None and task.experiment not in EXPORTS and is_to_search(outcome):
+            lines, programs = search_graphs(run, task, run_again, folder, cwd)
             blamed += lines
             if programs:
-                done.outcome.facts["minimal_programs"] = programs
-        return run.write_result(planned, settings, done, command)
+                outcome.facts["minimal_programs"] = programs
+        return run.write_result(task, outcome, command)
     finally:
-        if settings.verbose:
-            _keep_log(folder, planned, settings, job.checkout.cwd)
+        if task.settings.verbose:
+            _keep_log(folder, task, cwd)
         clear(folder)
 
 
-def _keep_log(folder: Path, planned: PlannedTask, settings: BenchSettings, cwd: str) -> None:
-    name = re.sub(
-        r"[^\w.=-]", "_", f"{settings.label()}_{planned.ref.name}_{planned.experiment}.log"
-    )
+def _keep_log(folder: Path, task: Task, cwd: str) -> None:
+    settings = task.settings
+    name = re.sub(r"[^\w.=-]", "_", f"{settings.label()}_{task.ref.name}_{task.experiment}.log")
     with contextlib.suppress(OSError):  # the numbers are recorded all the same
         written = b"".join(path.read_bytes() for path in list_outputs(folder))
         (Path(settings.output_directory or cwd) / name).write_bytes(written)

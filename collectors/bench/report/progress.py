@@ -7,8 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import (
@@ -54,18 +53,15 @@ class Progress:
         self.live = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self.began_s = time.monotonic()
 
-    def begin(self, planned: PlannedTask, settings: BenchSettings) -> None:
+    def begin(self, task: Task) -> None:
         if self.live:
             left = self._left()
             text = (
-                f"[{self.done + 1}/{self.total}] {planned.ref.name} {planned.experiment}, "
-                f"{settings.device}{left}"
+                f"[{self.done + 1}/{self.total}] {task.ref.name} {task.experiment}, "
+                f"{task.asked.device}{left}"
             )
             sys.stderr.write(f"\r\x1b[K{plain(text)} …")
             sys.stderr.flush()
-
-    def skip(self, planned: PlannedTask) -> None:
-        self.done += 1
 
     def end(self, result: BenchMeasured, *, explain: bool) -> None:
         self.done += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compileboard.collectors.bench.experiments import MODES
 from compileboard.collectors.bench.plan.request import BenchRequest
-from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
 from compileboard.collectors.formats.reader import read_results
@@ -47,11 +47,9 @@ def read_baseline(path: str | None) -> dict[str, float]:
     return speedups
 
 
-def compare_with(
-    baseline: Mapping[str, float], planned: PlannedTask, outcome: ExperimentOutcome
-) -> None:
-    before = baseline.get(planned.ref.name)
-    if before and planned.experiment == "performance" and "speedup" in outcome.values:
+def compare_with(baseline: Mapping[str, float], task: Task, outcome: ExperimentOutcome) -> None:
+    before = baseline.get(task.ref.name)
+    if before and task.experiment == "performance" and "speedup" in outcome.values:
         outcome.values |= {
             "baseline": before,
             "speedup_vs_baseline": outcome.values["speedup"] / before,

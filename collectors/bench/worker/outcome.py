@@ -29,6 +29,8 @@ class ExperimentOutcome:
     traceback: str | None = None
     batch_size: int | None = None
     hardware: str | None = None
+    started_us: int = 0
+    duration_us: int = 0
 
     def dump(self) -> str:
         return json.dumps(asdict(self))

@@ -20,6 +20,7 @@ from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.suites.user import BUILD
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, load_event
 from compileboard.collectors.store.codec import unpack
 from compileboard.start import shared_command
@@ -58,9 +59,7 @@ def make_task(model: str, **changes: Any) -> Task:
     )
 
 
-def run(
-    server: ForkServer, tmp_path: Path, task: Task, name: str = "task"
-) -> isolation.TaskOutcome:
+def run(server: ForkServer, tmp_path: Path, task: Task, name: str = "task") -> ExperimentOutcome:
     environment = Workplace(tmp_path).environ(COMPILEBOARD_TASK=name)
     return isolation.run_task(
         task, tmp_path / name, environment, cwd=str(ROOT), beat=lambda: None, server=server
@@ -204,7 +203,7 @@ def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task
         done = isolation.run_task(
             task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server
         )
-    assert (done.outcome.reason, done.outcome.facts) == ("timeout", {"forked": True})
+    assert (done.reason, done.facts) == ("timeout", {"forked": True})
     assert done.started_us > int(beaten.read_text())
 
 
@@ -223,11 +222,11 @@ def tell(
     done = isolation.run_task(
         task, tmp_path / name, environment, cwd=str(cwd), beat=lambda: None, server=server
     )
-    told = dict(word.split("=", 1) for word in str(done.outcome.message).split()[1:] if "=" in word)
+    told = dict(word.split("=", 1) for word in str(done.message).split()[1:] if "=" in word)
     return {
         **told,
-        "forked": str(done.outcome.facts.get("forked", False)),
-        "message": str(done.outcome.message),
+        "forked": str(done.facts.get("forked", False)),
+        "message": str(done.message),
     }
 
 
@@ -258,11 +257,11 @@ def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
 ) -> None:
     (tmp_path / "task" / "output.txt").mkdir(parents=True)
     done = run(server, tmp_path, make_task("Fine"))
-    assert (done.outcome.reason, str(tmp_path / "task") in str(done.outcome.message)) == (
+    assert (done.reason, str(tmp_path / "task") in str(done.message)) == (
         "infra_error",
         True,
     )
-    assert "its process cannot be started" in str(done.outcome.message)
+    assert "its process cannot be started" in str(done.message)
 
 
 def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> None:
@@ -283,8 +282,8 @@ def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_
         done = isolation.run_task(
             make_task("Fine"), folder, environment, cwd=str(ROOT), beat=lambda: None, server=server
         )
-    assert (done.outcome.status, done.outcome.reason) == ("failed", "infra_error")
-    assert "this torch is broken" in str(done.outcome.message)
+    assert (done.status, done.reason) == ("failed", "infra_error")
+    assert "this torch is broken" in str(done.message)
 
 
 @pytest.mark.parametrize(

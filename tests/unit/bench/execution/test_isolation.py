@@ -13,6 +13,7 @@ from compileboard.collectors.bench.execution import isolation
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.record.program import end_group
 from tests.tools.killing import running
 from tests.tools.observed import wait_for
@@ -22,7 +23,7 @@ REF = ModelRef("local", "Net", "nowhere:build")
 
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float = 30.0
-) -> isolation.TaskOutcome:
+) -> ExperimentOutcome:
     """Run a program in the child's place; it gets the task's folder as its last argument."""
     monkeypatch.setattr(
         "compileboard.start.SHARED",
@@ -48,9 +49,9 @@ def test_a_crash_is_named_after_the_stage_it_came_in(
     done = run(
         tmp_path, monkeypatch, f"{note}print('last words', flush=True); os.kill(os.getpid(), 11)"
     )
-    assert (done.outcome.status, done.outcome.reason) == ("failed", reason)
-    assert "killed by SIGSEGV" in str(done.outcome.message)
-    assert done.outcome.traceback == "last words\n"
+    assert (done.status, done.reason) == ("failed", reason)
+    assert "killed by SIGSEGV" in str(done.message)
+    assert done.traceback == "last words\n"
 
 
 def test_a_hang_is_a_timeout_and_everything_it_started_ends(
@@ -64,8 +65,8 @@ child = subprocess.Popen(['sleep', '60'])
 time.sleep(60)
 """
     done = run(tmp_path, monkeypatch, program, 3.0)
-    assert done.outcome.reason == "timeout"
-    assert "within 3 s; it was stopped in stage 'compile'" in str(done.outcome.message)
+    assert done.reason == "timeout"
+    assert "within 3 s; it was stopped in stage 'compile'" in str(done.message)
     pid = int((tmp_path / "task" / "pid").read_text())
     wait_for(lambda: not running(pid))  # a killed process is gone when the machine has time for it
 
@@ -77,7 +78,7 @@ def test_a_result_counts_whatever_the_exit_code(
     done = run(
         tmp_path, monkeypatch, f"(here / 'result.json').write_text('''{text}'''); sys.exit(7)"
     )
-    assert done.outcome.values == {"speedup": 2.0}
+    assert done.values == {"speedup": 2.0}
 
 
 def test_a_child_outlives_neither_ctrl_c_nor_our_own_errors(
@@ -145,5 +146,5 @@ def test_a_folder_that_cannot_be_made_is_the_tasks_own_failure(tmp_path: Path) -
     done = isolation.run_task(
         Task("performance", REF, BenchSettings()), folder, {}, cwd=None, beat=lambda: None
     )
-    assert (done.outcome.status, done.outcome.reason) == ("failed", "infra_error")
-    assert str(folder) in str(done.outcome.message)
+    assert (done.status, done.reason) == ("failed", "infra_error")
+    assert str(folder) in str(done.message)

@@ -21,7 +21,7 @@ from compileboard.collectors.bench.plan.settings import (
     list_torch_variables,
     load_settings,
 )
-from compileboard.collectors.bench.plan.tasks import PlannedTask, plan_hash, repeat_command
+from compileboard.collectors.bench.plan.tasks import Task, plan_hash, repeat_command
 from compileboard.collectors.cli.bench import bench, list_experiments, read_request, settings_of
 from compileboard.collectors.cli.main import main
 
@@ -157,8 +157,8 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
         compile_repeats=5,
         environment=("TORCH_COMPILE_X=1", "TORCHINDUCTOR_Y=sha256:01234567"),
     )
-    planned = PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "performance")
-    words = shlex.split(repeat_command(planned, settings, "compileboard bench"))
+    task = Task("performance", ModelRef("builtin", "mlp", "m:f"), settings)
+    words = shlex.split(repeat_command(task, "compileboard bench"))
     assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
     again = settings_of(parse(*words[4:]), {"TORCH_COMPILE_X": "1"})
     assert (again.label(), again.compile_repeats) == (
@@ -216,11 +216,8 @@ def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes
     settings = settings_of(request, {})
     assert list_experiments(request) == ("quantization",)
     assert (settings.dtype, settings.label()) == ("bfloat16", "inductor_quantization=int8dynamic")
-    words = shlex.split(
-        repeat_command(
-            PlannedTask(1, ModelRef("builtin", "mlp", "m:f"), "quantization"), settings, "b"
-        )
-    )
+    task = Task("quantization", ModelRef("builtin", "mlp", "m:f"), settings)
+    words = shlex.split(repeat_command(task, "b"))
     assert words.count("--quantization") == 1 and settings_of(parse(*words[1:]), {}) == settings
     with pytest.raises(ValueError, match="does not go with --coverage"):
         list_experiments(parse("--quantization", "noquant", "--coverage"))

@@ -86,15 +86,15 @@ def test_a_drawn_line_is_heeded_or_answered(
         assert code == 2 and re.search(r"(compileboard|Error): .{20}", said), said
         return
     [(request, job)] = made
-    labels = " ".join(planned.settings_of(job.settings).label() for planned in job.plan)
-    check_experiments(request, {planned.experiment for planned in job.plan}, said)
+    labels = " ".join(task.settings.label() for task in job.plan)
+    check_experiments(request, {task.experiment for task in job.plan}, said)
     for param in bench.params:
         given = {word.replace("_", "-") for word in words} & {*param.opts}
         if given and not any(f"{flag} " in said for flag in param.opts):
             check_heeded(str(param.name), getattr(param, "flag_value", None), request, job, labels)
     for name, (declaration, default) in SETTINGS.items():
         if declaration.label == name and re.search(rf"(_|\b){name}(_|\b)", labels):
-            assert getattr(job.settings, name) != default, f"{labels}: {name} is not measured"
+            assert getattr(job.plan[0].asked, name) != default, f"{labels}: {name} is not measured"
 
 
 def check_heeded(name: str, constant: object, request: BenchRequest, job: Job, labels: str) -> None:
@@ -102,12 +102,12 @@ def check_heeded(name: str, constant: object, request: BenchRequest, job: Job, l
     so.
     """
     declared, default = {**SETTINGS, **REQUESTED}[name]
-    value = getattr(job.settings, name) if name in SETTINGS else getattr(request, name)
+    value = getattr(job.plan[0].asked, name) if name in SETTINGS else getattr(request, name)
     is_default_itself = constant == default or name in ("experiments", "device", "partition_id")
     assert value != default or is_default_itself, f"{name} is silent"
     if name in SETTINGS and declared.label and value != default:
         for part in value if isinstance(value, tuple) else (value,):
-            assert declared.label.format(part, settings=job.settings) in labels, (
+            assert declared.label.format(part, settings=job.plan[0].asked) in labels, (
                 f"{labels}: {name} is missing"
             )
 

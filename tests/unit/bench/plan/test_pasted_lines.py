@@ -27,13 +27,11 @@ def test_a_file_gives_single_models_a_batch_size(tmp_path: Path) -> None:
     lstm, mlp, unet = make_plan(
         MODELS, ["performance"], BenchSettings(), no_skip=True, batch_sizes=sizes
     )
-    assert (
-        "leaves its batch size unset" in str(lstm.left_out)
-        and lstm.settings_of(BenchSettings()).batch_size is None
-    )
-    assert mlp.settings_of(BenchSettings()).label() == "inductor_batch=64"
-    assert "--batch-size 64" in repeat_command(mlp, BenchSettings(), "bench")
-    assert unet.settings_of(BenchSettings()).label() == "inductor" and unet.left_out is None
+    assert "leaves its batch size unset" in str(lstm.left_out)
+    assert lstm.settings.batch_size is None
+    assert mlp.settings.label() == "inductor_batch=64"
+    assert "--batch-size 64" in repeat_command(mlp, "bench")
+    assert unet.settings.label() == "inductor" and unet.left_out is None
     digests = {plan_hash(MODELS, [], BenchSettings(), given) for given in ({}, sizes, {"mlp": 32})}
     assert len(digests) == 3 and plan_hash(MODELS, [], BenchSettings()) in digests
 
@@ -96,8 +94,10 @@ def test_a_gpu_is_chosen_before_torch_starts(tmp_path: Path) -> None:
 
 def test_accuracy_is_checked_at_upstreams_batch_sizes_unless_one_is_asked_for() -> None:
     models = [*list_models(["timm"])[:1], *list_models(["transformers"])[:1], MODELS[0]]
-    plan = make_plan(models, ["accuracy", "performance"], BenchSettings(), no_skip=True)
-    sizes = [planned.ref.batch_size for planned in plan]
+    plan = make_plan(
+        models, ["accuracy", "performance"], BenchSettings(), no_skip=True, batch_sizes={}
+    )
+    sizes = [task.ref.batch_size for task in plan]
     assert (
         sizes == [8, models[0].batch_size, 1, models[1].batch_size, 8, 8]
         and models[0].batch_size != 8
@@ -189,7 +189,7 @@ def test_what_changes_nothing_is_said_and_in_no_label(
     words: str, label: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make_job(parse(*words.split()), Checkout(environment={}), {})
-    assert job.plan[0].settings_of(job.settings).label() == label
+    assert job.plan[0].settings.label() == label
     said = capsys.readouterr().err
     if line:
         assert said.startswith(f"compileboard: {line}")
@@ -223,7 +223,7 @@ def test_both_devices_are_measured_in_their_order(monkeypatch: pytest.MonkeyPatc
         return 3 if report.run_id == "cuda" else 0
 
     monkeypatch.setattr(command, "check_settings", lambda _settings: None)  # there may be no GPU
-    monkeypatch.setattr(command, "measure", lambda job, *_: BenchReport(job.settings.device))
+    monkeypatch.setattr(command, "measure", lambda job, *_: BenchReport(job.plan[0].asked.device))
     monkeypatch.setattr(command, "finish", finish)
     request = parse_words(
         "-d", "cuda", "-d", "cpu", "-d", "cuda", "--only", "mlp", "--output", "x.csv"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.plan.models import ModelRef
-from compileboard.collectors.bench.plan.tasks import PlannedTask
+from compileboard.collectors.bench.plan.settings import BenchSettings
+from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.report.upstream_files import compare_with, read_baseline
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 
@@ -26,15 +27,15 @@ def test_a_speedup_is_set_beside_the_baselines(file: Path) -> None:
     baseline = read_baseline(str(file))
     assert baseline == {"Net": 2.0}, "the zero of a failed row is no speedup"
     outcome = ExperimentOutcome(values={"speedup": 3.0})
-    compare_with(baseline, PlannedTask(1, NET, "performance"), outcome)
+    compare_with(baseline, Task("performance", NET, BenchSettings()), outcome)
     assert outcome.values == {"speedup": 3.0, "baseline": 2.0, "speedup_vs_baseline": 1.5}
 
 
 @pytest.mark.parametrize(("name", "experiment"), [("Other", "performance"), ("Net", "overhead")])
 def test_what_the_baseline_lacks_gets_no_zero(file: Path, name: str, experiment: str) -> None:
     outcome = ExperimentOutcome(values={"speedup": 3.0})
-    planned = PlannedTask(1, ModelRef("local", name, "module:build"), experiment)
-    compare_with(read_baseline(str(file)), planned, outcome)
+    task = Task(experiment, ModelRef("local", name, "module:build"), BenchSettings())
+    compare_with(read_baseline(str(file)), task, outcome)
     assert outcome.values == {"speedup": 3.0}
 
 
