@@ -61,7 +61,7 @@ from compileboard.collectors.cli.common import (
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.terminal.values import collector_command
+from compileboard.collectors.terminal.values import collector_command, lay_out
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, INTERRUPTED
 
@@ -378,10 +378,8 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
 
 
 def list_models(models: list[ModelRef]) -> int:
-    suite_width = max((len(model.suite) for model in models), default=0)
-    width = max((len(model.name) for model in models), default=0)
-    for ref in models:
-        print(f"{ref.suite:<{suite_width}}  {ref.name:<{width}}  {ref.family}".rstrip())
+    for line in lay_out([(model.suite, model.name, model.family) for model in models]):
+        print(line)
     for suite in dict.fromkeys(model.suite for model in models):
         why_not = suites.missing(suite)
         if why_not:

@@ -26,6 +26,7 @@ from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.terminal.values import (
     collector_command,
+    lay_out,
     read_count,
     read_seconds,
     read_size,
@@ -270,7 +271,8 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
             f"{collector_command('run', then='-- …')}"
         )
     else:
-        print(_lay_out([_cells(line) for line in lines]))
+        head = ["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"]
+        print("\n".join(lay_out([head, *map(_cells, lines)])))
     return DONE
 
 
@@ -290,14 +292,6 @@ def _cells(line: ReproLine) -> list[str]:
         printable(line.run_name)[:30],
         printable(line.operation or error or "–")[:70],
     ]
-
-
-def _lay_out(rows: list[list[str]]) -> str:
-    table = [["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"], *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table
-    )
 
 
 @repro.command("show", cls=Command)

@@ -18,6 +18,7 @@ from compileboard.collectors.cli.repro import (
     trial_options,
     work,
 )
+from compileboard.collectors.terminal.values import lay_out
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 
@@ -177,11 +178,7 @@ def _lay_out(head: list[str], cells: list[list[str]]) -> list[str]:
     if not cells:
         return []
     table = [head, *([printable(cell) for cell in row] for row in cells)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-        for row in table
-    ]
+    return [f"  {line}" for line in lay_out(table)]
 
 
 def _number(value: float | None) -> str:

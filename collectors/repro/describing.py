@@ -11,10 +11,9 @@ from typing import Any
 from compileboard.collectors.contract.repros import KEPT, ReproInput
 from compileboard.collectors.repro.repro import Repro, advise_passing
 from compileboard.collectors.terminal.run_summary import printable
-from compileboard.collectors.terminal.values import collector_command
+from compileboard.collectors.terminal.values import collector_command, lay_out
 
 MOST_INPUTS, MOST_MESSAGE_LINES, MOST_DIFFERENCES = 20, 8, 12
-_GAP = "  "
 
 
 def describe_repro(repro: Repro) -> str:
@@ -102,12 +101,7 @@ def _describe_specs(specs: tuple[ReproInput, ...], repro: Repro) -> list[str]:
     if not specs:
         return []
     rows = [_spec_row(spec, repro) for spec in specs[:MOST_INPUTS]]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["", f"inputs ({len(specs)})"]
-    lines += [
-        _GAP + _GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
-        for row in rows
-    ]
+    lines = ["", f"inputs ({len(specs)})", *(f"  {line}" for line in lay_out(rows))]
     return lines + ([f"  and {len(specs) - MOST_INPUTS} more"] if len(specs) > MOST_INPUTS else [])
 
 
@@ -240,10 +234,6 @@ def describe_inputs(answer: Mapping[str, Any]) -> str:
         rows.append(
             [row["name"], row["dtype"], shape, f"{row['device']}, {row['values']}{largest}{nan}"]
         )
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
-    lines = [
-        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
-    ]
     return "\n".join(
-        [*lines, f"written to {answer['output']}: torch.load(FILE) gives them by name"]
+        [*lay_out(rows), f"written to {answer['output']}: torch.load(FILE) gives them by name"]
     )

@@ -7,10 +7,19 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 
 from compileboard.collectors.store.connection import find_address
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, two spaces between its columns."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
+    ]
 
 
 def read_count(text: str) -> int:

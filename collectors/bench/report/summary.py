@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 
 from compileboard.collectors.bench.report.progress import (
@@ -27,6 +27,7 @@ from compileboard.collectors.contract.verdicts import (
 from compileboard.collectors.formats.results import SPEEDUPS
 from compileboard.collectors.store.rollups import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.terminal.values import lay_out
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:
@@ -44,55 +45,7 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
     return "\n".join(lines)
 
 
-def _performance(results: Sequence[BenchMeasured]) -> list[str]:
-    done = [
-        result.values
-        for result in results
-        if result.experiment == "performance" and result.status == "measured"
-    ]
-    if not done:
-        return []
-    speedups = [measurement["speedup"] for measurement in done if measurement.get("speedup")]
-    rows = []
-    if speedups:
-        counted = count_text(len(speedups), "model")
-        rows.append(
-            (
-                "speedup",
-                f"gmean={geomean(speedups) or 0:.2f}x mean={fmean(speedups):.3f}x of {counted}",
-            )
-        )
-        rows += _unclear(results)
-        rows += _against_baseline(results)
-    for name, words in (
-        ("speedup_vs_baseline", "mean={:.3f}x"),
-        ("scaling_efficiency", "mean={:.3f}, 1 is linear"),
-        ("abs_latency", "mean={:.3f} ms"),
-        ("compilation_latency", "mean={:.3f} seconds"),
-        ("warm_compilation_latency", "mean={:.3f} seconds"),
-        ("cache_lookup_latency", "mean={:.0f} µs"),
-        ("compression_ratio", "mean={:.3f}x"),
-        ("eager_peak_mem", "mean={:.3f} GB"),
-        ("dynamo_peak_mem", "mean={:.3f} GB"),
-        ("calls_captured", "mean={:.1f}"),
-        ("unique_graphs", "mean={:.1f}"),
-        ("graph_breaks", "mean={:.1f}"),
-        ("recompiles", "mean={:.1f}"),
-    ):
-        values = [measurement[name] for measurement in done if name in measurement]
-        if values:
-            rows.append((name, words.format(fmean(values))))
-    return _columns(rows)
-
-
-def _unclear(
-    results: Sequence[BenchMeasured], experiment: str = "performance"
-) -> list[tuple[str, str]]:
-    timed = [
-        result
-        for result in results
-        if result.experiment == experiment and result.values.get("speedup")
-    ]
+def _unclear(timed: Sequence[BenchMeasured]) -> Rows:
     spans = [
         result.model
         for result in timed
@@ -103,8 +56,7 @@ def _unclear(
     return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
 
 
-def _against_baseline(results: Sequence[BenchMeasured]) -> list[tuple[str, str]]:
-    wrong = list_wrong(results)
+def _against_baseline(results: Sequence[BenchMeasured], wrong: Models) -> Rows:
     verdicts = {
         result.model: judge_against_baseline(result, wrong)
         for result in results
@@ -144,7 +96,7 @@ def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
         beside = f"; not counted: {', '.join(others)}" if others else ""
         rate = 100 * passed / len(verdicts)
         rows.append((experiment, f"pass_rate={rate:.2f}% ({passed} of {len(verdicts)}{beside})"))
-    return _columns(rows)
+    return lay_out(rows)
 
 
 PACKAGED = {
@@ -153,7 +105,22 @@ PACKAGED = {
     "package_bytes": "mean={:.0f}",
 }
 SECOND_PROCESS = {"second_process_latency": "mean={:.3f} seconds"}
-OTHERS = {  # an experiment's own numbers, as upstream's summary has them where it has them
+MEANS = {  # an experiment's numbers, as upstream's summary has them where it has them
+    "performance": {
+        "speedup_vs_baseline": "mean={:.3f}x",
+        "scaling_efficiency": "mean={:.3f}, 1 is linear",
+        "abs_latency": "mean={:.3f} ms",
+        "compilation_latency": "mean={:.3f} seconds",
+        "warm_compilation_latency": "mean={:.3f} seconds",
+        "cache_lookup_latency": "mean={:.0f} µs",
+        "compression_ratio": "mean={:.3f}x",
+        "eager_peak_mem": "mean={:.3f} GB",
+        "dynamo_peak_mem": "mean={:.3f} GB",
+        "calls_captured": "mean={:.1f}",
+        "unique_graphs": "mean={:.1f}",
+        "graph_breaks": "mean={:.1f}",
+        "recompiles": "mean={:.1f}",
+    },
     "coverage": {"pct_ops": "mean={:.3%}", "pct_time": "mean={:.3%}", "graphs": "mean={:.3f}"},
     "tolerance": {"max": "mean={:.3g}", "mean": "mean={:.3g}", "std": "mean={:.3g}"},
     "recompile_profile": {"recompiles": "mean={:.1f}", "guard_failures": "mean={:.1f}"},
@@ -166,39 +133,50 @@ OTHERS = {  # an experiment's own numbers, as upstream's summary has them where 
     ),
     "batch_size": {"batch_size_found": "mean={:.0f}"},
 }
+Rows = list[tuple[str, str]]
+
+
+def _performance(results: Sequence[BenchMeasured]) -> list[str]:
+    done = [result for result in results if result.status == "measured"]
+    speedups = _speedup_rows(done, "performance")
+    rows = [*speedups, *(_against_baseline(done, list_wrong(results)) if speedups else [])]
+    return lay_out([*rows, *_mean_rows(done, "performance")])
 
 
 def _others(results: Sequence[BenchMeasured]) -> list[str]:
-    rows = []
-    for experiment in (*SPEEDUPS, "aot_inductor"):
-        timed = [
-            result.values
-            for result in results
-            if result.experiment == experiment and "speedup" in result.values
-        ]
-        if timed and experiment != "performance":
-            mean = geomean([values["speedup"] for values in timed]) or 0
-            rows.append(
-                (f"{experiment} speedup", f"gmean={mean:.2f}x of {count_text(len(timed), 'model')}")
-            )
-            unclear = (
-                _noise_floor(timed) if experiment == "nothing" else _unclear(results, experiment)
-            )
-            rows += [(f"{experiment} {words}", text) for words, text in unclear]
-    for experiment, columns in OTHERS.items():
-        for name, words in columns.items():
-            values = [
-                result.values[name]
-                for result in results
-                if result.experiment == experiment and name in result.values
-            ]
-            if values:
-                rows.append((f"{experiment} {name}", words.format(fmean(values))))
-    return _columns(rows)
+    timed = [name for name in (*SPEEDUPS, "aot_inductor") if name != "performance"]
+    listed = [name for name in MEANS if name != "performance"]
+    rows = [(name, row) for name in timed for row in _speedup_rows(results, name)]
+    rows += [(name, row) for name in listed for row in _mean_rows(results, name)]
+    return lay_out([(f"{experiment} {name}", text) for experiment, (name, text) in rows])
 
 
-def _noise_floor(timed: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
-    bounds = [(values[LOW], values[HIGH]) for values in timed if LOW in values and HIGH in values]
+def _speedup_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
+    timed = [
+        result
+        for result in results
+        if result.experiment == experiment and result.values.get("speedup")
+    ]
+    if not timed:
+        return []
+    speedups = [result.values["speedup"] for result in timed]
+    mean = f" mean={fmean(speedups):.3f}x" if experiment == "performance" else ""
+    counted = count_text(len(speedups), "model")
+    rows = [("speedup", f"gmean={geomean(speedups) or 0:.2f}x{mean} of {counted}")]
+    return [*rows, *(_noise_floor(timed) if experiment == "nothing" else _unclear(timed))]
+
+
+def _mean_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
+    own = [result.values for result in results if result.experiment == experiment]
+    return [
+        (name, words.format(fmean(known)))
+        for name, words in MEANS[experiment].items()
+        if (known := [values[name] for values in own if name in values])
+    ]
+
+
+def _noise_floor(timed: Sequence[BenchMeasured]) -> Rows:
+    bounds = [(result.values[LOW], result.values[HIGH]) for result in timed if LOW in result.values]
     if not bounds:
         return []
     spanning = sum(low <= 1 <= high for low, high in bounds)
@@ -229,11 +207,6 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _columns(rows: list[tuple[str, str]]) -> list[str]:
-    width = max((len(name) for name, _ in rows), default=0)
-    return [f"{name:<{width}}  {text}" for name, text in rows]
-
-
 HEADINGS = ("model", "speedup base → new", "latency ms", "compile s", "breaks", "")
 Models = set[tuple[str, str]]  # suite and model
 Verdicts = dict[str, Verdict[ComparedMetric]]
@@ -247,11 +220,7 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     wrong = list_wrong(base), list_wrong(new)
     verdicts = [judge_results(*pair, wrong) for pair in timed]
     rows = [HEADINGS, *(_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
-    lines = (
-        _comparison_columns(rows)
-        if timed
-        else ["Neither has speedups of the same models to compare."]
-    )
+    lines = lay_out(rows) if timed else ["Neither has speedups of the same models to compare."]
     lines += [_format_count(both, wrong)] if timed else []
     leading = [
         pair for pair in timed if pair[1].experiment == "performance"
@@ -362,10 +331,3 @@ def _state(result: BenchMeasured) -> str:
         )
     reason = REASONS.get(result.reason or "", result.reason or "no reason given")
     return f"{result.status} ({reason})"
-
-
-def _comparison_columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
-    ]

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.torch
 
 DATA = ROOT / "tests" / "data" / "bench"
 MEASURE = """
-import importlib, json, sys, tempfile
+import json, sys, tempfile
 from dataclasses import asdict
 from pathlib import Path
 import torch
 from compileboard.collectors.bench.worker.child import failure
-from compileboard.collectors.bench.experiments import find, settings_for
+from compileboard.collectors.bench.experiments import load_experiment, settings_for
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.worker.outcome import Stages
@@ -37,7 +37,7 @@ for only, experiment, changes in json.loads(sys.argv[1]):
     bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
     try:
         bench.load()
-        outcome = bench.describe(importlib.import_module(find(experiment).module).run(bench))
+        outcome = bench.describe(load_experiment(experiment)(bench))
     except Exception as error:
         outcome = failure(error)
     print("OUTCOME" + json.dumps(asdict(outcome)))
