@@ -17,8 +17,9 @@ import click
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import TAG, measure_both
-from compileboard.collectors.bench.execution.local_copy import (
+from compileboard.collectors.bench.execution.resume import (
     drop_local_copy,
+    find_before,
     find_pushed,
     make_local_copy,
 )
@@ -41,7 +42,6 @@ from compileboard.collectors.bench.plan.request import (
     REQUESTED,
     BenchRequest,
 )
-from compileboard.collectors.bench.plan.resume import find_before
 from compileboard.collectors.bench.plan.settings import (
     AMP_DTYPES,
     DDP_MODES,

@@ -193,7 +193,7 @@ class ForkServer:
     ) -> None:
         self._environment, self._cwd, self._unread = environment, cwd, b""
         self._process = subprocess.Popen(
-            shared_command("compileboard.collectors.bench.worker.forking:serve", str(os.getpid())),
+            shared_command("compileboard.collectors.bench.worker.child:serve", str(os.getpid())),
             env={**environment, **list_cache_variables(self._folder)},
             cwd=cwd,
             stdin=subprocess.PIPE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.plan.resume import PLAN
+from compileboard.collectors.bench.execution.resume import PLAN
 from compileboard.collectors.bench.plan.settings import changed
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, without_source

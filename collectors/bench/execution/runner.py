@@ -25,13 +25,12 @@ from compileboard.collectors.bench.execution.isolation import (
     list_outputs,
     run_task,
 )
+from compileboard.collectors.bench.execution.resume import ResumePoint
 from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.request import BenchRequest
-from compileboard.collectors.bench.plan.resume import ResumePoint
 from compileboard.collectors.bench.plan.tasks import Task, repeat_command
-from compileboard.collectors.bench.report.break_summary import format_breaks, list_breaks
 from compileboard.collectors.bench.report.progress import Progress
-from compileboard.collectors.bench.report.summary import summarize
+from compileboard.collectors.bench.report.summary import format_breaks, list_breaks, summarize
 from compileboard.collectors.bench.report.upstream_files import compare_with, write_upstream_files
 from compileboard.collectors.bench.worker.outcome import (
     FIRST,

@@ -1,4 +1,4 @@
-"""The catalogue of timm models; `timm_build` builds them with random weights.
+"""The catalogue of timm models, built with random weights.
 
 Names are those of upstream's timm_models suite, then some it had before. Upstream's batch sizes
 (128, some 512) fill a 40 GB GPU; these are smaller, and --batch-size replaces them.
@@ -6,9 +6,15 @@ Names are those of upstream's timm_models suite, then some it had before. Upstre
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.plan.models import ModelRef
+import warnings
+from typing import TYPE_CHECKING
 
-BUILD = "compileboard.collectors.bench.suites.timm_build:build"
+from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
+
+if TYPE_CHECKING:
+    from compileboard.collectors.bench.loaded import Inputs, Loaded
+
+BUILD = f"{__name__}:build"
 
 # family: {name: batch size}
 CATALOGUE = {
@@ -54,3 +60,30 @@ MODELS = tuple(
     for family, names in CATALOGUE.items()
     for name, batch_size in names.items()
 )
+
+
+def build(batch_size: int, name: str) -> Loaded:
+    """Build a model, in a child process alone: the catalogue is read without torch and timm."""
+    import timm
+    import torch
+    from timm.data import resolve_model_data_config
+    from torch._dynamo.testing import reduce_to_scalar_loss
+
+    from compileboard.collectors.bench.loaded import Loaded
+
+    if not timm.is_model(name):
+        raise NotAvailable(f"timm {timm.__version__} has no model {name}")
+    with warnings.catch_warnings():
+        # timm renames models and keeps the old names, with a warning.
+        warnings.simplefilter("ignore")
+        # Without dropout of its own, as upstream: eager and compiled must compute the same.
+        module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
+    image: tuple[int, ...] = resolve_model_data_config(module)["input_size"]
+
+    def inputs(size: int) -> Inputs:
+        return (torch.randn(size, *image),)
+
+    sizes = (batch_size, batch_size * 2, batch_size * 4)
+    return Loaded(
+        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
+    )

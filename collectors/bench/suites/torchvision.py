@@ -1,13 +1,18 @@
-"""The catalogue of torchvision models; `torchvision_build` builds them with random weights.
+"""The catalogue of torchvision models, built with random weights.
 
 Detection models are left out: with random weights, whether their outputs are empty is chance.
 """
 
 from __future__ import annotations
 
-from compileboard.collectors.bench.plan.models import ModelRef
+from typing import TYPE_CHECKING, Any
 
-BUILD = "compileboard.collectors.bench.suites.torchvision_build:build"
+from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
+
+if TYPE_CHECKING:
+    from compileboard.collectors.bench.loaded import Inputs, Loaded
+
+BUILD = f"{__name__}:build"
 
 # family: {name: batch size}
 CATALOGUE = {
@@ -46,3 +51,35 @@ MODELS = tuple(
     for family, names in CATALOGUE.items()
     for name, batch_size in names.items()
 )
+
+
+VIDEO = ("mc3_18", "r3d_18")
+VIDEO_FRAMES = 8
+VIDEO_SIZE = 112
+IMAGE_SIZE = 224
+
+
+def build(batch_size: int, name: str) -> Loaded:
+    """Build a model, in a child process alone: the catalogue is read without torch."""
+    import torch
+    import torchvision
+    from torch._dynamo.testing import reduce_to_scalar_loss
+
+    from compileboard.collectors.bench.loaded import Loaded
+
+    if name not in torchvision.models.list_models():
+        raise NotAvailable(f"torchvision {torchvision.__version__} has no model {name}")
+    words: dict[str, Any] = {"weights": None}
+    if name.startswith(("deeplabv3", "fcn", "lraspp")):
+        words["weights_backbone"] = None  # by default the pretrained backbone is downloaded
+    module = torchvision.models.get_model(name, **words)
+
+    def inputs(size: int) -> Inputs:
+        if name in VIDEO:
+            return (torch.randn(size, 3, VIDEO_FRAMES, VIDEO_SIZE, VIDEO_SIZE),)
+        return (torch.randn(size, 3, IMAGE_SIZE, IMAGE_SIZE),)
+
+    sizes = (batch_size, batch_size * 2, batch_size * 4)
+    return Loaded(
+        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
+    )

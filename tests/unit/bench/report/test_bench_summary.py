@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from compileboard.collectors.bench.report.break_summary import BenchBreak, format_breaks
 from compileboard.collectors.bench.report.progress import describe
-from compileboard.collectors.bench.report.summary import summarize
+from compileboard.collectors.bench.report.summary import BenchBreak, format_breaks, summarize
 from compileboard.collectors.contract.events import BenchMeasured
 
 
