@@ -27,7 +27,7 @@ from compileboard.collectors.contract.repros import (
     ReproInput,
     ReproManifest,
 )
-from compileboard.collectors.repro.locate.findings import (
+from compileboard.collectors.repro.findings import (
     NOT_JUDGED,
     NOT_REPRODUCED,
     ONLY_FUSED,
@@ -36,8 +36,6 @@ from compileboard.collectors.repro.locate.findings import (
     Analysis,
     Bisection,
     JudgedNode,
-    load_analysis,
-    load_bisection,
 )
 from compileboard.collectors.store.repros import (
     NoSuchRepro,
@@ -203,14 +201,14 @@ def sum_up_values(inputs: Sequence[InputText]) -> str:
 def read_analysis(result: ReproResult) -> Analysis | None:
     """Return None if the stored result is invalid: a database may come from anywhere."""
     try:
-        return load_analysis(result.detail)
+        return Analysis.load(result.detail)
     except (TypeError, ValueError, AttributeError):
         return None
 
 
 def read_bisection(result: ReproResult) -> Bisection | None:
     try:
-        return load_bisection(result.detail)
+        return Bisection.load(result.detail)
     except (TypeError, ValueError, AttributeError):
         return None
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from benchmarks.common import describe_machine
 from compileboard.collectors.repro.isolation import run_task
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import summarize_analysis, summarize_bisection
+from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repros
@@ -69,7 +68,7 @@ def _analyze(name: str, repro: Repro) -> tuple[str, ...]:
         )
     except NotRunnable as error:
         return (name, "analyze", f"could not be run: {error}", "", "", _seconds(started_s))
-    analysis = findings.load_analysis(body)
+    analysis = findings.Analysis.load(body)
     row = next((row for row in analysis.rows if row.node == analysis.node), None)
     error = (
         "NaN"
@@ -79,7 +78,7 @@ def _analyze(name: str, repro: Repro) -> tuple[str, ...]:
         else "–"
     )
     eager = f"{row.eager_error:.2g}" if row and row.eager_error is not None else "–"
-    operation = analysis.operation or summarize_analysis(analysis)
+    operation = analysis.operation or analysis.sentence()
     return (
         name,
         f"analyze, {analysis.cause or analysis.status}",
@@ -96,12 +95,12 @@ def _bisect(name: str, repro: Repro) -> tuple[str, ...]:
         body = run_task(f"{LOCATE}.bisect:bisect", repro, limits=LIMITS, environment=os.environ)
     except NotRunnable as error:
         return (name, "bisect", f"could not be run: {error}", "", "", _seconds(started_s))
-    answer = findings.load_bisection(body)
+    answer = findings.Bisection.load(body)
     words = f"bisect, {answer.subsystem or answer.status}, {answer.trial_count} trials"
     return (
         name,
         words,
-        answer.operation or summarize_bisection(answer),
+        answer.operation or answer.sentence(),
         "–",
         "–",
         _seconds(started_s),

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.common import ROOT, Row, print_table
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
-from compileboard.collectors.repro.minify.findings import Minification, load_minification
+from compileboard.collectors.repro.findings import Minification
 from compileboard.collectors.repro.sending import export
 from compileboard.start import own_command
 from tests.integration.repro.planted_repros import make_repros
@@ -114,7 +114,7 @@ def _ours(name: str, folder: Path) -> Minified:
     seconds, cpu_s = time.monotonic() - start, _children_cpu_s() - cpu_s
     if ended.returncode:
         return Minified(seconds, None, f"exit code {ended.returncode}: {ended.stderr[-200:]}")
-    answer: Minification = load_minification(json.loads(ended.stdout)["answer"])
+    answer: Minification = Minification.load(json.loads(ended.stdout)["answer"])
     note = f" ({', '.join(answer.operations[:3])}), {answer.tried_count} trials"
     return Minified(
         seconds,

@@ -23,7 +23,7 @@ from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
-    from compileboard.collectors.repro.locate.findings import JudgedNode, TriedSetting
+    from compileboard.collectors.repro.findings import JudgedNode, TriedSetting
 
 MOST_ROWS = 12  # of the terminal's table
 PACKAGE = "compileboard.collectors.repro.locate"
@@ -55,15 +55,14 @@ def analyze_command(
     Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it
     could not be run.
     """
-    from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.findings import summarize_analysis
+    from compileboard.collectors.repro import findings
     from compileboard.collectors.repro.repro import advise_passing, now_us
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
     answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
-    analysis = findings.load_analysis(answer)
-    save(loaded, "analyze", started_us, {**answer, "sentence": summarize_analysis(analysis)})
+    analysis = findings.Analysis.load(answer)
+    save(loaded, "analyze", started_us, {**answer, "sentence": analysis.sentence()})
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
@@ -75,7 +74,7 @@ def analyze_command(
         print(
             "\n".join(
                 [
-                    f"{summarize_analysis(analysis)}.",
+                    f"{analysis.sentence()}.",
                     *(
                         advise_passing(loaded.manifest.preload)
                         if analysis.status == findings.NOT_REPRODUCED
@@ -114,20 +113,19 @@ def bisect_command(
     torch's own bisector asks, then single settings of inductor are tried. Your inductor cache stays
     as it is. Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
     """
-    from compileboard.collectors.repro.locate import findings
-    from compileboard.collectors.repro.locate.findings import summarize_bisection
+    from compileboard.collectors.repro import findings
     from compileboard.collectors.repro.repro import advise_passing, now_us
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
     asked = {"level": level, "strict": strict, "settings": settings}
     answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
-    bisection = findings.load_bisection(answer)
-    save(loaded, "bisect", started_us, {**answer, "sentence": summarize_bisection(bisection)})
+    bisection = findings.Bisection.load(answer)
+    save(loaded, "bisect", started_us, {**answer, "sentence": bisection.sentence()})
     if as_json:
         print(json.dumps(answer, indent=2, ensure_ascii=False))
     else:
         lines = [
-            f"{summarize_bisection(bisection)}.",
+            f"{bisection.sentence()}.",
             *(
                 advise_passing(loaded.manifest.preload)
                 if bisection.status == findings.NOT_REPRODUCED
@@ -141,7 +139,7 @@ def bisect_command(
 
 
 def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
-    from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS
+    from compileboard.collectors.repro.findings import WRONG_VERDICTS
 
     wrong = [row for row in rows if row.verdict in WRONG_VERDICTS]
     return wrong[:MOST_ROWS] if wrong else list(rows[:3])

@@ -21,6 +21,7 @@ from compileboard.collectors.cli.repro import (
     trial_options,
     work,
 )
+from compileboard.collectors.repro.findings import Minification
 from compileboard.collectors.terminal.values import read_seconds
 from compileboard.command_line import Command, Value
 from compileboard.exit_codes import DONE, FAILED
@@ -71,7 +72,7 @@ def minify_command(
     same command continues it. Exit code 0: it fails, and this is the smallest. 1: it does not fail
     here as recorded. 2: it could not be run.
     """
-    from compileboard.collectors.repro.minify.findings import load_minification
+
     from compileboard.collectors.repro.repro import now_us, work_folder
 
     loaded, started_us = load_trusted(name, options, trust=trust), now_us()
@@ -88,7 +89,7 @@ def minify_command(
         if smallest.exists():
             print_message(f"smallest program so far: {smallest}")
         raise
-    answer, program = load_minification(body["answer"]), body["program"]
+    answer, program = Minification.load(body["answer"]), body["program"]
     detail = {**body["answer"], "torch_version": body["torch_version"]}
     columns = {"operation": body["operation"], "node_count": answer.nodes_after, "program": program}
     save(loaded, "minify", started_us, detail, **(columns if answer.answers else {}))

@@ -133,6 +133,12 @@ class Failure:
     def is_same(self, other: Failure) -> bool:
         return self.fails and self.identity == other.identity
 
+    def is_like(self, other: Failure) -> bool:
+        """Return whether both are the same; where values were not kept, any wrong answer is."""
+        if other.status in WRONG_ANSWERS:
+            return self.status in WRONG_ANSWERS
+        return self.is_same(other)
+
     def describe(self) -> str:
         if self.status == RAISED:
             return f"{self.error_type}: {self.pattern}" if self.pattern else str(self.error_type)

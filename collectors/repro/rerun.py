@@ -139,9 +139,7 @@ def is_recorded(repro: Repro, actual: Failure, kind: str | None = None) -> bool:
         return actual.fails
     if not _is_known(repro):
         return actual.fails
-    if expected.status in failure.WRONG_ANSWERS:
-        return actual.status in failure.WRONG_ANSWERS
-    return actual.is_same(expected)
+    return actual.is_like(expected)
 
 
 def read_failure(outcome: Outcome, expected: Failure) -> Failure:

@@ -15,9 +15,9 @@ import torch
 import torch._inductor.config
 from torch.utils._pytree import tree_leaves
 
+from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.findings import Analysis, JudgedNode
 from compileboard.collectors.repro.judging import Judge, clone_together, compile_graph, judge
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, JudgedNode
 from compileboard.collectors.repro.locate.node_error import NodeOperation, judge_node
 from compileboard.collectors.repro.locate.surgery import (
     Exposed,

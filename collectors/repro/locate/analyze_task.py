@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.findings import Analysis
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Analysis, dump_analysis, load_analysis
 from compileboard.collectors.repro.locate.trial import (
     GraphEdit,
     RepeatedTry,
@@ -46,7 +46,7 @@ def analyze(task: ReproTask) -> dict[str, Any]:
         raise NotRunnable(f"{task.repro.name} has no graph")
     if analysis.status == findings.UNEXPLAINED and analysis.cause is None:
         analysis = _find_fusion(task, make_judge(task.repro, levels[0]), analysis)
-    return {**dump_analysis(analysis), "torch_version": torch_version()}
+    return {**analysis.dump(), "torch_version": torch_version()}
 
 
 def _choose(first: Analysis | None, second: Analysis) -> Analysis:
@@ -62,12 +62,13 @@ def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
     outcome = task.trials.run(
         analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes")
     )
-    return load_analysis(read_value(outcome))
+    analysis: Analysis = read_value(outcome)
+    return analysis
 
 
 def analyze_loaded(
     repro: Repro, device: str | None, how: Judge, memory_bytes: int | None
-) -> dict[str, Any]:
+) -> Analysis:
     from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
     from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
@@ -79,7 +80,7 @@ def analyze_loaded(
             "ones were taken"
         )
         analysis = replace(analysis, notes=(*analysis.notes, text))
-    return dump_analysis(analysis)
+    return analysis
 
 
 def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.repro import findings
 from compileboard.collectors.repro import repro as failure
+from compileboard.collectors.repro.findings import Bisection, TriedSetting
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import Bisection, TriedSetting, dump_bisection
 from compileboard.collectors.repro.locate.trial import (
     RepeatedTry,
     list_levels,
@@ -85,7 +85,7 @@ def bisect(task: ReproTask) -> dict[str, Any]:
         bisection = _bisect_level(tries, with_settings=bool(task.options.get("settings")))
         if bisection.status == findings.NAMED:
             break
-    answer = dump_bisection(bisection or Bisection(findings.NOT_REPRODUCED))
+    answer = (bisection or Bisection(findings.NOT_REPRODUCED)).dump()
     return {**answer, "torch_version": torch_version()}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from compileboard.collectors.repro.locate.findings import (
+from compileboard.collectors.repro.findings import (
     NOT_FINITE,
     NOT_JUDGED,
     RANDOM,

@@ -110,11 +110,7 @@ class RepeatedTry:
         return self.how.kind != "accuracy" or self.first.status in failure.WRONG_ANSWERS
 
     def is_same(self, result: Failure) -> bool:
-        if self.first is None or not self.first.fails:
-            return False
-        if self.first.status in failure.WRONG_ANSWERS:
-            return result.status in failure.WRONG_ANSWERS
-        return result.is_same(self.first)
+        return self.first is not None and self.first.fails and result.is_like(self.first)
 
 
 def make_judge(repro: Repro, level: str, is_strict: bool = False) -> Judge:
@@ -127,7 +123,7 @@ def list_levels(repro: Repro) -> list[str]:
     return [repro.manifest.level, *(["dynamo"] if has_both else [])]
 
 
-def read_value(outcome: Outcome) -> dict[str, Any]:
+def read_value(outcome: Outcome) -> Any:
     if outcome.status == OK:
         value: dict[str, Any] = outcome.value
         return value

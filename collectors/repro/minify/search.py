@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,17 +23,16 @@ import torch
 import torch._functorch.fx_minifier as fx_minifier
 
 from compileboard.collectors.repro import repro as failure
-from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
-from compileboard.collectors.repro.minify.findings import (
+from compileboard.collectors.repro.findings import (
     MINIFIED,
     NOT_FINISHED,
     NOT_REPRODUCED,
     OTHER_FAILURE,
     Minification,
-    QueryLog,
-    Question,
     Reduction,
 )
+from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
+from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.smallest import (
     annotate,
     call_nodes,
@@ -43,7 +43,8 @@ from compileboard.collectors.repro.minify.smallest import (
     placeholders,
 )
 from compileboard.collectors.repro.repro import Failure, find_operation
-from compileboard.collectors.repro.trials import OK, RAISED, SIGNAL, TIMED_OUT, Outcome, TrialLimits
+from compileboard.collectors.repro.rerun import read_failure
+from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits
 
 MOST_GUESSES = 3
 # What stands in a graph without computing anything.
@@ -88,122 +89,79 @@ _OF_KIND = {
 }
 
 
-def _matches(expected: Failure, first: Failure) -> bool:
-    if (
-        first.status in failure.WRONG_ANSWERS
-    ):  # where values were not kept, NaN may come as a wrong number
-        return expected.status in failure.WRONG_ANSWERS
-    if first.status == failure.SIGNAL and expected.signal is None:
-        return expected.status == failure.SIGNAL
-    return expected.is_same(first)
+@dataclass
+class GraphSearch:
+    """A search for the fewest nodes of a graph that fail in the same way."""
 
+    module: Any
+    inputs: list[Any]
+    how: Judge
+    trials: TrialRunner
+    expected: Failure | None = None  # that was captured
+    operation: str | None = None  # that it names
+    log: QueryLog = field(default_factory=lambda: QueryLog(None))
+    report: Callable[[Question], None] = lambda question: None
+    max_seconds: float = math.inf
+    suspect: Callable[[Any, Sequence[Any]], Sequence[str]] = lambda module, inputs: ()  # try first
+    keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None  # each smaller graph
+    load_compiler: Callable[[], None] = lambda: None  # before a trial that compiles
 
-def minify(
-    module: Any,
-    inputs: Sequence[Any],
-    how: Judge,
-    trials: TrialRunner,
-    *,
-    expected: Failure | None = None,
-    log: QueryLog | None = None,
-    report: Callable[[Question], None] | None = None,
-    max_seconds: float | None = None,
-    operation: str | None = None,
-    suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None,
-    keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None,
-    load_compiler: Callable[[], None] = lambda: None,
-) -> SmallestGraph:
-    """Reduce a graph to the fewest nodes that fail in the same way.
-
-    `expected` is the captured failure and `operation` the one it names, `suspect` returns nodes to
-    try first, `keep` gets each smaller graph, `load_compiler` runs before a trial that compiles.
-    """
-    search = _Search(module, list(inputs), how, trials, log or QueryLog(None), report, max_seconds)
-    search.suspect, search.keep, search.load_compiler = suspect, keep, load_compiler
-    return search.run(expected, operation)
-
-
-def failure_of(outcome: Outcome, expected: Failure) -> Failure:
-    if outcome.status == OK:
-        return Failure(**outcome.value["failure"])
-    chain = [failure.raised(*entry) for entry in outcome.errors]
-    same = next((entry for entry in chain if entry.is_same(expected)), None)
-    if same is not None or outcome.status == RAISED:
-        return same or chain[0]
-    if outcome.status == SIGNAL:
-        return Failure(failure.SIGNAL, signal=outcome.signal)
-    return Failure(failure.TIMED_OUT if outcome.status == TIMED_OUT else failure.OUT_OF_MEMORY)
-
-
-class _Search:
-    def __init__(
-        self,
-        module: Any,
-        inputs: list[Any],
-        how: Judge,
-        trials: TrialRunner,
-        log: QueryLog,
-        report: Callable[[Question], None] | None,
-        max_seconds: float | None,
-    ) -> None:
-        self.suspect: Callable[[Any, Sequence[Any]], Sequence[str]] | None = None
-        self.keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None
-        self.load_compiler: Callable[[], None] = lambda: None
+    def __post_init__(self) -> None:
         self._start = time.monotonic()
-        self._how, self._trials, self._log, self._report = how, trials, log, report
-        self._deadline = None if max_seconds is None else self._start + max_seconds
-        self._target = Failure(failure.PASSED)
-        self._nodes_before = len(call_nodes(module.graph))
-        self._best: tuple[Any, list[Any]] = (module, inputs)
-        self._call_names = {node.name for node in call_nodes(module.graph)}
+        self._target = self.expected or Failure(failure.PASSED)
+        self._nodes_before = len(call_nodes(self.module.graph))
+        self._best: tuple[Any, list[Any]] = (self.module, self.inputs)
+        self._call_names = {node.name for node in call_nodes(self.module.graph)}
         self._asked: set[str] = set()
         self._history: list[Reduction] = []
         self._counts = {"tried": 0, "remembered": 0, "limited": 0}
         self._query = 0
 
-    def run(self, expected: Failure | None, operation: str | None) -> SmallestGraph:
-        module, inputs = self._best
+    def run(self) -> SmallestGraph:
+        module, inputs, kinds = self.module, self.inputs, _OF_KIND[self.how.kind]
         status, why = MINIFIED, None
-        self._target = expected or self._target
         try:
-            first = self._ask_first(module, inputs, expected)
+            first = self._ask_first(module, inputs)
             if not first.fails:
                 return self._finish(NOT_REPRODUCED, first, f"here the graph {first.describe()}")
-            if first.status not in _OF_KIND[self._how.kind] or (
-                expected is not None and not _matches(expected, first)
-            ):
-                expected = expected or Failure(_OF_KIND[self._how.kind][0])
+            if first.status not in kinds or not self._is_expected(first):
+                expected = self.expected or Failure(kinds[0])
                 return self._finish(
                     OTHER_FAILURE,
                     first,
                     f"captured: {expected.describe()}; here: {first.describe()}",
                 )
             self._target = first
-            self._search(module, inputs, operation or find_operation(first.message))
+            self._search(module, inputs, self.operation or find_operation(first.message))
         except (_Stopped, KeyboardInterrupt) as error:
             status, why = NOT_FINISHED, str(error) or "interrupted"
         return self._finish(status, self._target, why)
 
-    def _ask_first(self, module: Any, inputs: list[Any], expected: Failure | None) -> Failure:
-        if self._how.kind in ("runtime", "crash"):
-            eager = self._how.in_eager()
+    def _is_expected(self, first: Failure) -> bool:
+        if self.expected is None:
+            return True
+        if first.status == failure.SIGNAL and self.expected.signal is None:
+            return self.expected.status == failure.SIGNAL
+        return first.is_like(self.expected)
+
+    def _ask_first(self, module: Any, inputs: list[Any]) -> Failure:
+        if self.how.kind in ("runtime", "crash"):
+            eager = self.how.in_eager()
             first = self._ask_anew(module, inputs, eager)
-            if first.status in _OF_KIND[self._how.kind] and (
-                expected is None or _matches(expected, first)
-            ):
-                self._how = eager
+            if first.status in _OF_KIND[self.how.kind] and self._is_expected(first):
+                self.how = eager
                 return first
-        return self._ask_anew(module, inputs, self._how)
+        return self._ask_anew(module, inputs, self.how)
 
     def _ask_anew(self, module: Any, inputs: list[Any], how: Judge) -> Failure:
-        before = self._log.find(graph_key(module, inputs, how))
+        before = self.log.find(graph_key(module, inputs, how))
         answer = self._ask(module, inputs, how, is_new=True)
         if before is not None and before.identity != answer.identity:
-            self._log.forget()
+            self.log.forget()
         return answer
 
     def _search(self, module: Any, inputs: list[Any], operation: str | None) -> None:
-        annotate(module, inputs, self._how.level, self._count_harmless(module, inputs))
+        annotate(module, inputs, self.how.level, self._count_harmless(module, inputs))
         start_module, start_inputs = self._guess(module, inputs, operation) or (module, inputs)
         # RuntimeError: "final graph is not failing": the best so far is what counts
         with _quiet(), _annotated_already(), contextlib.suppress(RuntimeError):
@@ -217,7 +175,7 @@ class _Search:
 
     def _count_harmless(self, module: Any, inputs: list[Any]) -> int | None:
         with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
-            outcome = self._trials.run(count_nodes, module, inputs, file.name)
+            outcome = self.trials.run(count_nodes, module, inputs, file.name)
             is_dead = any(
                 failure.raised(*entry).error_type == failure.DEVICE_ERROR
                 for entry in outcome.errors
@@ -244,7 +202,7 @@ class _Search:
                 for node in nodes
                 if operation_name(node) in (operation, operation.removeprefix("torch.ops."))
             ]
-        names = self.suspect(module, inputs) if self.suspect is not None else ()
+        names = self.suspect(module, inputs)
         return [node for name in names for node in nodes if node.name == name]
 
     def _fails(self, module: Any, inputs: Sequence[Any]) -> bool:
@@ -252,7 +210,7 @@ class _Search:
             return False  # nothing is left to fail: no compile for it
         values = list(inputs)
         self._rename_inputs(module)
-        if not self._target.is_same(self._ask(module, values, self._how)):
+        if not self._target.is_same(self._ask(module, values, self.how)):
             return False
         count, fewest = len(call_nodes(module.graph)), len(call_nodes(self._best[0].graph))
         if count <= fewest:
@@ -275,19 +233,19 @@ class _Search:
         module.recompile()
 
     def _ask(self, module: Any, inputs: list[Any], how: Judge, is_new: bool = False) -> Failure:
-        if self._is_late():
+        if self._left_s() < 0:
             raise _Stopped(_NO_TIME_LEFT)
         key = graph_key(module, inputs, how)
-        answer, is_remembered = None if is_new else self._log.find(key), True
+        answer, is_remembered = None if is_new else self.log.find(key), True
         if answer is None and how.mode == COMPILED:
             self.load_compiler()
         start = time.monotonic()
         if answer is None:
-            outcome = self._trials.run(judge, module, inputs, how, limits=self._limits())
-            answer, is_remembered = failure_of(outcome, self._target), False
-            if answer.status == failure.TIMED_OUT and self._is_late():
+            outcome = self.trials.run(judge, module, inputs, how, limits=self._limits())
+            answer, is_remembered = read_failure(outcome, self._target), False
+            if answer.status == failure.TIMED_OUT and self._left_s() < 0:
                 raise _Stopped(_NO_TIME_LEFT)
-            self._log.add(key, answer, len(call_nodes(module.graph)), time.monotonic() - start)
+            self.log.add(key, answer, len(call_nodes(module.graph)), time.monotonic() - start)
             self._counts["tried"] += 1
             self._counts["limited"] += answer.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         else:
@@ -302,21 +260,17 @@ class _Search:
         self._asked.add(key)
         return answer
 
-    def _is_late(self) -> bool:
-        return self._deadline is not None and time.monotonic() > self._deadline
+    def _left_s(self) -> float:
+        return self._start + self.max_seconds - time.monotonic()
 
     def _limits(self) -> TrialLimits:
-        limits = self._trials.limits
-        if self._deadline is None:
-            return limits
-        return replace(
-            limits, seconds=max(1.0, min(limits.seconds, self._deadline - time.monotonic()))
-        )
+        limits = self.trials.limits
+        return replace(limits, seconds=max(1.0, min(limits.seconds, self._left_s())))
 
     def _tell(
         self, module: Any, answer: Failure, is_repeat: bool, is_remembered: bool, seconds: float
     ) -> None:
-        if self._report is None or is_repeat:
+        if is_repeat:
             return
         self._query += 1
         fails = self._target.is_same(answer) or (
@@ -324,7 +278,7 @@ class _Search:
         )
         count = len(call_nodes(module.graph))
         fewest = min(len(call_nodes(self._best[0].graph)), count if fails else self._nodes_before)
-        self._report(
+        self.report(
             Question(self._query, count, fewest, fails, answer.describe(), seconds, is_remembered)
         )
 
@@ -341,10 +295,10 @@ class _Search:
             self._nodes_before,
             len(operations),
             operations,
-            level=self._how.level,
+            level=self.how.level,
             failure=answer.describe(),
             why=why,
-            fails_in_eager=self._how.mode == EAGER,
+            fails_in_eager=self.how.mode == EAGER,
             is_together=is_together,
             is_fusion=is_fusion,
             tried_count=self._counts["tried"],
@@ -356,16 +310,14 @@ class _Search:
         return SmallestGraph(module, inputs, answer, reduced)
 
     def _passes_without_fusion(self, module: Any, inputs: list[Any]) -> bool:
-        if self._how.mode != COMPILED or self._how.backend != "inductor":
+        if self.how.mode != COMPILED or self.how.backend != "inductor":
             return False
         known = {
             name: value
             for name, value in WITHOUT_FUSION.items()
             if hasattr(torch._inductor.config, name)
         }
-        return (
-            self._ask(module, inputs, replace(self._how, settings=known)).status == failure.PASSED
-        )
+        return self._ask(module, inputs, replace(self.how, settings=known)).status == failure.PASSED
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -12,23 +13,22 @@ import torch
 
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.formats.repro_archive import write_script
+from compileboard.collectors.repro.findings import (
+    MINIFIED,
+    NOT_REPRODUCED,
+    WRONG_VERDICTS,
+    JudgedNode,
+    Minification,
+    sort_rows,
+)
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
-from compileboard.collectors.repro.locate.findings import WRONG_VERDICTS, JudgedNode, sort_rows
-from compileboard.collectors.repro.minify.findings import (
-    MINIFIED,
-    NOT_REPRODUCED,
-    Minification,
-    QueryLog,
-    Question,
-    dump_minification,
-)
+from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.search import (
+    GraphSearch,
     SmallestGraph,
     TrialRunner,
-    failure_of,
-    minify,
 )
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.program import apply_settings, load_graph
@@ -40,7 +40,7 @@ from compileboard.collectors.repro.repro import (
     Repro,
     captured_failure,
 )
-from compileboard.collectors.repro.rerun import attempt
+from compileboard.collectors.repro.rerun import attempt, read_failure
 from compileboard.collectors.repro.trials import OK, Outcome, TrialLimits
 
 
@@ -135,20 +135,20 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     )
     # another torch may answer otherwise
     log = folder / f"queries-{torch.__version__}.jsonl" if folder is not None else None
-    return minify(
+    return GraphSearch(
         module,
         inputs,
         how,
         trials,
         expected=_expected(task.repro),
+        operation=manifest.operation,
         log=QueryLog(log),
         report=lambda question: task.progress(_progress(question, time.monotonic() - start)),
-        max_seconds=options.get("max_seconds"),
-        operation=manifest.operation,
+        max_seconds=options.get("max_seconds") or math.inf,
         suspect=lambda module, inputs: _suspect(trials, module, inputs, how),
         keep=lambda module, inputs: _keep(task.repro, level, folder, module, inputs),
         load_compiler=lambda: task.load_compiler(level),
-    )
+    ).run()
 
 
 def _suspect(trials: TrialRunner, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
@@ -216,7 +216,7 @@ def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str,
             "operation": operation,
             "manifest": dump_manifest(repro.manifest),
         }
-    return {**body, "answer": dump_minification(answer)}
+    return {**body, "answer": answer.dump()}
 
 
 def _confirm(
@@ -236,6 +236,6 @@ def _confirm(
         answer = replace(
             answer, tried_count=answer.tried_count + 1, seconds=answer.seconds + outcome.seconds
         )
-        if failure_of(outcome, smallest.failure).is_same(smallest.failure):
+        if read_failure(outcome, smallest.failure).is_same(smallest.failure):
             return replace(answer, is_confirmed=True, fails_with_random_inputs=is_random), candidate
     return replace(answer, fails_with_random_inputs=False), repro

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.repro.locate import findings
+from compileboard.collectors.repro import findings
 
 torch = pytest.importorskip("torch")
 

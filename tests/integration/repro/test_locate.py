@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.isolation import run_task
-from compileboard.collectors.repro.locate import findings
 from compileboard.collectors.repro.repro import Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repro, make_repros
@@ -49,14 +49,14 @@ def fused() -> Repro:
 def test_an_error_comes_from_the_last_operation_of_the_shortest_failing_part(
     repros: dict[str, Repro],
 ) -> None:
-    analysis = findings.load_analysis(run("analyze_task:analyze", repros["backend_refuses_op"]))
+    analysis = findings.Analysis.load(run("analyze_task:analyze", repros["backend_refuses_op"]))
     assert (analysis.status, analysis.operation) == (findings.NAMED, "torch.erfinv")
     assert analysis.notes == ("The first 14 of 26 operations fail, the first 13 pass",)
 
 
 @pytest.mark.nightly
 def test_symbolic_sizes_stay_symbolic_in_a_part_of_the_graph(repros: dict[str, Repro]) -> None:
-    analysis = findings.load_analysis(run("analyze_task:analyze", repros["dynamic_only"]))
+    analysis = findings.Analysis.load(run("analyze_task:analyze", repros["dynamic_only"]))
     assert (analysis.operation, analysis.cause) == (
         "aten.constant_pad_nd.default",
         findings.BACKEND,
@@ -68,9 +68,9 @@ def test_symbolic_sizes_stay_symbolic_in_a_part_of_the_graph(repros: dict[str, R
 def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(
     repros: dict[str, Repro],
 ) -> None:
-    analysis = findings.load_analysis(run("analyze_task:analyze", repros["wrong_decomposition"]))
+    analysis = findings.Analysis.load(run("analyze_task:analyze", repros["wrong_decomposition"]))
     assert (analysis.operation, analysis.cause) == ("torch.softplus", findings.DECOMPOSITION)
-    bisection = findings.load_bisection(
+    bisection = findings.Bisection.load(
         run("bisect:bisect", repros["wrong_decomposition"], level="dynamo")
     )
     assert (bisection.subsystem, bisection.operation) == ("decomposition", "aten.softplus.default")
@@ -78,7 +78,7 @@ def test_a_decomposition_is_named_by_dynamos_graph_and_by_torchs_bisector(
 
 @pytest.mark.nightly
 def test_what_is_wrong_only_when_fused_is_named_together(fused: Repro) -> None:
-    analysis = findings.load_analysis(run("analyze_task:analyze", fused))
+    analysis = findings.Analysis.load(run("analyze_task:analyze", fused))
     assert analysis.status == findings.ONLY_FUSED
     assert analysis.operations == ("aten.atan.default", "aten.mul.Tensor")
     assert {row.verdict for row in analysis.rows} == {findings.RIGHT}
@@ -92,7 +92,7 @@ def test_bisect_names_a_pass_and_the_setting_that_helps_and_leaves_the_cache(
     (cache / "bisect" / "precious").write_text("mine")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     few = replace(fused.manifest, preload=(*fused.manifest.preload, f"{FUSION}:try_few_settings"))
-    bisection = findings.load_bisection(
+    bisection = findings.Bisection.load(
         run("bisect:bisect", replace(fused, manifest=few), settings=True)
     )
     assert (bisection.status, bisection.subsystem) == (findings.NAMED, "post_grad_passes")

@@ -13,12 +13,11 @@ import pytest
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+from compileboard.collectors.repro.findings import (  # noqa: E402
+    Minification,
+)
 from compileboard.collectors.repro.isolation import run_task  # noqa: E402
 from compileboard.collectors.repro.loading import load_path  # noqa: E402
-from compileboard.collectors.repro.minify.findings import (  # noqa: E402
-    Minification,
-    load_minification,
-)
 from compileboard.collectors.repro.repro import (  # noqa: E402
     NotRunnable,
     Repro,
@@ -66,7 +65,7 @@ def _minify(
     repro: Repro, timeout: float = 200, **options: Any
 ) -> tuple[Minification, dict[str, Any]]:
     body = run_task(TASK, repro, options, limits=TrialLimits(timeout), environment=os.environ)
-    return load_minification(body["answer"]), body
+    return Minification.load(body["answer"]), body
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.cli.main import main
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import (
+from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.findings import (
     Analysis,
     Bisection,
     JudgedNode,
@@ -64,7 +64,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_the_command_itself_loads_no_torch() -> None:
     program = (
         "import sys, compileboard.collectors.cli.repro_locate, "
-        "compileboard.collectors.repro.locate.findings; "
+        "compileboard.collectors.repro.findings; "
     )
     program += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
@@ -73,7 +73,7 @@ def test_the_command_itself_loads_no_torch() -> None:
 def test_the_wrong_operation_is_printed_with_its_error_beside_eagers(
     answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers["answer"] = findings.dump_analysis(NAMED)
+    answers["answer"] = NAMED.dump()
     assert main(["repro", "analyze", "repro.py"]) == 0
     head, table, row, counts = capsys.readouterr().out.splitlines()
     assert head == "aten.atan.default: error 0.01, eager 2.7e-08."
@@ -126,7 +126,7 @@ def test_each_answer_has_its_sentence_and_exit_code(
     code: int,
     text: str,
 ) -> None:
-    answers["answer"] = findings.dump_analysis(analysis)
+    answers["answer"] = analysis.dump()
     assert main(["repro", "analyze", "repro.py", "--memory", "2G", "--level", "aot"]) == code
     assert text in capsys.readouterr().out
     assert answers["options"] == {"level": "aot", "strict": False, "memory_bytes": 2 << 30}
@@ -138,7 +138,7 @@ def test_bisect_prints_the_lowering_or_the_settings_that_help(
     lowering = Bisection(
         findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", "atan", trial_count=19
     )
-    answers["answer"] = findings.dump_bisection(lowering)
+    answers["answer"] = lowering.dump()
     assert main(["repro", "bisect", "repro.py"]) == 0
     assert (
         capsys.readouterr().out
@@ -148,9 +148,9 @@ def test_bisect_prints_the_lowering_or_the_settings_that_help(
     setting = Bisection(
         findings.NAMED, "inductor", "setting", application="epilogue_fusion=False", settings=tried
     )
-    answers["answer"] = findings.dump_bisection(setting)
+    answers["answer"] = setting.dump()
     assert main(["repro", "bisect", "repro.py", "--json"]) == 0
-    assert findings.load_bisection(json.loads(capsys.readouterr().out)) == setting
+    assert findings.Bisection.load(json.loads(capsys.readouterr().out)) == setting
     assert main(["repro", "bisect", "repro.py"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "It passes with epilogue_fusion=False."

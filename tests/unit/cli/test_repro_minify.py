@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.collectors.cli import repro_minify
 from compileboard.collectors.cli.main import main
-from compileboard.collectors.repro.minify.findings import Minification, dump_minification
+from compileboard.collectors.repro.findings import Minification
 
 RECORDED = Path(__file__).parents[2] / "data" / "repros" / "dynamic_pad.txt"
 PROGRAM = (
@@ -40,7 +40,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def give(result: Minification, program: str | None = PROGRAM) -> list[dict[str, Any]]:
         body = {
-            "answer": dump_minification(result),
+            "answer": result.dump(),
             "program": program,
             "operation": "x",
             "torch_version": "2.13",

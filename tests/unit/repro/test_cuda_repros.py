@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compileboard.collectors.repro.describing import list_answers
+from compileboard.collectors.repro.findings import Minification
 from compileboard.collectors.repro.loading import load_path
-from compileboard.collectors.repro.minify.findings import load_minification
 from tests.tools.observed import ROOT
 
 CAPTURED = ROOT / "tests" / "data" / "repros" / "cuda"
@@ -73,7 +73,7 @@ def test_values_of_cuda_inputs_are_kept_unless_the_device_failed() -> None:
 @pytest.mark.parametrize("name", ["illegal_memory_access", "illegal_memory_access_cudagraphs"])
 def test_an_illegal_memory_access_was_minified_with_the_values_of_its_first_call(name: str) -> None:
     (result,) = list_answers(load_path(CAPTURED / f"{name}.tar.gz"))
-    answer = load_minification(result["detail"])
+    answer = Minification.load(result["detail"])
     assert (answer.nodes_before, answer.nodes_after, answer.operations) == (
         12,
         1,
@@ -90,7 +90,7 @@ def test_an_illegal_memory_access_was_minified_with_the_values_of_its_first_call
 def test_a_failure_on_cuda_was_minified_to_its_operation(name: str) -> None:
     whole = load_path(CAPTURED / f"{name}.tar.gz")
     (result,) = list_answers(whole)
-    answer = load_minification(result["detail"])
+    answer = Minification.load(result["detail"])
     assert (answer.nodes_before, answer.nodes_after, answer.operations) == (
         12,
         1,

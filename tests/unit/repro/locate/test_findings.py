@@ -4,8 +4,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import (
+from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.findings import (
     Analysis,
     Bisection,
     JudgedNode,
@@ -30,15 +30,15 @@ def test_an_analysis_is_read_back_from_its_json(rows, status):
     analysis = Analysis(
         status, rows=tuple(findings.sort_rows(rows)), notes=("a note",), nodes=("mul", "atan")
     )
-    body = json.loads(json.dumps(findings.dump_analysis(analysis), allow_nan=False))
-    assert findings.load_analysis(body | {"of_a_newer_version": 1}) == analysis
+    body = json.loads(json.dumps(analysis.dump(), allow_nan=False))
+    assert findings.Analysis.load(body | {"of_a_newer_version": 1}) == analysis
 
 
 def test_numbers_that_json_has_not_and_defaults_are_left_out():
     row = JudgedNode(
         "tanh", "aten.tanh.default", verdict=findings.NOT_FINITE, error=math.inf, not_finite_count=3
     )
-    (body,) = findings.dump_analysis(Analysis(findings.NAMED, rows=(row,)))["rows"]
+    (body,) = Analysis(findings.NAMED, rows=(row,)).dump()["rows"]
     assert body == {
         "node": "tanh",
         "operation": "aten.tanh.default",
@@ -56,7 +56,7 @@ def test_wrong_rows_come_first_and_the_rest_of_many_is_counted():
     explaining = JudgedNode(
         "atan", "aten.atan.default", verdict=findings.WRONG, error=1.1, limit=1.0, explains=True
     )
-    body = findings.dump_analysis(Analysis(findings.NAMED, rows=(*right, wrong, explaining)))
+    body = Analysis(findings.NAMED, rows=(*right, wrong, explaining)).dump()
     assert [row["node"] for row in body["rows"][:3]] == ["atan", "late", "n299"]
     assert len(body["rows"]) == findings.MOST_ROWS and body["left_out_count"] == 102
 
@@ -69,7 +69,4 @@ def test_a_bisection_is_read_back_from_its_json():
     bisection = Bisection(
         findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", settings=tried
     )
-    assert (
-        findings.load_bisection(json.loads(json.dumps(findings.dump_bisection(bisection))))
-        == bisection
-    )
+    assert findings.Bisection.load(json.loads(json.dumps(bisection.dump()))) == bisection

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.repro.locate import findings
-from compileboard.collectors.repro.locate.findings import JudgedNode
+from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.findings import JudgedNode
 
 torch = pytest.importorskip("torch")
 from compileboard.collectors.repro.locate.node_error import NodeOperation, is_random, judge_node  # noqa: E402

@@ -2,11 +2,9 @@
 
 import json
 
-from compileboard.collectors.repro.minify.findings import (
+from compileboard.collectors.repro.findings import (
     Minification,
     Reduction,
-    dump_minification,
-    load_minification,
 )
 
 ANSWER = Minification(
@@ -20,8 +18,8 @@ ANSWER = Minification(
 
 
 def test_an_answer_comes_back_from_json() -> None:
-    body = json.loads(json.dumps(dump_minification(ANSWER)))
-    assert load_minification({**body, "of a later version": 1}) == ANSWER
+    body = json.loads(json.dumps(ANSWER.dump()))
+    assert Minification.load({**body, "of a later version": 1}) == ANSWER
 
 
 def test_it_says_what_is_left() -> None:

@@ -16,15 +16,11 @@ pytestmark = pytest.mark.torch
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
-from compileboard.collectors.repro import judging  # noqa: E402
+from compileboard.collectors.repro import findings, judging  # noqa: E402
 from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
-from compileboard.collectors.repro.minify import findings  # noqa: E402
-from compileboard.collectors.repro.minify.findings import (  # noqa: E402
-    QueryLog,
-    Question,
-)
-from compileboard.collectors.repro.minify.search import SmallestGraph, minify  # noqa: E402
+from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
+from compileboard.collectors.repro.minify.search import GraphSearch, SmallestGraph  # noqa: E402
 from compileboard.collectors.repro.minify.smallest import call_nodes  # noqa: E402
 from compileboard.collectors.repro.minify.task import (  # noqa: E402
     DeviceTrials,
@@ -91,6 +87,12 @@ def _graph(program: Any = _program, mode: str = "real") -> tuple[Any, list[Any]]
 
 def _wrong_atan(node: Any, value: Any) -> Any:
     return value * 1.1 if node.target is ATAN else value
+
+
+def minify(
+    module: Any, inputs: list[Any], how: Judge, trials: Any, **options: Any
+) -> SmallestGraph:
+    return GraphSearch(module, inputs, how, trials, **options).run()
 
 
 def _search(

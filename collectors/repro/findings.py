@@ -1,0 +1,263 @@
+"""The answers of `repro analyze`, `repro bisect` and `repro minify`, as stored. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar
+
+from compileboard.collectors.repro.repro import PASSED, Failure
+
+A = TypeVar("A", bound="Answer")
+PASSES = Failure(PASSED).describe()
+
+# The statuses of an answer.
+NAMED = "named"  # an operation, a pass or a setting is named
+# `operations` are wrong together, and right as soon as their values are returned.
+ONLY_FUSED = "only_fused"
+UNEXPLAINED = "unexplained"  # it fails, and nothing that was tried tells where
+NOT_REPRODUCED = "not_reproduced"  # the graph passes here, or fails in another way
+STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)  # of analyze and bisect
+MINIFIED = "minified"
+NOT_FINISHED = "not_finished"  # ended before nothing more could be taken out: `why`
+OTHER_FAILURE = "other_failure"  # it fails here in another way than it was captured with
+
+# The verdicts on a node.
+RIGHT, WRONG, NOT_FINITE = "right", "wrong", "not_finite"
+UNSTABLE = "unstable"  # the same inputs gave another value in a second run, beyond the limit
+RANDOM, NOT_JUDGED = "random", "not_judged"
+WRONG_VERDICTS = (WRONG, NOT_FINITE, UNSTABLE)
+
+# Where the fault comes in.
+COMPILER = "compiler"  # inductor computes the operation wrongly
+DECOMPOSITION = "decomposition"  # right without decompositions, wrong with them
+BACKEND = "backend"  # a compile or a run fails from this operation on
+MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found out: `detail` of `repro_results` is what `dump` returns."""
+
+    PARTS: ClassVar[Mapping[str, type]] = {}  # of fields that are tuples of records
+    status: str  # NAMED, MINIFIED and so on
+
+    @classmethod
+    def load(cls: type[A], body: Mapping[str, Any]) -> A:
+        values = _known(cls, body)
+        for name, kind in cls.PARTS.items():
+            values[name] = tuple(kind(**_known(kind, part)) for part in body.get(name, ()))
+        return cls(**values)
+
+    def dump(self) -> dict[str, Any]:
+        body = _sparse(self)
+        body |= {name: [_sparse(part) for part in getattr(self, name)] for name in self.PARTS}
+        return body
+
+
+@dataclass(frozen=True)
+class JudgedNode:
+    """An operation of the graph, judged on the compiled values of its inputs.
+
+    Errors are rms(value − float64) / rms(float64); for integers and booleans, the share that
+    differs.
+    """
+
+    node: str  # its name in the graph
+    operation: str  # "aten.atan.default"
+    level: str = "aot"  # aot | dynamo: whose graph
+    verdict: str = RIGHT
+    error: float | None = None  # of the compiled value
+    eager_error: float | None = None  # of eager's, on the same inputs
+    limit: float | None = None  # what the error may be
+    not_finite_count: int = 0  # NaN or infinite elements where eager has none
+    element_count: int = 0
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    is_deterministic: bool | None = None  # the same value in a second run
+    explains: bool | None = None  # the outputs pass once eager computes this node
+    reason: str | None = None  # why it was not judged
+    source: str | None = None  # the line of the program that it comes from
+
+
+@dataclass(frozen=True)
+class Analysis(Answer):
+    PARTS: ClassVar[Mapping[str, type]] = {"rows": JudgedNode}
+    operation: str | None = None
+    node: str | None = None
+    level: str = "aot"  # of the graph that names it
+    cause: str | None = None  # compiler | decomposition | backend
+    explains: bool | None = None
+    is_deterministic: bool | None = None
+    operations: tuple[str, ...] = ()  # of `only_fused`, in the graph's order
+    nodes: tuple[str, ...] = ()
+    failure: str | None = None  # how the graph fails, in words
+    rows: tuple[JudgedNode, ...] = ()
+    judged_count: int = 0
+    random_count: int = 0
+    not_judged_count: int = 0
+    compile_count: int = 0
+    notes: tuple[str, ...] = ()
+
+    def dump(self) -> dict[str, Any]:
+        rows = sort_rows(self.rows)
+        body = replace(self, rows=tuple(rows[:MOST_ROWS]))
+        left_out = {"left_out_count": len(rows) - MOST_ROWS} if len(rows) > MOST_ROWS else {}
+        return {**super(Analysis, body).dump(), **left_out}
+
+    def sentence(self) -> str:
+        if self.status == NOT_REPRODUCED:
+            if self.failure in (None, PASSES):
+                return "Not reproduced: the graph passes here, and every operation is right"
+            return f"Not reproduced: it fails here in another way: {self.failure}"
+        if self.status == ONLY_FUSED:
+            return f"Wrong only when fused: {' → '.join(self.operations)}"
+        if self.status == UNEXPLAINED:
+            return f"No operation is named, though the graph fails: {self.failure}"
+        row = next((row for row in self.rows if row.node == self.node), None)
+        if row is None:
+            return f"{self.operation} fails: {self.failure}"
+        repeated = Counter(
+            entry.operation for entry in self.rows if entry.verdict in WRONG_VERDICTS
+        )
+        times = f" ({repeated[row.operation]} of them)" if repeated[row.operation] > 1 else ""
+        cause = "its decomposition is wrong" if self.cause == DECOMPOSITION else _describe_row(row)
+        return f"{row.operation}{times}: {cause}"
+
+
+@dataclass(frozen=True)
+class TriedSetting:
+    setting: str  # "epilogue_fusion"
+    value: str  # as Python writes it
+    passes: bool | None  # None: it could not be tried
+    failure: str | None = None  # how it fails otherwise, where that is another failure
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bisection(Answer):
+    PARTS: ClassVar[Mapping[str, type]] = {"settings": TriedSetting}
+    backend: str | None = None  # the first of torch's backends that fails: "inductor"
+    subsystem: str | None = None  # "lowerings"
+    number: int | None = None  # which of its applications
+    operation: str | None = None
+    node: str | None = None
+    application: str | None = None  # the name of the pass, or the node as torch writes it
+    settings: tuple[TriedSetting, ...] = ()
+    failure: str | None = None
+    trial_count: int = 0
+    notes: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        if self.status == NOT_REPRODUCED:
+            if self.failure in (None, PASSES):
+                return "Not reproduced: the graph passes here"
+            return f"Not reproduced: it fails here in another way: {self.failure}"
+        if self.status == UNEXPLAINED:
+            return f"No step is named: {self.failure}"
+        if self.subsystem == "setting":
+            return f"It passes with {self.application}"
+        subject = self.operation or self.application
+        number = f", application {self.number}" if self.number is not None else ""
+        return f"{self.backend}, {self.subsystem}{number}{f': {subject}' if subject else ''}"
+
+
+@dataclass(frozen=True)
+class Reduction:
+    seconds: float  # since the start of this search
+    node_count: int
+    query: int
+
+
+@dataclass(frozen=True)
+class Minification(Answer):
+    PARTS: ClassVar[Mapping[str, type]] = {"history": Reduction}
+    nodes_before: int = 0  # call nodes
+    nodes_after: int = 0
+    operations: tuple[str, ...] = ()  # of the smallest graph, in its order: "aten.atan.default"
+    level: str = "aot"  # of the graph that was minified: dynamo where only that one fails
+    failure: str | None = None  # how it fails, in words
+    why: str | None = None  # it was not finished, or not reproduced
+    fails_in_eager: bool = False  # it fails without a compiler as well
+    is_together: bool = False  # none of its operations fails alone
+    is_fusion: bool = False  # and together they pass where nothing is fused
+    is_confirmed: bool = False  # the smallest graph failed once more when it was tried again
+    # Its values do not matter: the program alone shows the failure.
+    fails_with_random_inputs: bool | None = None
+    tried_count: int = 0  # trials in a process of their own
+    # Questions that had been answered before, in this search or an earlier one.
+    remembered_count: int = 0
+    limited_count: int = 0  # trials that reached a limit of time or memory: taken as passing
+    seconds: float = 0.0
+    history: tuple[Reduction, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        return self.status in (MINIFIED, NOT_FINISHED)
+
+    def sentence(self) -> str:
+        if not self.answers:
+            return f"{self.why}."
+        names = ", ".join(self.operations[:5]) + (", …" if len(self.operations) > 5 else "")
+        sizes = f"{self.nodes_before} → {self.nodes_after} operations: {names}."
+        if self.status == NOT_FINISHED:
+            return f"{sizes} Not finished: {self.why}; the same command goes on from here."
+        if self.is_fusion:
+            return f"{sizes} They fail only when fused: alone, or not fused, each is right."
+        if self.is_together:
+            return f"{sizes} They fail only together: alone each is right."
+        return f"{sizes} It fails without a compiler as well." if self.fails_in_eager else sizes
+
+    def dump(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sort_rows(rows: Iterable[JudgedNode]) -> list[JudgedNode]:
+    return sorted(
+        rows,
+        key=lambda row: (
+            row.verdict not in WRONG_VERDICTS,
+            row.explains is not True,
+            -_excess(row),
+        ),
+    )
+
+
+def _excess(row: JudgedNode) -> float:
+    if row.not_finite_count:
+        return math.inf
+    return (row.error or 0.0) / row.limit if row.limit else row.error or 0.0
+
+
+def _known(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
+    values = {entry.name: body[entry.name] for entry in fields(kind) if entry.name in body}
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+
+
+def _sparse(value: Any) -> dict[str, Any]:
+    defaults = {
+        entry.name: None if entry.default is MISSING else entry.default for entry in fields(value)
+    }
+    required = {entry.name for entry in fields(value) if entry.default is MISSING}
+    return {
+        name: list(part) if isinstance(part, tuple) else part
+        for name, part in asdict(value).items()
+        if (name in required or part != defaults[name])
+        and not (isinstance(part, float) and not math.isfinite(part))
+    }
+
+
+def _describe_row(row: JudgedNode) -> str:
+    if row.verdict == NOT_FINITE:
+        return (
+            f"NaN or infinity in {row.not_finite_count:,} of {row.element_count:,} elements "
+            "where eager has none"
+        )
+    if row.error is None:
+        return row.reason or "wrong"
+    beside = f", eager {row.eager_error:.2g}" if row.eager_error is not None else ""
+    return f"error {row.error:.2g}{beside}"
