@@ -22,6 +22,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.suites.user import BUILD
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, load_event
+from compileboard.collectors.record import program
 from compileboard.collectors.store.codec import unpack
 from compileboard.start import shared_command
 from tests.tools.killing import running
@@ -80,11 +81,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServ
 def test_each_task_is_a_fork_with_an_end_and_output_of_its_own(
     server: ForkServer, tmp_path: Path
 ) -> None:
-    fine = run(server, tmp_path, make_task("Fine"), "fine").outcome
-    crashed = run(server, tmp_path, make_task("Crashes"), "crashed").outcome
-    late = run(server, tmp_path, make_task("Hangs", timeout_s=4.0), "late").outcome
-    searched = run(server, tmp_path, make_task("NeedsCollections"), "searched").outcome
-    again = run(server, tmp_path, make_task("Fine", dynamic_batch_only=True), "again").outcome
+    fine = run(server, tmp_path, make_task("Fine"), "fine")
+    crashed = run(server, tmp_path, make_task("Crashes"), "crashed")
+    late = run(server, tmp_path, make_task("Hangs", timeout_s=4.0), "late")
+    searched = run(server, tmp_path, make_task("NeedsCollections"), "searched")
+    again = run(server, tmp_path, make_task("Fine", dynamic_batch_only=True), "again")
     assert (fine.accuracy, searched.accuracy, again.accuracy, late.reason) == (
         "pass",
         "pass",
@@ -151,7 +152,7 @@ def test_the_first_export_counts_where_a_later_one_fails(
     def end_time() -> None:
         if read_stage(tmp_path / "task") == "export again":
             monkeypatch.setattr(
-                isolation, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000)
+                program, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000)
             )
 
     (tmp_path / "later.py").write_text(LATER_EXPORT)
@@ -163,7 +164,7 @@ def test_the_first_export_counts_where_a_later_one_fails(
     beat = end_time if model == "Hangs" else lambda: None
     done = isolation.run_task(
         task, tmp_path / "task", environment, cwd=str(ROOT), beat=beat, server=server
-    ).outcome
+    )
     assert (done.status, done.accuracy, done.batch_size, done.repeats) == (
         "measured",
         "pass",
