@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from benchmarks.common import describe_machine
-from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro import findings
+from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repros
