@@ -19,7 +19,7 @@ from tests.tools.waiting import show_theme, wait_for_visible_charts
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.explored import explore
 from tests.unit.app.pages import list_benched, list_explored, list_pages
-from tests.unit.app.repros import capture_repros
+from tests.unit.app.repros.captured import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from tests.tools.field_tables import PAGE, fill_page
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
-from tests.unit.app.api.test_push import STREAM, patch
 from tests.unit.app.benched import RUNS as BENCHED
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import explore
+from tests.unit.app.push.test_push import STREAM, patch
 from tests.unit.app.recorded import record_run
-from tests.unit.app.repros import ACCURACY_REPRO, COMPILE_REPRO, capture_repros
+from tests.unit.app.repros.captured import ACCURACY_REPRO, COMPILE_REPRO, capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
 ROOT = Path(__file__).resolve().parents[2]

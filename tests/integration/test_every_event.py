@@ -12,7 +12,7 @@ import pytest
 
 from compileboard.collectors.contract.record_names import EVENTS, SPAN, STRING, SYMBOLS
 from tests.tools.observed import PROGRAMS, Workplace
-from tests.unit.pipeline.loading import query_value, rows
+from tests.unit.logs.loading import query_value, rows
 
 pytestmark = [pytest.mark.torch, pytest.mark.nightly]
 

@@ -9,7 +9,7 @@ from compileboard.app.incidents.update import update_incidents
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.observed import ROOT
-from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
+from tests.unit.app.benchmarks.test_h200_suite import ingest_recorded
 
 RECORDED = ROOT / "tests" / "data" / "history" / "h200.jsonl.xz"
 

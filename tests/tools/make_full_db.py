@@ -17,17 +17,17 @@ from compileboard.collectors.store.ingest.source_files import save_trace_file
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.alerts.test_alerts_page import RULES
-from tests.unit.app.analysis.models.test_h200_suite import ingest_recorded
 from tests.unit.app.benched import RUNS, add_results
+from tests.unit.app.benchmarks.exported import list_exported
+from tests.unit.app.benchmarks.test_h200_suite import ingest_recorded
+from tests.unit.app.core.broad_board import make_broad_board
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import explore
 from tests.unit.app.hostile import record_hostile_run
-from tests.unit.app.queries.broad_board import make_broad_board
-from tests.unit.app.repros import capture_repros
+from tests.unit.app.repros.captured import capture_repros
 from tests.unit.app.seed import START_US, add_run
 from tests.unit.app.series_changes import keep_one_of_each
 from tests.unit.app.traced import record_traced_run
-from tests.unit.app.web.exported import list_exported
 
 NOW_US = START_US + 4 * 86_400_000_000
 BENCHED = ("h200-performance", "h200-accuracy", "h200-user_models")

@@ -58,7 +58,7 @@ from compileboard.collectors.store.stream_rows import Stream
 from compileboard.collectors.store.stream_writer import StreamWriter
 from tests.tools.make_db import DATA, plain_log
 from tests.tools.trace_logs import read_trace_log
-from tests.unit.app.repros import list_events as list_repro_events
+from tests.unit.app.repros.captured import list_events as list_repro_events
 
 RUN, PROCESS, START_US = "01ODD00000000000000000000", "odd-process", 1_795_000_000_000_000
 ODD_VALUES: dict[str, Any] = {

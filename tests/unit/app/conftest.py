@@ -11,19 +11,19 @@ from flask.testing import FlaskClient
 
 from compileboard.app import create_app
 from compileboard.app.core import store as stores
+from compileboard.app.core.engine import SqliteEngine
 from compileboard.app.core.settings import Settings
 from compileboard.collectors.store.connection import BOARD, open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
-from tests.unit.app.engines.published import (
+from tests.unit.app.clickhouse.published import (
     BOTH_ENGINES,
     OpenClient,
     OpenEngine,
     PublishedBoards,
-    choose_engine,
 )
+from tests.unit.app.core.broad_board import make_broad_board
 from tests.unit.app.explored import explore
-from tests.unit.app.queries.broad_board import make_broad_board
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +59,32 @@ def published_boards(chdb_folder: Path) -> PublishedBoards:
     return PublishedBoards(chdb_folder)
 
 
-@pytest.fixture(params=BOTH_ENGINES)
-def open_engine(request: pytest.FixtureRequest) -> OpenEngine:
-    """Open the tables across runs of a board, as it is at that moment, on each engine."""
-    return choose_engine(request, request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked, and what opens an engine, over a file and again over ClickHouse."""
+    if "engine_name" not in metafunc.fixturenames:
+        return
+    chosen = metafunc.definition.iter_markers("parametrize")
+    if any("engine_name" in mark.args[0] for mark in chosen):
+        return
+    if metafunc.definition.get_closest_marker("both_engines") or (
+        "open_engine" in metafunc.fixturenames
+    ):
+        metafunc.parametrize("engine_name", BOTH_ENGINES)
 
 
 @pytest.fixture
 def engine_name() -> str:
-    """Name what a test's pages ask across runs; where they cross runs, `both_engines` stands in its
-    place.
-    """
+    """Name the engine that a test's pages ask across runs."""
     return "sqlite"
+
+
+@pytest.fixture
+def open_engine(engine_name: str, request: pytest.FixtureRequest) -> OpenEngine:
+    """Open the tables across runs of a board, as it is at that moment, on the test's engine."""
+    if engine_name == "sqlite":
+        return SqliteEngine
+    published: PublishedBoards = request.getfixturevalue("published_boards")
+    return published.open_engine
 
 
 @pytest.fixture

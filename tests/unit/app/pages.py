@@ -14,8 +14,8 @@ from compileboard.app.runs import queries as runs
 from compileboard.app.runs.pages import FILLS
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, FUNCTION_ID
-from tests.unit.app.repros import ACCURACY_REPRO, COMPILE_REPRO
-from tests.unit.app.repros import RUN as REPRO_RUN
+from tests.unit.app.repros.captured import ACCURACY_REPRO, COMPILE_REPRO
+from tests.unit.app.repros.captured import RUN as REPRO_RUN
 
 
 def _read_value(reader: sqlite3.Connection, sql: str) -> str:

@@ -11,7 +11,7 @@ from compileboard.collectors.cli.import_command import import_into_outbox
 from compileboard.collectors.cli.main import main
 from compileboard.collectors.contract.run_config import RunConfig
 from tests.unit.decode.recorded_logs import log_bytes
-from tests.unit.pipeline.loading import query_value
+from tests.unit.logs.loading import query_value
 
 NAMES = ("torch2.11-cuda-zoo_recompiles", "torch2.11-cuda-zoo_graph_breaks")
 

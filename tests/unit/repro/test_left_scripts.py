@@ -16,7 +16,7 @@ from compileboard.collectors.logs.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.repros import list_repros, load_repro
 from compileboard.collectors.store.trash import delete_run
-from tests.unit.app.repros import LEFT_BY_TORCH, read_launcher
+from tests.unit.app.repros.captured import LEFT_BY_TORCH, read_launcher
 
 HOSTILE = (
     'import os\nos.makedirs("{folder}/ran")\nclass Repro:\n    def forward(self, x):\n        '

@@ -25,8 +25,8 @@ from compileboard.collectors.store.trash import delete_run
 from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import MLP
 from tests.unit.app.explored import LOGS
-from tests.unit.app.repros import RUN as REPRO_RUN
-from tests.unit.app.repros import capture_repros
+from tests.unit.app.repros.captured import RUN as REPRO_RUN
+from tests.unit.app.repros.captured import capture_repros
 from tests.unit.store.sealed.sealed_board import seal_all
 
 WHOLE = lzma.decompress(LOGS["torch2.13-shapes"].read_bytes())

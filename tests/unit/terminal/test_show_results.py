@@ -9,8 +9,8 @@ from pathlib import Path
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.terminal.run_summary import RunSummary, summarize
 from tests.unit.formats.files import RECORDED
-from tests.unit.pipeline.loading import query_value
-from tests.unit.pipeline.test_result_import import HEADING, NAME, run_import, write
+from tests.unit.logs.loading import query_value
+from tests.unit.logs.test_result_import import HEADING, NAME, run_import, write
 
 
 def show(database: Path, path: Path) -> RunSummary:

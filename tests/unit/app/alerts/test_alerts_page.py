@@ -18,7 +18,7 @@ from compileboard.app.core.settings import Settings
 from compileboard.collectors.store.dashboard import start_rule
 from tests.unit.app.alerts.receiver import receive_http
 from tests.unit.app.benched import bench_suite
-from tests.unit.app.engines.published import on_both_engines
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.hostile import BAD
 from tests.unit.app.series_changes import keep, keep_one_of_each, make_change
 

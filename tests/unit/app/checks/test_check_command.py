@@ -30,7 +30,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, add_results, measure
-from tests.unit.app.engines.published import on_both_engines
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.seed import START_US
 
 DATA = Path(__file__).parents[3] / "data" / "checks"

@@ -37,10 +37,11 @@ from tests.unit.app.benched import (
     list_suite,
     measure,
 )
-from tests.unit.app.engines.published import both_engines as engine_name  # noqa: F401
-from tests.unit.app.engines.published import open_same_engine as open_engine  # noqa: F401
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.seed import START_US, add_run
-from tests.unit.app.web.test_hostile_text import _Seen
+from tests.unit.app.server.test_hostile_text import _Seen
+
+pytestmark = on_both_engines
 
 NEW = "01JBENCH0000000000000000A4"
 FORMULA = "=1+1"

@@ -26,8 +26,8 @@ from tests.unit.app.benched import (
     list_break,
     measure,
 )
+from tests.unit.app.clickhouse.published import OpenEngine
 from tests.unit.app.compared import now
-from tests.unit.app.engines.published import OpenEngine
 from tests.unit.app.seed import START_US, add_run
 
 

@@ -22,7 +22,7 @@ from compileboard.collectors.bench.report.summary import compare, summarize
 from compileboard.collectors.bench.worker.statistics import speedup_of
 from compileboard.collectors.contract.events import BenchMeasured
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, measure
-from tests.unit.app.engines.published import on_both_engines
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.seed import START_US
 
 MODELS = {

@@ -19,7 +19,7 @@ from compileboard.app.incidents.queries import load_changes, load_incidents
 from compileboard.app.runs.overview import build_overview, read_overview_filters
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.history import record_history
-from tests.unit.app.engines.published import OpenEngine
+from tests.unit.app.clickhouse.published import OpenEngine
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from compileboard.collectors.store.incidents import SERIES, save_comment
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure
-from tests.unit.app.engines.published import on_both_engines
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.noisy import NOISE
 from tests.unit.app.seed import START_US
 

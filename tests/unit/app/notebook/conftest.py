@@ -17,7 +17,7 @@ from compileboard.collectors.store.dashboard import save_baseline
 from tests.tools.make_db import DATA
 from tests.tools.make_db import main as make_db
 from tests.unit.app.benched import RUNS, bench_suite
-from tests.unit.app.engines.published import PublishedBoards
+from tests.unit.app.clickhouse.published import PublishedBoards
 from tests.unit.app.explored import explore
 from tests.unit.app.hostile import record_hostile_run
 from tests.unit.app.recorded import record_run

@@ -31,7 +31,7 @@ from compileboard.collectors.store.connection import (
     open_writer,
 )
 from tests.unit.app.benched import BREAK_ID, HOSTILE, RUNS
-from tests.unit.app.engines.published import board_on_both_engines
+from tests.unit.app.clickhouse.published import board_on_both_engines
 from tests.unit.app.hostile import MARKUP
 from tests.unit.app.hostile import RUN as HOSTILE_RUN
 from tests.unit.app.recorded import RUN, record_run

@@ -14,7 +14,7 @@ from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.frames import LIST, MAPPING, MOMENT, FrameColumn, FrameMethod
 from compileboard.app.server.operations import OPERATIONS
 from tests.unit.app.benched import RUNS
-from tests.unit.app.engines.published import board_on_both_engines
+from tests.unit.app.clickhouse.published import board_on_both_engines
 from tests.unit.app.recorded import RUN
 
 OF_BOARD = {name: method for name, method in vars(Board).items() if isinstance(method, FrameMethod)}

@@ -8,8 +8,8 @@ import pytest
 
 from compileboard.app.cli.main import main
 from tests.unit.formats.files import MADE, RECORDED
-from tests.unit.pipeline.loading import query_value
-from tests.unit.pipeline.test_result_import import run_import
+from tests.unit.logs.loading import query_value
+from tests.unit.logs.test_result_import import run_import
 
 
 @pytest.fixture(scope="module")

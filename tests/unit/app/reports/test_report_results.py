@@ -13,8 +13,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
-from tests.unit.app.web.exported import list_exported
-from tests.unit.app.web.test_hostile_text import _Seen
+from tests.unit.app.benchmarks.exported import list_exported
+from tests.unit.app.server.test_hostile_text import _Seen
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ from compileboard.app.reports.text import cell
 from compileboard.app.runs.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure
-from tests.unit.app.engines.published import on_both_engines
+from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.seed import START_US
 from tests.unit.app.series_changes import keep, make_change
 

@@ -46,8 +46,8 @@ from compileboard.collectors.store.trash import CannotRestore, delete_run, resto
 from compileboard.collectors.store.verification import verify
 from tests.unit.app.benched import MLP, RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run
-from tests.unit.app.repros import RUN as REPRO_RUN
-from tests.unit.app.repros import capture_repros
+from tests.unit.app.repros.captured import RUN as REPRO_RUN
+from tests.unit.app.repros.captured import capture_repros
 from tests.unit.store.sealed.sealed_board import read_rows, seal_all
 
 ALL = PruneRule(2**60)

@@ -39,8 +39,8 @@ from compileboard.collectors.store.verification import verify
 from compileboard.collectors.wire.lines import dump_line
 from tests.unit.app.benched import MLP, RUNS, bench_suite
 from tests.unit.app.explored import explore
-from tests.unit.app.repros import COMPILE_REPRO, capture_repros
-from tests.unit.app.repros import RUN as REPRO_RUN
+from tests.unit.app.repros.captured import COMPILE_REPRO, capture_repros
+from tests.unit.app.repros.captured import RUN as REPRO_RUN
 from tests.unit.store.ingest.test_ingest import recorded_events
 from tests.unit.store.sealed.sealed_board import (
     NOW_US,
