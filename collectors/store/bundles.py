@@ -45,7 +45,7 @@ from compileboard.collectors.store.reopening import open_run_file, reopen_run
 from compileboard.collectors.store.repros import ADD_RESULT
 from compileboard.collectors.store.run_rows import (
     MOVED,
-    copy_run,
+    RowCopy,
     delete_rows,
     list_own_rows,
     read_tables,
@@ -211,7 +211,7 @@ def grow_run(
         key,
     ).fetchall()
     delete_rows(connection, run_id, (*MOVED, *_REPLACED))
-    copy_run(bundle, connection, run_id, {*MOVED, *_REPLACED, *_WITH_THEM})
+    RowCopy(bundle, connection, run_id, {*MOVED, *_REPLACED, *_WITH_THEM}).run()
     connection.executemany(ADD_RESULT, [dict(answer) for answer in answers])
     _update_run(connection, bundle, key, present)
     connection.execute("delete from search_runs where run_id = :run_id", key)
@@ -230,7 +230,9 @@ def _update_run(
         for name in columns
     ]
     connection.execute(f"update runs set {', '.join(changes)} where id = :id", run)  # noqa: S608 - our own names
-    copy_run(bundle, connection, key["run_id"], ("run_tags", "trials"), present=present, adds=True)
+    RowCopy(
+        bundle, connection, key["run_id"], ("run_tags", "trials"), present=present, adds=True
+    ).run()
 
 
 MAGIC = b"SQLite format 3\0"
@@ -279,7 +281,7 @@ def write_bundle(
         with closing(open_writer(new)) as writer:
             with write_transaction(writer):
                 for run_id in sorted(set(run_ids)):
-                    copy_run(reader, writer, run_id, present=run_ids)
+                    RowCopy(reader, writer, run_id, present=run_ids).run()
                     reopen_run(writer, run_id, database_path(reader))
                     publish_run(writer, run_id)
                 _copy_commits(reader, writer)
@@ -364,7 +366,7 @@ def merge_bundle(
                         ),
                     ]
                     if state == "new":
-                        copy_run(bundle, connection, run_id, present=present)
+                        RowCopy(bundle, connection, run_id, present=present).run()
                     else:
                         grow_run(connection, bundle, run_id, present)
                     publish_run(connection, run_id)

@@ -5,8 +5,8 @@
 3. One transaction inserts the roll-ups and removes the mark: readers use the rows.
 
 If killed before 3, the next sealing or reopening deletes the detail. One process per database does
-this. Each table's greatest id is inserted first, so that others get greater ones. If an id is taken
-nevertheless, or the file is replaced, it starts again.
+this. A table's rows come from its greatest id on, so that rows of others get greater ones. If an id
+is taken nevertheless, or the file is replaced, it starts again.
 """
 
 from __future__ import annotations
@@ -129,9 +129,6 @@ class _Reopening:
         self._sealed = sealed
         self._database = database
         self._key: dict[str, object] = {"run_id": sealed.run_id, "file_name": sealed.file.name}
-        self._placed: defaultdict[str, set[int]] = defaultdict(
-            set
-        )  # ids in the file of rows that came first
         self._step_count = 0
 
     def run(self) -> None:
@@ -140,12 +137,11 @@ class _Reopening:
             # A row may come before what it points to.
             self._connection.execute("pragma foreign_keys = off")
             try:
-                own = dict.fromkeys(DETAIL, "true")
-                copy = RowCopy(file, self._connection, own, self._sealed.run_id)
+                copy = RowCopy(file, self._connection, self._sealed.run_id, DETAIL)
                 self._put_detail(copy)
             finally:
                 self._connection.execute("pragma foreign_keys = on")
-            self._step(lambda: self._finish(file, copy.shifts["compiles"]))
+            self._step(lambda: self._finish(file, copy.shifts.get("compiles", 0)))
         checkpoint(self._connection)
 
     def _mark(self) -> None:
@@ -182,53 +178,26 @@ class _Reopening:
         return has_more
 
     def _put_detail(self, copy: RowCopy) -> None:
-        names = order_tables(copy.tables, DETAIL)
-        numbered = [name for name in names if copy.tables[name].has_id]
-        most_ids = {name: copy.find_most_id(name) for name in numbered}
-        shifts = {name: copy.find_shift(name) for name in numbered}
-        self._step(lambda: self._reserve(copy, most_ids, shifts))
-        rows = ((name, row) for name in names for row in self._read_rows(copy, name))
+        rows = (
+            (name, row)
+            for name in order_tables(copy.tables, DETAIL)
+            for row in copy.read(name, descending=True)
+        )
         while self._step(lambda: self._put_some(copy, rows)):
             pass
-
-    def _reserve(self, copy: RowCopy, most_ids: dict[str, int], shifts: dict[str, int]) -> bool:
-        pending: list[tuple[str, int]] = []
-        for name, shift in shifts.items():
-            low, high = copy.find_range(name)
-            if low is not None and high is not None:
-                most_id = copy.find_most_id(name)
-                if most_ids[name] < most_id and most_id >= low + shift:
-                    shift = most_id + 1 - low  # others came since it was looked up
-                pending.append((name, high))
-            copy.shifts[name] = shift
-        while pending:
-            name, row_id = pending.pop()
-            if row_id in self._placed[name]:
-                continue
-            self._placed[name].add(row_id)
-            row = next(copy.read(name, "id", row_id))
-            copy.insert(name, [copy.convert(name, row)])
-            for column, (parent, _key, _cascades) in copy.tables[name].parents.items():
-                if row[column] is not None and parent in shifts:
-                    pending.append((parent, row[column]))
-        return True
-
-    def _read_rows(self, copy: RowCopy, name: str) -> Iterator[Any]:
-        if not copy.tables[name].has_id:
-            return copy.read(name)
-        placed = self._placed[name]
-        return (row for row in copy.read(name) if row["id"] not in placed)
 
     def _put_some(self, copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> bool:
         copy.byte_count, count = 0, 0
         pending: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for name, row in islice(rows, ROWS_AT_ONCE):
             count += 1
+            if copy.tables[name].has_id and name not in copy.shifts:
+                copy.shifts[name] = copy.find_shift(name)
             pending[name].append(copy.convert(name, row))
             if copy.byte_count >= BYTES_AT_ONCE:
                 break
         for name, converted in pending.items():
-            copy.insert(name, converted)
+            copy.insert(name, converted[::-1])
         return count > 0
 
     def _finish(self, file: sqlite3.Connection, shift: int) -> bool:

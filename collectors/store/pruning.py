@@ -33,7 +33,12 @@ from compileboard.collectors.store.sealed_files import (
     remove_run_files,
 )
 from compileboard.collectors.store.search import index_run, remove_run_words
-from compileboard.collectors.store.trash import TEXTS, database_path, list_trashed_texts
+from compileboard.collectors.store.trash import (
+    DELETE_TEXT,
+    UNUSED_TEXTS,
+    database_path,
+    list_trashed_texts,
+)
 
 ROWS_AT_ONCE = 5000
 PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
@@ -354,14 +359,14 @@ def delete_texts(
     pending = sorted(set(ids) - set(trashed))
     for start in range(0, len(pending), TEXTS_AT_ONCE):
         values = [(text_id,) for text_id in pending[start : start + TEXTS_AT_ONCE]]
-        steps.run(lambda values=values: connection.executemany(_DELETE_TEXT, values).rowcount)  # type: ignore[misc]
+        steps.run(lambda values=values: connection.executemany(DELETE_TEXT, values).rowcount)  # type: ignore[misc]
 
 
 def delete_unused_texts(
     connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]
 ) -> None:
     delete_texts(
-        connection, steps, [row["id"] for row in connection.execute(_UNUSED_TEXTS)], trashed
+        connection, steps, [row["id"] for row in connection.execute(UNUSED_TEXTS)], trashed
     )
 
 
@@ -379,13 +384,6 @@ update sealed_runs set
   file_name = :name, digest = :digest, size_bytes = :size_bytes, unpacked_bytes = :unpacked_bytes
 where run_id = :run_id
 """
-_POINTING = (*TEXTS, ("search_documents", "payload_id"))
-_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - a box sends texts before its events
-    f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
-    for table, column in _POINTING
-)
-_UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608 - our own names
-_DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608 - our own names
 _DELETE_PIECES = f"""
 delete from trace_pieces
 where (run_id, name, position) in (

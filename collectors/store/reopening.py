@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compileboard.collectors.store.connection import DATABASE_VERSION, open_immutable, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
-from compileboard.collectors.store.run_rows import DETAIL, ROLLUPS, copy_run, delete_rows
+from compileboard.collectors.store.run_rows import DETAIL, ROLLUPS, RowCopy, delete_rows
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     get_sealed_run,
@@ -33,7 +33,7 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
     with open_run_file(board or database_path(connection), sealed.file) as file:
         if not sealed.is_emptied:
             delete_rows(connection, run_id, DETAIL)
-        shift = copy_run(file, connection, run_id, DETAIL, keeps_results=True)
+        shift = RowCopy(file, connection, run_id, DETAIL, keeps_results=True).run()
         put_back_rollups(file, connection, run_id, shift)
     return True
 
@@ -51,7 +51,7 @@ def put_back_rollups(
     file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int
 ) -> None:
     key = {"run_id": run_id}
-    copy_run(file, connection, run_id, ROLLUPS, keeps_results=True)
+    RowCopy(file, connection, run_id, ROLLUPS, keeps_results=True).run()
     keys = file.execute(
         "select id, compile_key from repros where compile_key is not null"
     ).fetchall()

@@ -172,38 +172,41 @@ def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 class RowCopy:
-    """Copies rows of a run, `own` by table, in the caller's transactions.
+    """Copies a run, or its rows of `only` some tables, into another database of this version.
 
-    Where an id of its own rows is taken, all of that table are shifted. A row that runs share is
-    found by its content, or added. Links to runs that are not `present` are dropped.
+    Texts and rows that runs share come along: they are found by their content, or added. Where an
+    id of its own rows is taken, all of that table are shifted. Links to runs that are not `present`
+    are dropped. With `adds`, rows that the target has stay.
     """
 
     def __init__(
         self,
         source: sqlite3.Connection,
         target: sqlite3.Connection,
-        own: Mapping[str, str],
         run_id: str,
+        only: Collection[str] | None = None,
         *,
         present: Collection[str] | None = None,
         keeps_results: bool = False,
         adds: bool = False,
     ) -> None:
         self._source, self._target = source, target
-        self._own = own
         self._key = {"run_id": run_id}
         self._present = present
         self._keeps_results = keeps_results  # what its sealed results were called, nobody else is
-        self._otherwise = "or ignore" if adds else ""  # where the target has some of its rows
+        self._otherwise = "or ignore" if adds else ""
         self.tables = read_tables(target)
+        own = list_own_rows(self.tables)
+        self._own = {name: own[name] for name in own if only is None or name in only}
         held = source.execute("select name from sqlite_schema where type = 'table'")
         self._shared: dict[str, dict[Any, Any]] = {  # ids there by those of the source
-            name: {} for (name,) in held.fetchall() if name not in list_own_rows(self.tables)
+            name: {} for (name,) in held.fetchall() if name not in own
         }
         self.shifts: dict[str, int] = {}  # what is added to the ids of a table
         self.byte_count = 0  # of texts that were converted
 
-    def run(self) -> None:
+    def run(self) -> int:
+        """Copy all rows, in the caller's transaction; return what was added to ids of compiles."""
         self._target.execute("pragma defer_foreign_keys = on")
         self.shifts = {
             name: self.find_shift(name) for name in self._own if self.tables[name].has_id
@@ -212,18 +215,12 @@ class RowCopy:
             rows = self.read(name)
             while some := [self.convert(name, row) for row in islice(rows, ROWS_AT_ONCE)]:
                 self.insert(name, some, self._otherwise)
-
-    def find_range(self, name: str) -> tuple[int | None, int | None]:
-        """Return the smallest and the greatest id of the source's rows."""
-        (row,) = self._select(f"select min(id), max(id) from {name} where {self._own[name]}")  # noqa: S608 - our own names
-        return tuple(row)
-
-    def find_most_id(self, name: str) -> int:
-        (most_id,) = self._target.execute(f"select max(id) from {name}").fetchone()  # noqa: S608 - our own names
-        return int(most_id or 0)
+        return self.shifts.get("compiles", 0)
 
     def find_shift(self, name: str) -> int:
-        low, high = self.find_range(name)
+        ((low, high),) = self._select(
+            f"select min(id), max(id) from {name} where {self._own[name]}"  # noqa: S608 - our own names
+        )
         if low is None:
             return 0
         given = 0
@@ -235,12 +232,16 @@ class RowCopy:
         )
         if low > given and not any(any(self.read(name, "id", row_id)) for (row_id,) in taken):
             return 0
-        return max(self.find_most_id(name), given) + 1 - low
+        (most_id,) = self._target.execute(f"select max(id) from {name}").fetchone()  # noqa: S608 - our own names
+        return max(most_id or 0, given) + 1 - int(low)
 
-    def read(self, name: str, column: str | None = None, value: Any = None) -> Iterator[Any]:
+    def read(
+        self, name: str, column: str | None = None, value: Any = None, *, descending: bool = False
+    ) -> Iterator[Any]:
         """Yield the source's rows in their order, or those with one value."""
         one = f" and {column} = :value" if column else ""
         order = " order by rowid" if self.tables[name].has_rowid else ""
+        order += " desc" if order and descending else ""
         where = self._own.get(name, "true")
         return self._select(f"select * from {name} where {where}{one}{order}", value)  # noqa: S608 - our own names
 
@@ -296,36 +297,3 @@ class RowCopy:
                 f"insert {otherwise} into {name} ({columns}) values ({marks})",  # noqa: S608 - our own names
                 rows,
             )
-
-
-def copy_run(
-    source: sqlite3.Connection,
-    target: sqlite3.Connection,
-    run_id: str,
-    only: Collection[str] | None = None,
-    *,
-    present: Iterable[str] | None = None,
-    keeps_results: bool = False,
-    adds: bool = False,
-) -> int:
-    """Copy a run with its texts, or its rows of some tables, into another database of this version.
-
-    In the caller's transaction. Returns what was added to the ids of its compiles, which may be
-    taken.
-    """
-    own = {
-        name: where
-        for name, where in list_own_rows(read_tables(source)).items()
-        if only is None or name in only
-    }
-    copy = RowCopy(
-        source,
-        target,
-        own,
-        run_id,
-        present=None if present is None else frozenset(present),
-        keeps_results=keeps_results,
-        adds=adds,
-    )
-    copy.run()
-    return copy.shifts.get("compiles", 0)

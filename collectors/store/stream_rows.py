@@ -111,17 +111,6 @@ def get_removal(connection: sqlite3.Connection, run_id: str) -> str | None:
 
 
 DAY_US = 86_400 * 1_000_000
-# The tables of many rows have an index for it.
-_DROP_UNUSED = """
-delete from payloads
-where digest = :digest
-  and not exists (select 1 from artifacts where payload_id = payloads.id)
-  and not exists (select 1 from spans where payload_id = payloads.id)
-  and not exists (select 1 from repro_results where program_id = payloads.id)
-  and not exists (select 1 from repros where program_id = payloads.id
-    or dynamo_program_id = payloads.id)
-  and not exists (select 1 from temp.trashed_texts where id = payloads.id)
-"""
 
 
 @dataclass(frozen=True)
@@ -212,15 +201,11 @@ def use_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> None:
     )
 
 
-def list_old_texts(connection: sqlite3.Connection, now_us: int) -> list[bytes]:
-    rows = connection.execute(
-        "select digest from sent_texts where received_us < ?", (now_us - DAY_US,)
-    )
-    return [row["digest"] for row in rows]
-
-
-def drop_unused_texts(connection: sqlite3.Connection, digests: Iterable[bytes]) -> None:
-    keys = [{"digest": digest} for digest in digests]
-    if keys:
-        connection.executemany(_DROP_UNUSED, keys)
-        connection.executemany("delete from sent_texts where digest = :digest", keys)
+def forget_old_texts(connection: sqlite3.Connection, now_us: int) -> list[int]:
+    """Wait no longer for the events of texts that came more than a day ago; return their ids."""
+    digests = connection.execute(
+        "delete from sent_texts where received_us < ? returning digest", (now_us - DAY_US,)
+    ).fetchall()
+    query = "select id from payloads where digest = ?"
+    rows = (connection.execute(query, tuple(digest)).fetchone() for digest in digests)
+    return [row["id"] for row in rows if row is not None]

@@ -17,6 +17,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     StoreError,
@@ -28,7 +29,6 @@ from compileboard.collectors.store.run_rows import (
     RowCopy,
     delete_rows,
     list_needed_rows,
-    list_own_rows,
     read_tables,
 )
 from compileboard.collectors.store.runs import publish_removal, publish_run
@@ -42,9 +42,8 @@ from compileboard.collectors.store.sealed_files import (
 )
 from compileboard.collectors.store.search import remove_run_words
 from compileboard.collectors.store.stream_rows import (
-    drop_unused_texts,
+    forget_old_texts,
     forget_run_streams,
-    list_old_texts,
 )
 
 WEEK_US = 7 * 86_400 * 1_000_000
@@ -61,19 +60,22 @@ SHARED: dict[str, tuple[str, ...]] = {
     "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
 }
 THINGS = ("distinct_breaks", "recompile_causes", "series", "functions")  # what runs have in common
-TEXTS = (  # what points to one
-    *(("artifacts", "payload_id"), ("spans", "payload_id"), ("repro_results", "program_id")),
-    *(("repros", "program_id"), ("repros", "dynamo_program_id")),
+TEXTS = tuple(  # what points to one
+    (name, column.name)
+    for name, record in RECORDS.items()
+    for column in record.columns.values()
+    if column.constraint.startswith("references payloads")
 )
-_IN_USE = " union all ".join(
-    f"select {column} from {table} where {column} is not null"  # noqa: S608 - our own names
+# A box sends texts before their events.
+_UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - our own names
+    f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
     for table, column in TEXTS
 )
-DROP_TEXTS = (  # what a box sent before its events stays
-    f"delete from payloads where id not in ({_IN_USE} union all select id from temp.trashed_texts) "  # noqa: S608 - our own names
-    "and digest not in (select digest from sent_texts)",
-    "delete from commits where not exists (select 1 from runs where git_commit is not null)",
-)
+UNUSED_TEXTS = f"select id from payloads where {_UNUSED}"  # noqa: S608 - our own names
+DELETE_TEXT = f"delete from payloads where id = ? and {_UNUSED}"  # noqa: S608 - our own names
+_DROP_COMMITS = """
+delete from commits where not exists (select 1 from runs where git_commit is not null)
+"""
 
 
 class CannotRestore(ValueError):
@@ -191,9 +193,8 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                     "that one"
                 )
             _check_run_file(trash, database_path(connection))
-            own = dict.fromkeys(list_own_rows(read_tables(connection)), "true")
             present = {run_id, *(row["id"] for row in connection.execute("select id from runs"))}
-            RowCopy(trash, connection, own, run_id, present=present).run()
+            RowCopy(trash, connection, run_id, present=present).run()
             publish_run(connection, run_id)
         connection.execute("delete from removed_runs where run_id = :id", key)
     path.unlink(missing_ok=True)
@@ -229,13 +230,13 @@ def prune_trash(
             )
             forget_run_streams(connection, run_id)
         _sweep(connection, database)
-        old_texts = list_old_texts(connection, now_us)
-        if pruned or old_texts:
-            _list_trashed_texts(connection, database)
+        unused = forget_old_texts(connection, now_us)
         if pruned:
-            for statement in DROP_TEXTS:
-                connection.execute(statement)
-        drop_unused_texts(connection, old_texts)
+            connection.execute(_DROP_COMMITS)
+            unused = [row["id"] for row in connection.execute(UNUSED_TEXTS)]
+        if unused:
+            deleted = set(unused) - set(list_trashed_texts(database))
+            connection.executemany(DELETE_TEXT, [(text_id,) for text_id in deleted])
     checkpoint(connection)
     return pruned
 
@@ -321,13 +322,6 @@ def _sweep(connection: sqlite3.Connection, database: str) -> None:
     for path in folder.glob("*"):
         if path not in known:
             path.unlink(missing_ok=True)
-
-
-def _list_trashed_texts(connection: sqlite3.Connection, database: str) -> None:
-    connection.execute("create temp table if not exists trashed_texts (id integer primary key)")
-    connection.execute("delete from temp.trashed_texts")
-    trashed = ((text_id,) for text_id in list_trashed_texts(database))
-    connection.executemany("insert or ignore into temp.trashed_texts values (?)", trashed)
 
 
 def list_trashed_texts(database: str) -> list[int]:

@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from compileboard.collectors.store.backup import (
     DATABASE,
@@ -168,14 +169,14 @@ _OF_PRUNED = {  # a pruned run has no lanes
 }
 
 
-def list_differences(connection: sqlite3.Connection) -> list[str]:
+def list_differences(connection: sqlite3.Connection) -> Iterator[str]:
     """Describe differing roll-ups, at most five of each kind."""
-    return [
-        line for recount in RECOUNTS for line in _compare(connection, recount)
-    ] + _compare_summaries(connection)
+    for recount in RECOUNTS:
+        yield from _compare(connection, recount)
+    yield from islice(_compare_summaries(connection), MOST_EXAMPLES)
 
 
-def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
+def _compare(connection: sqlite3.Connection, recount: Recount) -> Iterator[str]:
     same_key = " and ".join(f"c.{name} = t.{name}" for name in recount.key)
     differs = " or ".join(
         f"coalesce(c.{name}, 0) <> coalesce(t.{name}, 0)" for name in recount.counters
@@ -194,7 +195,6 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
         for join, first, second in sides
     )
     statement = f"with counted as materialized ({recount.counted}) {statement}"
-    lines = []
     for row in connection.execute(f"{statement} limit {MOST_EXAMPLES}"):
         values = list(row)
         key, numbers = values[: len(recount.key)], values[len(recount.key) :]
@@ -203,17 +203,15 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> list[str]:
             for name, stored, counted in zip(recount.counters, numbers[::2], numbers[1::2])
             if stored != counted
         ]
-        lines.append(f"{recount.table} of {', '.join(map(str, key))}: {'; '.join(changes)}")
-    return lines
+        yield f"{recount.table} of {', '.join(map(str, key))}: {'; '.join(changes)}"
 
 
-def _compare_summaries(connection: sqlite3.Connection) -> list[str]:
+def _compare_summaries(connection: sqlite3.Connection) -> Iterator[str]:
     columns = ("run_id", *SET, "definition", "time_us", *NUMBERS)
-    lines: list[str] = []
     for run_id, suite in connection.execute(SUITES_SQL).fetchall():
         key = {"run_id": run_id, "suite": suite}
         rows = merge_results(read_measured(connection.execute(OF_SUITE_SQL, key)))
-        counted = {_row(columns, values) for values in sum_up(run_id, rows)}
+        counted = {tuple(values[name] for name in columns) for values in sum_up(run_id, rows)}
         stored = {
             tuple(row)
             for row in connection.execute(
@@ -225,16 +223,7 @@ def _compare_summaries(connection: sqlite3.Connection) -> list[str]:
             )
         }
         if counted != stored:
-            lines.append(
-                f"run_summaries of run {run_id}, suite {suite}: not what its results come to"
-            )
-        if len(lines) == MOST_EXAMPLES:
-            break
-    return lines
-
-
-def _row(columns: tuple[str, ...], values: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(values[name] for name in columns)
+            yield f"run_summaries of run {run_id}, suite {suite}: not what its results come to"
 
 
 MOST_PROBLEMS = 20
@@ -268,32 +257,25 @@ def _verify_database(
 ) -> Iterator[StoreCheck]:
     with closing(open_reader(path, allow_older=True)) as reader:
         set_cache(reader, CACHE_KIB)
+        version = int(reader.execute("pragma user_version").fetchone()[0])
+        older, unread = None, None if texts else "--texts reads each against its digest"
+        if version < DATABASE_VERSION:
+            older = f"version {version}; `compileboard migrate` a copy to check them"
+        checks: tuple[tuple[str, Iterator[str], str | None], ...] = (
+            ("pages and indexes", _list_damage(reader), None),
+            ("references", islice(_list_orphans(reader), MOST_PROBLEMS), None),
+            ("roll-ups", list_differences(reader), older),
+            ("deleted runs", _list_lost_trash(reader, path, trash), older),
+            ("sealed runs", _list_damaged_runs(reader, path, texts), older),
+            ("texts", islice(_list_damaged_texts(reader), MOST_PROBLEMS), unread),
+        )
         try:
-            progress("pages and indexes")
-            rows = reader.execute(f"pragma integrity_check({MOST_PROBLEMS})")
-            yield StoreCheck(
-                "pages and indexes", tuple(str(row[0]) for row in rows if row[0] != "ok")
-            )
-            progress("references")
-            yield StoreCheck("references", tuple(_list_orphans(reader)))
-            version = int(reader.execute("pragma user_version").fetchone()[0])
-            if version < DATABASE_VERSION:
-                reason = f"version {version}; `compileboard migrate` a copy to check them"
-                yield StoreCheck("roll-ups", skipped=reason)
-                yield StoreCheck("deleted runs", skipped=reason)
-                yield StoreCheck("sealed runs", skipped=reason)
-            else:
-                progress("roll-ups")
-                yield StoreCheck("roll-ups", tuple(list_differences(reader)))
-                progress("deleted runs")
-                yield StoreCheck("deleted runs", tuple(_list_lost_trash(reader, path, trash)))
-                progress("sealed runs")
-                yield StoreCheck("sealed runs", tuple(_list_damaged_runs(reader, path, texts)))
-            if texts:
-                progress("texts")
-                yield StoreCheck("texts", tuple(_list_damaged_texts(reader)))
-            else:
-                yield StoreCheck("texts", skipped="--texts reads each against its digest")
+            for subject, problems, skipped in checks:
+                if skipped is not None:
+                    yield StoreCheck(subject, skipped=skipped)
+                    continue
+                progress(subject)
+                yield StoreCheck(subject, tuple(problems))
         except sqlite3.DatabaseError as error:
             explained = explain(error, path)
             if "damaged" not in str(explained):
@@ -301,10 +283,14 @@ def _verify_database(
             yield StoreCheck("rest of the file", (str(explained),))
 
 
+def _list_damage(reader: sqlite3.Connection) -> Iterator[str]:
+    for (problem,) in reader.execute(f"pragma integrity_check({MOST_PROBLEMS})"):
+        if problem != "ok":
+            yield str(problem)
+
+
 def _list_orphans(reader: sqlite3.Connection) -> Iterator[str]:
-    for position, row in enumerate(reader.execute("pragma foreign_key_check")):
-        if position == MOST_PROBLEMS:
-            return
+    for row in reader.execute("pragma foreign_key_check"):
         yield f"{row['table']}, row {row['rowid']}: points to no row of {row['parent']}"
 
 
@@ -368,15 +354,10 @@ def _list_run_problems(reader: sqlite3.Connection, path: str, sealed: SealedRun)
 
 
 def _list_damaged_texts(reader: sqlite3.Connection) -> Iterator[str]:
-    count = 0
     for row in reader.execute("select id, digest, body from payloads"):
         try:
             digest = blake2b(unpack_bytes(row["body"]), digest_size=len(row["digest"])).digest()
-            is_whole = digest == row["digest"]
         except ValueError:
-            is_whole = False
-        if not is_whole:
-            count += 1
+            digest = b""
+        if digest != row["digest"]:
             yield f"text {row['id']}: not what its digest says"
-        if count == MOST_PROBLEMS:
-            return
