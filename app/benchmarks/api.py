@@ -15,26 +15,22 @@ from compileboard.app.benchmarks.exports import (
 from compileboard.app.benchmarks.matrix import (
     DEFAULT_ORDER,
     ORDERS,
-    Cell,
-    SuiteMatrix,
+    Matrix,
     cut_page,
     sort_results,
 )
 from compileboard.app.benchmarks.model import (
-    SeriesFields,
-    SetFields,
     build_model_history,
     build_models,
 )
-from compileboard.app.benchmarks.queries import STATUSES, ModelFilter, list_models
+from compileboard.app.benchmarks.queries import ModelFilter, list_models
 from compileboard.app.benchmarks.run_queries import list_results as read_results
-from compileboard.app.benchmarks.series import ModelSeries, read_name
+from compileboard.app.benchmarks.series import SeriesFields, read_name
 from compileboard.app.core.api import PageQuery, find_run, operation, refuse
 from compileboard.app.core.db import get_engine, get_run_reader, get_store
-from compileboard.app.core.fields import SORT_HELP, Count, TimeUs
+from compileboard.app.core.fields import SORT_HELP
 from compileboard.app.core.page import Page
 from compileboard.app.core.parameters import SuiteName, order_by
-from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import open_run_or_board
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.collectors.store.results import ResultRow
@@ -89,80 +85,15 @@ def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Pa
     return cut_page(rows, page.cursor, page.limit)
 
 
-@dataclass(frozen=True)
-class MatrixColumnJson(SetFields):
-    """One experiment of one configuration."""
-
-    experiment: Annotated[str, "The experiment."]
-    status_counts: Annotated[dict[str, Count], "How many models have each status, of all pages."]
-
-
-@dataclass(frozen=True)
-class MatrixCellJson:
-    """The result of one experiment of one model."""
-
-    column: Annotated[Count, "Place of its column among the suite's, from 0."]
-    state: Annotated[str, "Its state in words, as the page has it."]
-    numbers: Annotated[str, "The numbers that matter most, written out."]
-    status: Annotated[str, one_of(STATUSES), "What became of it."]
-    reason: Annotated[str | None, "Upstream's status of a failure, or the reason."]
-    message: Annotated[str | None, "The exception's own line."]
-    batch_size: Annotated[int | None, "Batch size."]
-    run_id: Annotated[str, "The run that it is of."]
-    time_us: Annotated[TimeUs, "When it was measured."]
-
-
-@dataclass(frozen=True)
-class MatrixRowJson:
-    """One model."""
-
-    model: Annotated[str, "Its name."]
-    cells: Annotated[list[MatrixCellJson], "What was measured, in the order of the columns."]
-
-
-@dataclass(frozen=True)
-class MatrixJson:
-    """One suite: its models by the experiments of its configurations."""
-
-    suite: Annotated[str, "The suite."]
-    model_count: Annotated[Count, "Models of all pages."]
-    columns: Annotated[list[MatrixColumnJson], "One for each experiment of each configuration."]
-    rows: Annotated[list[MatrixRowJson], "The models of this page, the worst first."]
-
-
 @operation("/matrix")
-def list_matrices(selection: ModelFilter, page: PageQuery) -> Page[MatrixJson]:
+def list_matrices(selection: ModelFilter, page: PageQuery) -> Page[Matrix]:
     """List the state of each experiment of each configuration, one matrix per suite; pages are of
     models.
     """
     if selection.run:
         find_run(selection.run)
     screen = build_models(get_engine(), selection, None, page.cursor, page.limit, "matrix")
-    return Page(tuple(_make_matrix(matrix) for matrix in screen.matrices), screen.next_cursor)
-
-
-def _make_matrix(matrix: SuiteMatrix) -> MatrixJson:
-    columns = [
-        MatrixColumnJson(**column.fields, experiment=column.experiment, status_counts=dict(counts))
-        for column, counts in zip(matrix.columns, matrix.state_counts)
-    ]
-    rows = [
-        MatrixRowJson(
-            row.model,
-            [_make_cell(number, cell) for number, cells in enumerate(row.cells) for cell in cells],
-        )
-        for row in matrix.rows
-    ]
-    return MatrixJson(matrix.suite, matrix.model_count, columns, rows)
-
-
-def _make_cell(column: int, cell: Cell) -> MatrixCellJson:
-    result = cell.result
-    own = {
-        name: getattr(result, name)
-        for name in ("status", "reason", "message", "batch_size", "run_id", "time_us")
-    }
-    return MatrixCellJson(column, cell.state.word, cell.numbers, **own)
+    return Page(tuple(screen.matrices), screen.next_cursor)
 
 
 @operation("/models/<path:name>")
@@ -178,7 +109,10 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
     return ModelHistoryJson(
         model=name,
         suites=history.suites,
-        series=[_make_series(series) for series in every],
+        series=[
+            ModelSeriesJson(**series.fields, points=[point.row for point in series.points])
+            for series in every
+        ],
         exports=[
             export for suite in history.suites for export in build_exports(open_run, every, suite)
         ],
@@ -188,7 +122,3 @@ def get_model(name: str, query: SuiteQuery) -> ModelHistoryJson:
             for several in build_distributed(open_run, every, suite)
         ],
     )
-
-
-def _make_series(series: ModelSeries) -> ModelSeriesJson:
-    return ModelSeriesJson(**series.fields, points=[point.row for point in series.points])

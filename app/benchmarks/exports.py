@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from compileboard.app.benchmarks.labels import describe_experiment, describe_status, split_backend
 from compileboard.app.benchmarks.matrix import describe_result
 from compileboard.app.benchmarks.run_queries import get_result_parts
 from compileboard.app.benchmarks.series import SEPARATOR, ModelSeries, label_fields
 from compileboard.app.core.fields import Count
-from compileboard.collectors.store.results import EXPORTS, ExperimentResult
+from compileboard.app.core.rows import read_facts
+from compileboard.collectors.contract.values import fit_json
+from compileboard.collectors.store.results import EXPORTS, ExperimentResult, fill
 
 OpenRun = Callable[[str], sqlite3.Connection]  # the detail of a run
 EXPORTED = (*EXPORTS, "caching_precompile")
@@ -85,25 +86,27 @@ class BatchCheck:
 class ExportedResult:
     """The newest result of one way to export or precompile a model."""
 
-    id: Annotated[int, "Number of the result in this database."]
-    model: Annotated[str, "The model's name."]
-    experiment: Annotated[str, "The experiment: `export`, `aot_inductor`."]
+    tables = ("results", "series")
+
+    id: int
+    model: str
+    experiment: str
     configuration: Annotated[str, "The configuration."]
-    run_id: Annotated[str, "The run that it is of."]
-    status: Annotated[str, "What became of it."]
+    run_id: str
+    status: str
     state: Annotated[str, "The same in words."]
     kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
     speedup: Annotated[float | None, "Median eager latency ÷ median latency of what was made."]
-    speedup_low: Annotated[float | None, "Lower end of its 95% interval."]
-    speedup_high: Annotated[float | None, "Upper end of its 95% interval."]
-    export_latency_s: Annotated[float | None, "Time of torch.export alone. Seconds."]
+    speedup_low: float | None
+    speedup_high: float | None
+    export_latency_s: float | None
     compilation_latency_s: Annotated[
         float | None, "Time until what was made can be called. Seconds."
     ]
-    load_latency_s: Annotated[float | None, "Load time. Seconds."]
-    second_process_latency_s: Annotated[float | None, "First call in a second process. Seconds."]
-    package_bytes: Annotated[float | None, "Size of the package."]
-    output_error: Annotated[float | None, "Largest relative error of the output against eager."]
+    load_latency_s: float | None
+    second_process_latency_s: float | None
+    package_bytes: float | None
+    output_error: float | None
     node_count: Annotated[Count | None, "Nodes of the exported graph."]
     failure: Annotated[ExportFailure | None, "Where it failed."]
     draft: Annotated[DraftReport | None, "What a draft export reports."]
@@ -132,7 +135,9 @@ class RankResult:
 class DistributedResult:
     """The newest result of a model on several ranks, by parallelism and number of ranks."""
 
-    model: Annotated[str, "The model's name."]
+    tables = ("results", "series")
+
+    model: str
     way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
     line: Annotated[
         str,
@@ -141,19 +146,17 @@ class DistributedResult:
             "ranks."
         ),
     ]
-    world_size: Annotated[Count, "Ranks."]
+    world_size: int
     configuration: Annotated[str, "The configuration."]
-    run_id: Annotated[str, "The run that it is of."]
-    status: Annotated[str, "What became of it."]
+    run_id: str
+    status: str
     state: Annotated[str, "The same in words."]
     kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
     accuracy: Annotated[str | None, "State of the accuracy check beside the timing, in words."]
-    message: Annotated[str | None, "The exception's own line."]
+    message: str | None
     latency_ms: Annotated[float | None, "Latency of the slowest rank. Milliseconds."]
     one_process_latency_ms: Annotated[float | None, "Latency of one process. Milliseconds."]
-    scaling_efficiency: Annotated[
-        float | None, "Samples a second of all ranks ÷ ranks × those of one process."
-    ]
+    scaling_efficiency: float | None
     gradient_error: Annotated[
         float | None, "Largest relative error of gradients against one process."
     ]
@@ -212,150 +215,86 @@ def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | Non
 
 def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str) -> ExportedResult:
     facts = _read_facts(open_run, result)
-    export = _mapping(facts.get("export"))
-    state = describe_result(result) if result.status != "skipped" else describe_status(result)
-    numbers = (
-        "speedup",
-        "speedup_low",
-        "speedup_high",
-        "export_latency_s",
-        "compilation_latency_s",
-        "load_latency_s",
-        "second_process_latency_s",
-        "package_bytes",
-        "output_error",
-    )
-    failed = result.status == "failed"
-    return ExportedResult(
-        id=result.id,
-        model=result.model,
-        experiment=result.experiment,
-        configuration=configuration,
-        run_id=result.run_id,
-        status=result.status,
-        state=state.word,
-        kind=state.kind,
-        **{name: getattr(result, name) for name in numbers},
-        node_count=_count(export.get("node_count")),
-        failure=_make_failure(export, result.message) if failed else None,
-        draft=_make_draft(export["draft"]) if isinstance(export.get("draft"), dict) else None,
-        batch_check=_make_check(facts["batch_check"])
-        if isinstance(facts.get("batch_check"), dict)
-        else None,
-    )
+    export, check = _dict(facts.get("export")), _dict(facts.get("batch_check"))
+    look = describe_result(result) if result.status != "skipped" else describe_status(result)
+    draft = _dict(export.get("draft"))
+    made = {
+        "configuration": configuration,
+        "state": look.word,
+        "kind": look.kind,
+        "node_count": fit_json(int, export.get("node_count")),
+        "failure": None,
+        "draft": None,
+        "batch_check": None,
+    }
+    if result.status == "failed":
+        message = export.get("message") or result.message
+        made["failure"] = read_facts(ExportFailure, export | {"message": message})
+    if draft:
+        failures = [read_facts(DraftFailure, entry) for entry in _dicts(draft.get("failures"))]
+        made["draft"] = read_facts(DraftReport, draft, failures=failures)
+    if check:
+        sides = {name: _dict(check.get(name)) for name in ("checked", "unchecked")}
+        statuses = {name: side.get("status") for name, side in sides.items()}
+        messages = {f"{name}_message": side.get("message") for name, side in sides.items()}
+        made["batch_check"] = read_facts(BatchCheck, check | statuses | messages)
+    return fill(ExportedResult, vars(result) | made)
 
 
-def _make_failure(export: Mapping[str, Any], message: str | None) -> ExportFailure:
-    names = ("stage", "error", "operator", "line", "source")
-    texts = {name: _text(export.get(name)) for name in names}
-    return ExportFailure(**texts, message=_text(export.get("message")) or _text(message))
-
-
-def _make_draft(draft: Mapping[str, Any]) -> DraftReport:
-    failures = [
-        DraftFailure(**{name: _text(failure.get(name)) for name in ("kind", "message", "line")})
-        for failure in _mappings(draft.get("failures"))
-    ]
-    sound = draft.get("is_sound")
-    return DraftReport(
-        sound if isinstance(sound, bool) else None, failures, _number(draft.get("seconds"))
-    )
-
-
-def _make_check(check: Mapping[str, Any]) -> BatchCheck:
-    sides = {name: _mapping(check.get(name)) for name in ("checked", "unchecked")}
-    return BatchCheck(
-        batch_size=_count(check.get("batch_size")),
-        **{name: _text(side.get("status")) for name, side in sides.items()},
-        **{f"{name}_message": _text(side.get("message")) for name, side in sides.items()},
-    )
+class _Distribution(NamedTuple):
+    kind: str | None
+    mode: str | None
+    one_process_latency_ms: float | None
+    gradient_error: float | None
+    bucket_count: int | None
+    eager_modules: list[str] | None
 
 
 def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResult:
     timed, judged = _find_newest(series, "performance"), _find_newest(series, "accuracy")
     result = timed or judged or series.points[-1].parts[0]
-    checked = judged if judged is not None and judged is not result else None
-    facts = _read_facts(open_run, result)
-    how, answer = _mapping(facts.get("distributed")), None
+    checked = judged if judged is not result else None
+    facts, beside = _read_facts(open_run, result), {}
+    answer = None
     if checked is not None:
-        how = {**_mapping(_read_facts(open_run, checked).get("distributed")), **how}
+        beside = _dict(_read_facts(open_run, checked).get("distributed"))
         answer = describe_result(checked)
-    state = describe_result(result)
-    ranks = [
-        _make_rank(rank, row)
-        for row in _mappings(facts.get("ranks"))
-        if (rank := _count(row.get("rank"))) is not None
-    ]
-    return DistributedResult(
-        model=result.model,
-        way=", ".join(_list_ways(how, series.fields["backend"] or "")) or "not recorded",
-        line=label_fields(series.fields | {"world_size": 1}),
-        world_size=result.world_size,
-        configuration=series.label,
-        run_id=result.run_id,
-        status=result.status,
-        state=state.word,
-        kind=answer.kind if answer is not None and answer.kind == "bad" else state.kind,
-        accuracy=None if answer is None else answer.word,
-        message=result.message or (None if checked is None else checked.message),
-        latency_ms=result.abs_latency_ms,
-        one_process_latency_ms=_number(how.get("one_process_latency_ms")),
-        scaling_efficiency=result.scaling_efficiency,
-        gradient_error=_number(how.get("gradient_error")),
-        bucket_count=_count(how.get("bucket_count")),
-        eager_modules=_texts(how.get("eager_modules")),
-        ranks=sorted(ranks, key=lambda row: row.rank),
-    )
+    how = read_facts(_Distribution, beside | _dict(facts.get("distributed")))
+    look = describe_result(result)
+    ranks = [read_facts(RankResult, row) for row in _dicts(facts.get("ranks"))]
+    made = {
+        "way": _describe_way(how, series.fields["backend"] or "") or "not recorded",
+        "line": label_fields(series.fields | {"world_size": 1}),
+        "configuration": series.label,
+        "state": look.word,
+        "kind": answer.kind if answer is not None and answer.kind == "bad" else look.kind,
+        "accuracy": None if answer is None else answer.word,
+        "message": result.message or (None if checked is None else checked.message),
+        "latency_ms": result.abs_latency_ms,
+        "eager_modules": how.eager_modules or [],
+        "ranks": sorted((row for row in ranks if row.rank is not None), key=lambda row: row.rank),
+    }
+    return fill(DistributedResult, vars(result) | how._asdict() | made)
 
 
-def _list_ways(how: Mapping[str, Any], backend: str) -> list[str]:
-    ways = list(dict.fromkeys(text for name in ("kind", "mode") if (text := _text(how.get(name)))))
+def _describe_way(how: _Distribution, backend: str) -> str:
     named = [
-        part.split("=")
+        part.replace("=", ", ", 1)
         for part in split_backend(backend)
         if part == "fsdp2" or part.startswith("ddp=")
     ]
-    return ways or (named[0] if named else [])
+    ways = dict.fromkeys(filter(None, (how.kind, how.mode)))
+    return ", ".join(ways) or "".join(named[:1])
 
 
-def _make_rank(rank: int, row: Mapping[str, Any]) -> RankResult:
-    latency_ms, eager_latency_ms, peak_gb = (
-        _number(row.get(name)) for name in ("latency_ms", "eager_latency_ms", "peak_gb")
-    )
-    counts = {
-        name: _count(row.get(name)) for name in ("graphs", "graph_breaks", "splits", "collectives")
-    }
-    return RankResult(rank, latency_ms, eager_latency_ms, peak_gb, **counts)
-
-
-def _read_facts(open_run: OpenRun, result: ExperimentResult) -> Mapping[str, Any]:
+def _read_facts(open_run: OpenRun, result: ExperimentResult) -> dict[str, Any]:
     parts = get_result_parts(open_run(result.run_id), result.id)
     return {} if parts is None else parts.facts
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _texts(value: Any) -> list[str]:
-    return [part for part in value if isinstance(part, str)] if isinstance(value, list) else []
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _number(value: Any) -> float | None:
-    is_number = (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    )
-    return float(value) if is_number else None
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 and number == int(number) else None
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return fit_json(list[dict[str, Any]], value) or []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, TypedDict
 
 from compileboard.app.core.format import format_number
 from compileboard.app.core.labels import Word
+from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.contract.verdicts import THRESHOLD, is_wrong_answer
-from compileboard.collectors.store.results import ResultFields, ResultRow
+from compileboard.collectors.store.results import BriefResult, ResultFields, ResultRow
 
 # Upstream's words for how a model failed.
 REASONS = {
@@ -49,22 +49,7 @@ ACCURACIES = {
 }
 
 
-class JudgedResult(Protocol):
-    @property
-    def status(self) -> str:
-        """The status."""
-
-    @property
-    def accuracy(self) -> str | None:
-        """The accuracy check's result."""
-
-    @property
-    def speedup(self) -> float | None:
-        """The speedup."""
-
-    @property
-    def speedup_high(self) -> float | None:
-        """The upper end of the speedup's interval."""
+JudgedResult = BriefResult | ResultFields
 
 
 def describe_experiment(experiment: str) -> str:
@@ -263,46 +248,17 @@ def describe_backend(label: str) -> str:
     return " · ".join(map(describe_part, split_backend(label)))
 
 
-_FINISHED = "minified"
-
-
-@dataclass(frozen=True)
-class MinimalProgram:
-    repro_id: str | None
+class MinimalProgram(TypedDict):
+    repro: str | None
     graph: int | None
     graph_count: int | None
-    node_count_before: int
-    node_count: int
-    operations: tuple[str, ...]
+    node_count_before: int | None
+    node_count: int | None
+    operations: list[str] | None
     failure: str | None
     program: str | None  # None: source is not stored
-    is_finished: bool  # False: stopped at its time limit
+    status: str | None  # minified, or stopped at its time limit
 
 
 def list_minimal_programs(facts: Mapping[str, Any]) -> list[MinimalProgram]:
-    listed = facts.get("minimal_programs")
-    bodies = [body for body in listed if isinstance(body, dict)] if isinstance(listed, list) else []
-    return [_parse(body) for body in bodies]
-
-
-def _parse(body: Mapping[str, Any]) -> MinimalProgram:
-    operations = body.get("operations")
-    return MinimalProgram(
-        repro_id=_text(body.get("repro")),
-        graph=_count(body.get("graph")),
-        graph_count=_count(body.get("graph_count")),
-        node_count_before=_count(body.get("node_count_before")) or 0,
-        node_count=_count(body.get("node_count")) or 0,
-        operations=tuple(map(str, operations)) if isinstance(operations, list) else (),
-        failure=_text(body.get("failure")),
-        program=_text(body.get("program")),
-        is_finished=body.get("status") == _FINISHED,
-    )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return fit_json(list[MinimalProgram], facts.get("minimal_programs")) or []

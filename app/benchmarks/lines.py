@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from compileboard.app.benchmarks.commits import CommitOrder, Parents, order_commits
 from compileboard.app.benchmarks.labels import describe_status
 from compileboard.app.benchmarks.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
 from compileboard.app.benchmarks.trend_queries import StoredSummary, TrendRun
 from compileboard.app.core.page import FilterError
+from compileboard.app.core.schema import PRIVATE
 from compileboard.app.reasons.queries import HistoryPoint
 from compileboard.collectors.store.results import ResultRow
 
@@ -32,15 +33,18 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class TrendPoint:
-    run_id: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
+    run_id: Annotated[str, "The run."]
+    value: Annotated[float | None, "The value; null where none was measured."]
+    low: Annotated[float | None, "Where its 95% interval begins."] = None
+    high: Annotated[float | None, "Where its 95% interval ends."] = None
     status: Status = "measured"
-    reason: str | None = None
-    note: str | None = None  # what else is to know of the value
-    # The value is of other models than the line's: a cross, no part of the line.
-    is_incomplete: bool = False
+    reason: Annotated[str | None, "Why it has no value."] = None
+    # What else is to know of the value.
+    note: str | None = field(default=None, metadata=PRIVATE)
+    # Then it is a cross, no part of the line.
+    is_incomplete: Annotated[
+        bool, "Whether models failed that a usual run measures: the value is of the others."
+    ] = False
 
     @property
     def drawn(self) -> float | None:

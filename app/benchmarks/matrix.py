@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from compileboard.app.benchmarks.labels import (
@@ -23,9 +23,11 @@ from compileboard.app.benchmarks.labels import (
     split_backend,
 )
 from compileboard.app.benchmarks.metrics import BY_NAME, format_short
-from compileboard.app.benchmarks.series import label_fields, query_fields
+from compileboard.app.benchmarks.series import SetFields, label_fields
+from compileboard.app.core.fields import Count
 from compileboard.app.core.labels import Word
 from compileboard.app.core.page import Page, check_order, decode_cursor, encode_cursor
+from compileboard.app.core.schema import PRIVATE, published
 from compileboard.collectors.store.results import (
     ALONE,
     EXPORTS,
@@ -33,6 +35,7 @@ from compileboard.collectors.store.results import (
     BriefResult,
     ExperimentResult,
     ResultRow,
+    fill,
 )
 from compileboard.collectors.store.rollups import (
     DEFINITIONS,
@@ -231,23 +234,22 @@ _MOST_NUMBERS = 2
 _PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
 
 
-class Column(NamedTuple):
-    fields: Mapping[str, Any]
-    label: str
-    experiment: str
+@dataclass(frozen=True)
+class MatrixColumn(SetFields):
+    """One experiment of one configuration."""
+
+    experiment: Annotated[str, "The experiment."]
+    status_counts: Annotated[Mapping[str, Count], "How many models have each status, of all pages."]
+    label: str = field(metadata=PRIVATE)
 
     @property
     def name(self) -> str:
         return describe_experiment(self.experiment)
 
-    @property
-    def query(self) -> dict[str, str]:
-        return query_fields(self.fields)
-
 
 class ColumnGroup(NamedTuple):
     label: str
-    columns: Sequence[Column]
+    columns: Sequence[MatrixColumn]
 
     @property
     def filter(self) -> dict[str, str]:
@@ -259,35 +261,57 @@ class ColumnGroup(NamedTuple):
         }
 
 
-class Cell(NamedTuple):
-    result: ExperimentResult
-    state: Word
-    numbers: str
+@dataclass(frozen=True)
+class MatrixCell:
+    """The result of one experiment of one model."""
+
+    tables = ("results", "series")
+
+    column: Annotated[Count, "Place of its column among the suite's, from 0."]
+    state: Annotated[str, "Its state in words, as the page has it."]
+    numbers: Annotated[str, "The numbers that matter most, written out."]
+    status: str
+    reason: str | None
+    message: str | None
+    batch_size: int | None
+    run_id: str
+    time_us: int
+    id: int = field(metadata=PRIVATE)
+    look: Word = field(metadata=PRIVATE)
 
     @property
     def query(self) -> str:
-        return "&" + urlencode(
-            {"batch_size": self.result.batch_size or "", "run": self.result.run_id}
-        )
+        return "&" + urlencode({"batch_size": self.batch_size or "", "run": self.run_id})
 
     @property
     def anchor(self) -> str:
-        return f"failure-{self.result.id}" if self.result.status == "failed" else "point"
-
-
-class MatrixRow(NamedTuple):
-    model: str
-    cells: Sequence[Sequence[Cell]]
+        return f"failure-{self.id}" if self.status == "failed" else "point"
 
 
 @dataclass(frozen=True)
-class SuiteMatrix:
-    suite: str
-    columns: Sequence[Column]
-    rows: Sequence[MatrixRow]
-    model_count: int
-    state_counts: Sequence[Mapping[str, int]]  # of each column, by status
-    common_label: str  # what all configurations have in common
+class MatrixModel:
+    """One model."""
+
+    model: Annotated[str, "Its name."]
+    columns: Sequence[Sequence[MatrixCell]] = field(metadata=PRIVATE)
+
+    @property
+    @published
+    def cells(
+        self,
+    ) -> Annotated[list[MatrixCell], "What was measured, in the order of the columns."]:
+        return [cell for cells in self.columns for cell in cells]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One suite: its models by the experiments of its configurations."""
+
+    suite: Annotated[str, "The suite."]
+    model_count: Annotated[Count, "Models of all pages."]
+    columns: Annotated[Sequence[MatrixColumn], "One for each experiment of each configuration."]
+    rows: Annotated[Sequence[MatrixModel], "The models of this page, the worst first."]
+    common_label: str = field(metadata=PRIVATE)  # what all configurations have in common
 
     @cached_property
     def groups(self) -> Sequence[ColumnGroup]:
@@ -326,7 +350,7 @@ def build_matrices(
     results: Iterable[BriefResult],
     listed: Sequence[ExperimentResult],
     models: Sequence[tuple[str, str]],
-) -> list[SuiteMatrix]:
+) -> list[Matrix]:
     models_by_suite: dict[str, list[str]] = {}
     for suite, model in models:
         models_by_suite.setdefault(suite, []).append(model)
@@ -359,7 +383,7 @@ def _build_matrix(
     listed: Iterable[ExperimentResult],
     models: Sequence[str],
     model_count: int,
-) -> SuiteMatrix:
+) -> Matrix:
     configurations = [
         dict(zip(SET, key)) | {"dynamic": bool(key[SET.index("dynamic")])} for key, _name in counts
     ]
@@ -370,8 +394,9 @@ def _build_matrix(
     for pair, fields, own in zip(counts, configurations, parts):
         told = {name: value for name, value in fields.items() if name in different}
         label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
-        columns_by_pair[pair] = Column(
-            fields, label or ("exports" if pair[1] in EXPORTS else "no backend"), pair[1]
+        label = label or ("exports" if pair[1] in EXPORTS else "no backend")
+        columns_by_pair[pair] = MatrixColumn(
+            **fields, experiment=pair[1], status_counts=counts[pair], label=label
         )
     first: dict[str, tuple[int, str]] = {}
     for (_key, experiment), column in columns_by_pair.items():
@@ -389,19 +414,18 @@ def _build_matrix(
         if len(set(map(str, configurations))) > 1
         else ""
     )
-    cells: dict[tuple[str, tuple[Any, ...]], list[Cell]] = {}
+    cells: dict[tuple[str, tuple[Any, ...]], list[MatrixCell]] = {}
     for result in listed:
-        key = tuple([getattr(result, name) for name in SET])
-        cells.setdefault((result.model, (key, result.experiment)), []).append(_make_cell(result))
+        pair = tuple([getattr(result, name) for name in SET]), result.experiment
+        cell = _make_cell(result, ordered.index(pair))
+        cells.setdefault((result.model, pair), []).append(cell)
     rows = [
-        MatrixRow(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models
+        MatrixModel(model, [cells.get((model, pair), ()) for pair in ordered]) for model in models
     ]
-    return SuiteMatrix(
-        suite, columns, rows, model_count, [counts[pair] for pair in ordered], common_label
-    )
+    return Matrix(suite, model_count, columns, rows, common_label)
 
 
-def _make_cell(result: ExperimentResult) -> Cell:
+def _make_cell(result: ExperimentResult, column: int) -> MatrixCell:
     numbers = [
         label
         + format_short(BY_NAME[name], value)
@@ -411,7 +435,9 @@ def _make_cell(result: ExperimentResult) -> Cell:
     ]
     if result.batch_size and result.experiment == "batch_size":
         numbers.append(f"batch {result.batch_size}")
-    return Cell(result, describe_result(result), " · ".join(numbers[:_MOST_NUMBERS]))
+    look, shown = describe_result(result), " · ".join(numbers[:_MOST_NUMBERS])
+    own = {"column": column, "state": look.word, "numbers": shown, "look": look}
+    return fill(MatrixCell, vars(result) | own)
 
 
 def _describe_noise(result: ExperimentResult) -> str:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from compileboard.app.core.format import NOT_RECORDED, format_count, format_number
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.results import ResultRow
 
 Direction = Literal["up_is_good", "down_is_good", "neutral"]
-_HARNESS = "the performance experiment"
-_COUNTERS = "torch's counters, as the harness read them"
-_HOOKS = "the hooks"
-_EXPORTS = "the export and precompile experiments"
-_QUANTIZATION = "the quantization experiment"
 
 
 @dataclass(frozen=True)
-class Metric:
+class TrendMetric:
+    """The drawn metric."""
+
+    name: Annotated[str, "Its name."]
+    label: Annotated[str, "Its name in words."]
+    unit: Annotated[
+        str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
+    ]
+    direction: Annotated[Direction, "Which way is better."]
+
+
+@dataclass(frozen=True)
+class Metric(TrendMetric):
     """One metric. `name` is a field of ResultRow, or of SuiteSummary for SUMMARY_METRICS.
 
     `decimals` of None is four significant figures.
     """
 
-    name: str
-    label: str
-    unit: str
-    direction: Direction
     decimals: int | None
     kind: Literal["value", "count"]
     source: str
@@ -44,233 +47,85 @@ class Metric:
         return tuple(name for name in (self.name, self.low, self.high) if name)
 
 
-def _of_result(
-    name: str,
-    label: str,
-    direction: Direction,
-    source: str,
-    meaning: str,
-    decimals: int | None = None,
-    low: str | None = None,
-    high: str | None = None,
-) -> Metric:
-    column = STORED[name]
-    if column.is_count:
-        return Metric(name, label, column.unit, direction, 0, "count", source, meaning)
-    return Metric(
-        name, label, column.unit, direction, decimals, "value", source, meaning, low, high
-    )
+_SOURCES = {
+    "harness": "the performance experiment",
+    "counters": "torch's counters, as the harness read them",
+    "hooks": "the hooks",
+    "exports": "the export and precompile experiments",
+    "quantization": "the quantization experiment",
+}
 
 
-METRICS = (
-    _of_result(
-        "speedup",
-        "Speedup",
-        "up_is_good",
-        _HARNESS,
-        "median eager ÷ median compiled latency",
-        decimals=3,
-        low="speedup_low",
-        high="speedup_high",
-    ),
-    _of_result("abs_latency_ms", "Latency", "down_is_good", _HARNESS, "median, compiled"),
-    _of_result("eager_latency_ms", "Eager latency", "down_is_good", _HARNESS, "median, eager"),
-    _of_result(
-        "compilation_latency_s", "Compile time", "down_is_good", _HARNESS, "with cold caches"
-    ),
-    _of_result(
-        "warm_compilation_latency_s",
-        "Warm compile time",
-        "down_is_good",
-        _HARNESS,
-        "with warm caches",
-    ),
-    _of_result(
-        "compression_ratio",
-        "Peak memory ratio",
-        "up_is_good",
-        _HARNESS,
-        "peak eager ÷ peak compiled",
-        3,
-    ),
-    _of_result(
-        "dynamo_peak_mem_gb", "Peak memory", "down_is_good", _HARNESS, "compiled, GB of 10⁹ bytes"
-    ),
-    _of_result(
-        "eager_peak_mem_gb", "Eager peak memory", "down_is_good", _HARNESS, "GB of 10⁹ bytes"
-    ),
-    _of_result(
-        "cache_lookup_latency_us",
-        "Cache lookup",
-        "down_is_good",
-        "--profile-dynamo-cache-lookup",
-        "dynamo's, of each call",
-    ),
-    _of_result("export_latency_s", "Export time", "down_is_good", _EXPORTS, "torch.export alone"),
-    _of_result(
-        "load_latency_s",
-        "Load time",
-        "down_is_good",
-        _EXPORTS,
-        "of the package, or the precompiled code",
-    ),
-    _of_result(
-        "second_process_latency_s",
-        "First call in a second process",
-        "down_is_good",
-        _EXPORTS,
-        "with what the first process left",
-    ),
-    _of_result(
-        "package_bytes",
-        "Package size",
-        "down_is_good",
-        _EXPORTS,
-        "the loaded file, MB of 10⁶ bytes",
-    ),
-    _of_result(
-        "scaling_efficiency",
-        "Scaling efficiency",
-        "up_is_good",
-        "--ddp and --fsdp",
-        "samples per second of all ranks ÷ ranks × those of one process",
-        decimals=1,
-    ),
-    # The rounding of another order of operations: within the tolerance neither more nor less is
-    # better.
-    _of_result(
-        "output_error", "Output error", "neutral", _EXPORTS, "largest relative error against eager"
-    ),
-    _of_result(
-        "quantized_error",
-        "Quantized error",
-        "down_is_good",
-        _QUANTIZATION,
-        "relative error against eager in float32",
-    ),
-    _of_result(
-        "quantized_eager_error",
-        "Quantized error against eager",
-        "neutral",
-        _QUANTIZATION,
-        "compiled quantized against eager quantized",
-    ),
-    _of_result(
-        "graph_breaks", "Graph breaks", "down_is_good", _COUNTERS, "times a graph was broken"
-    ),
-    _of_result(
-        "unique_graph_breaks",
-        "Graph break reasons",
-        "down_is_good",
-        _COUNTERS,
-        "as torch's counters tell them apart",
-    ),
-    _of_result("recompiles", "Recompiles", "down_is_good", _HOOKS, "recompiles"),
-    # More may be more of the model in graphs, or the same part of it captured again.
-    _of_result(
-        "calls_captured", "Operations captured", "neutral", _COUNTERS, "in the captured graphs"
-    ),
-    _of_result("unique_graphs", "Graphs", "neutral", _COUNTERS, "captured graphs"),
-    _of_result(
-        "fallbacks_to_eager",
-        "Fallbacks to eager",
-        "down_is_good",
-        _COUNTERS,
-        "frames left to eager",
-    ),
-    _of_result(
-        "autograd_captures", "Autograd captures", "neutral", _COUNTERS, "by compiled autograd"
-    ),
-    _of_result(
-        "autograd_compiles", "Autograd compiles", "neutral", _COUNTERS, "by compiled autograd"
-    ),
-    _of_result(
-        "cudagraph_skips", "CUDA graph skips", "down_is_good", _COUNTERS, "CUDA graphs not used"
-    ),
-)
-# Of a suite; how each counts is its definition's (app.benchmarks.summaries).
+def _read_metrics(text: str) -> tuple[Metric, ...]:
+    """Read metrics, one a line: name, label, unit, better, decimals (0 of counts), source, meaning,
+    and the columns of an interval. Without a unit it is that of the result's column.
+    """
+    metrics = []
+    for line in text.strip().replace("\n  ", " ").splitlines():
+        name, label, unit, better, decimals, source, meaning, *interval = line.split("|")
+        metrics.append(
+            Metric(
+                name,
+                label,
+                unit or (STORED[name].unit if name in STORED else ""),
+                {"up": "up_is_good", "down": "down_is_good"}.get(better, "neutral"),  # type: ignore[arg-type]
+                int(decimals) if decimals else None,
+                "count" if decimals == "0" else "value",
+                _SOURCES.get(source, source),
+                meaning,
+                *interval,
+            )
+        )
+    return tuple(metrics)
+
+
+# output_error and quantized_eager_error: the rounding of another order of operations, within the
+# tolerance neither more nor less is better. calls_captured: more may be more of the model in
+# graphs, or the same part of it captured again.
+METRICS = _read_metrics("""
+speedup|Speedup||up|3|harness|median eager ÷ median compiled latency|speedup_low|speedup_high
+abs_latency_ms|Latency||down||harness|median, compiled
+eager_latency_ms|Eager latency||down||harness|median, eager
+compilation_latency_s|Compile time||down||harness|with cold caches
+warm_compilation_latency_s|Warm compile time||down||harness|with warm caches
+compression_ratio|Peak memory ratio||up|3|harness|peak eager ÷ peak compiled
+dynamo_peak_mem_gb|Peak memory||down||harness|compiled, GB of 10⁹ bytes
+eager_peak_mem_gb|Eager peak memory||down||harness|GB of 10⁹ bytes
+cache_lookup_latency_us|Cache lookup||down||--profile-dynamo-cache-lookup|dynamo's, of each call
+export_latency_s|Export time||down||exports|torch.export alone
+load_latency_s|Load time||down||exports|of the package, or the precompiled code
+second_process_latency_s|First call in a second process||down||exports|with what the first process
+  left
+package_bytes|Package size||down||exports|the loaded file, MB of 10⁶ bytes
+scaling_efficiency|Scaling efficiency||up|1|--ddp and --fsdp|samples per second of all ranks ÷ ranks
+  × those of one process
+output_error|Output error||neutral||exports|largest relative error against eager
+quantized_error|Quantized error||down||quantization|relative error against eager in float32
+quantized_eager_error|Quantized error against eager||neutral||quantization|compiled quantized
+  against eager quantized
+graph_breaks|Graph breaks||down|0|counters|times a graph was broken
+unique_graph_breaks|Graph break reasons||down|0|counters|as torch's counters tell them apart
+recompiles|Recompiles||down|0|hooks|recompiles
+calls_captured|Operations captured||neutral|0|counters|in the captured graphs
+unique_graphs|Graphs||neutral|0|counters|captured graphs
+fallbacks_to_eager|Fallbacks to eager||down|0|counters|frames left to eager
+autograd_captures|Autograd captures||neutral|0|counters|by compiled autograd
+autograd_compiles|Autograd compiles||neutral|0|counters|by compiled autograd
+cudagraph_skips|CUDA graph skips||down|0|counters|CUDA graphs not used
+""")
 _MEANS = ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
+# Of a suite; how each counts is its definition's (app.benchmarks.summaries).
 SUMMARY_METRICS = (
-    Metric(
-        "pass_ratio",
-        "Pass rate",
-        "%",
-        "up_is_good",
-        1,
-        "value",
-        "accuracy and speedup",
-        "models that pass, of all",
-    ),
-    Metric(
-        "geomean_speedup",
-        "Geomean speedup",
-        "×",
-        "up_is_good",
-        3,
-        "value",
-        _HARNESS,
-        "over the models",
-    ),
-    Metric(
-        "compilation_latency_s",
-        "Compile time",
-        "s",
-        "down_is_good",
-        None,
-        "value",
-        _HARNESS,
-        "mean of the models, cold",
-    ),
-    Metric(
-        "abs_latency_ms",
-        "Latency",
-        "ms",
-        "down_is_good",
-        None,
-        "value",
-        _HARNESS,
-        "mean of the models, compiled",
-    ),
-    Metric(
-        "compression_ratio",
-        "Peak memory ratio",
-        "×",
-        "up_is_good",
-        3,
-        "value",
-        _HARNESS,
-        "peak eager ÷ peak compiled, over the models",
-    ),
-    Metric(
-        "dynamo_peak_mem_gb",
-        "Peak memory",
-        "GB",
-        "down_is_good",
-        None,
-        "value",
-        _HARNESS,
-        "mean of the models, compiled",
-    ),
-    Metric(
-        "graph_breaks_per_model",
-        "Graph breaks per model",
-        "",
-        "down_is_good",
-        None,
-        "value",
-        _COUNTERS,
-        "mean of the models that were counted",
-    ),
-    Metric(
-        "recompiles_per_model",
-        "Recompiles per model",
-        "",
-        "down_is_good",
-        None,
-        "value",
-        _HOOKS,
-        "mean of the models that were counted",
-    ),
+    *_read_metrics("""
+pass_ratio|Pass rate|%|up|1|accuracy and speedup|models that pass, of all
+geomean_speedup|Geomean speedup|×|up|3|harness|over the models
+compilation_latency_s|Compile time|s|down||harness|mean of the models, cold
+abs_latency_ms|Latency|ms|down||harness|mean of the models, compiled
+compression_ratio|Peak memory ratio|×|up|3|harness|peak eager ÷ peak compiled, over the models
+dynamo_peak_mem_gb|Peak memory|GB|down||harness|mean of the models, compiled
+graph_breaks_per_model|Graph breaks per model||down||counters|mean of the models that were counted
+recompiles_per_model|Recompiles per model||down||hooks|mean of the models that were counted
+"""),
     *(
         replace(metric, meaning=f"mean of the models: {metric.meaning}")
         for metric in METRICS
@@ -278,42 +133,15 @@ SUMMARY_METRICS = (
     ),
 )
 # Of a model, for incidents: 1 where it was measured and is right, 0 where it failed or is wrong.
-PASSES = Metric(
-    "passes",
-    "Passes",
-    "",
-    "up_is_good",
-    0,
-    "count",
-    "the harness",
-    "1 is measured and right, 0 is failed",
-)
+(PASSES,) = _read_metrics("passes|Passes||up|0|the harness|1 is measured and right, 0 is failed")
 # Of a run that was observed, whatever it ran: columns of app.benchmarks.series_queries.
-RUN_METRICS = (
-    Metric(
-        "compile_s",
-        "Compile time",
-        "s",
-        "down_is_good",
-        None,
-        "value",
-        _HOOKS,
-        "all compiles of a run",
-    ),
-    Metric("compile_count", "Compiles", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
-    Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
-    Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", _HOOKS, "of a run"),
-    Metric(
-        "recompile_limit_count",
-        "Recompile limits",
-        "",
-        "down_is_good",
-        0,
-        "count",
-        _HOOKS,
-        "frames given up",
-    ),
-)
+RUN_METRICS = _read_metrics("""
+compile_s|Compile time|s|down||hooks|all compiles of a run
+compile_count|Compiles||down|0|hooks|of a run
+recompile_count|Recompiles||down|0|hooks|of a run
+graph_break_count|Graph breaks||down|0|hooks|of a run
+recompile_limit_count|Recompile limits||down|0|hooks|frames given up
+""")
 BY_NAME = {metric.name: metric for metric in METRICS}
 SUMMARY_BY_NAME = {metric.name: metric for metric in SUMMARY_METRICS}
 

@@ -18,7 +18,7 @@ from compileboard.app.benchmarks.exports import (
 from compileboard.app.benchmarks.matrix import (
     DEFAULT_ORDER,
     ConfigurationResults,
-    SuiteMatrix,
+    Matrix,
     build_matrices,
     cut_page,
     group_results,
@@ -66,32 +66,13 @@ MOST_REPROS = 10
 
 
 @dataclass(frozen=True)
-class SetFields:
-    tables = ("series",)
-
-    suite: str
-    mode: str | None
-    dtype: str | None
-    device: str | None
-    hardware: str | None
-    backend: str | None
-    dynamic: bool
-    world_size: int
-
-
-@dataclass(frozen=True)
-class SeriesFields(SetFields):
-    batch_size: int | None
-
-
-@dataclass(frozen=True)
 class ResultsScreen:
     configurations: Sequence[ConfigurationResults]
     result_count: int
     model_count: int
     next_cursor: str | None
     order: str
-    matrices: Sequence[SuiteMatrix] = ()
+    matrices: Sequence[Matrix] = ()
     has_views: bool = False  # as a matrix and as numbers
 
     @property

@@ -34,20 +34,10 @@ from compileboard.collectors.store.results import (
     merge_with_parts,
     read_measured,
 )
-from compileboard.collectors.store.rollups import HUD_PASSING
+from compileboard.collectors.store.rollups import HUD_PASSING, SET
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
-_SERIES_FILTERS = (
-    "suite",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "world_size",
-)
 # Of one model: 2 000 runs of 10 series.
 MOST_HISTORY = 20_000
 _IDENTITY = BriefResult._fields.index("model") + 1  # the configuration and the model
@@ -262,9 +252,7 @@ def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult
 
 
 def _bind(selection: ModelFilter) -> dict[str, Any]:
-    return {key: getattr(selection, key) for key in (*_SERIES_FILTERS, "q")} | {
-        "limit": MOST_RESULTS
-    }
+    return {key: getattr(selection, key) for key in (*SET, "q")} | {"limit": MOST_RESULTS}
 
 
 def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
@@ -328,7 +316,7 @@ def _fits(result: ExperimentResult, selection: ModelFilter) -> bool:
     return (
         named
         and experiment
-        and all(getattr(selection, key) in (None, getattr(result, key)) for key in _SERIES_FILTERS)
+        and all(getattr(selection, key) in (None, getattr(result, key)) for key in SET)
     )
 
 

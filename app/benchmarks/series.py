@@ -14,6 +14,7 @@ from typing import Any
 
 from compileboard.app.benchmarks.labels import describe_part, split_backend
 from compileboard.collectors.store.results import ExperimentResult, ResultRow
+from compileboard.collectors.store.rollups import SET
 
 _UNSAFE = re.compile(r"[~\x00-\x1f\x7f]|^/|(?<=/)/|/$|(?:(?<=/)|^)\.{1,2}(?=/|$)")
 _WRITTEN = re.compile(r"~([0-7][0-9A-F])")
@@ -32,17 +33,36 @@ def read_name(written: str) -> str:
 
 
 # What tells two series of a model apart; the address of a series has these.
-FIELDS = (
-    "suite",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-)
+FIELDS = (*SET[:-1], "batch_size", "world_size")
+
+
+@dataclass(frozen=True)
+class SetFields:
+    tables = ("series",)
+
+    suite: str
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool
+    world_size: int
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in SET}
+
+    @property
+    def query(self) -> dict[str, str]:
+        return query_fields(self.fields)
+
+
+@dataclass(frozen=True)
+class SeriesFields(SetFields):
+    batch_size: int | None
+
+
 SEPARATOR = " · "
 Pair = tuple[ResultRow, tuple[ExperimentResult, ...]]
 

@@ -59,8 +59,9 @@ from compileboard.app.incidents.queries import (
     list_incidents,
 )
 from compileboard.collectors.contract.records import list_types
+from compileboard.collectors.store.incidents import SERIES
 from compileboard.collectors.store.results import ResultRow
-from compileboard.collectors.store.rollups import NUMBERS, Definition
+from compileboard.collectors.store.rollups import NUMBERS, SET, Definition
 
 DAY_US = 86_400_000_000
 DEFAULT_LAST = "30d"
@@ -163,7 +164,6 @@ REPORT_ROWS = {
     "changes": 50,
 }
 _MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
-_CHOOSERS = ("mode", "dtype", "device", "hardware", "backend", "dynamic", "world_size")
 
 
 @dataclass(frozen=True)
@@ -465,7 +465,7 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
     if others:
         differing = [
             name
-            for name in _CHOOSERS
+            for name in SET[1:]
             if any(getattr(model_set, name) != getattr(chosen, name) for model_set in others)
         ]
         options = ", ".join(name.replace("_", " ") for name in differing)
@@ -483,18 +483,6 @@ Row = dict[str, Any]
 # What a column holds, where it is not text: int, float, bool, or a moment in µs since the epoch.
 Types = Mapping[str, str]
 _RUN = tuple(name for name in TrendRun.__dataclass_fields__ if name != "id")
-_SERIES = (
-    "suite",
-    "model",
-    "mode",
-    "dtype",
-    "device",
-    "hardware",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-)
 _CHANGE = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")
 _INCIDENT = (
     "id",
@@ -567,7 +555,7 @@ def _list_runs(suite: SuiteScreen) -> Iterator[Row]:
 
 def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
     for failure in suite.failures:
-        yield {name: getattr(failure.row, name) for name in _SERIES} | {
+        yield {name: getattr(failure.row, name) for name in SERIES} | {
             "word": failure.word,
             "base": failure.base,
             "new": failure.new,
@@ -661,7 +649,7 @@ SUITE_TABLES: dict[str, SuiteTable] = {
         {**_SERIES_TYPES, **dict.fromkeys(_SHARES, "float")},
         lambda suite: list_lines(suite.comparison) if suite.comparison else (),
     ),
-    "failures": SuiteTable((*_SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
+    "failures": SuiteTable((*SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
     "graph_breaks": SuiteTable(_DISTINCT, _COUNTED, _list_breaks),
     "recompile_causes": SuiteTable(_DISTINCT, _COUNTED, _list_causes),
     "environment": SuiteTable(

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from flask import Blueprint, abort, render_template, request, url_for
 
 from compileboard.app.benchmarks import recorded_charts as recorded
-from compileboard.app.benchmarks.lines import AXES, CHOICES, ENVIRONMENT, find_metric, read_choices
-from compileboard.app.benchmarks.metrics import Metric
-from compileboard.app.benchmarks.model import SetFields
-from compileboard.app.benchmarks.series import label_fields
+from compileboard.app.benchmarks.lines import (
+    AXES,
+    CHOICES,
+    ENVIRONMENT,
+    TrendPoint,
+    find_metric,
+    read_choices,
+)
+from compileboard.app.benchmarks.metrics import Metric, TrendMetric
+from compileboard.app.benchmarks.series import SetFields, label_fields
 from compileboard.app.benchmarks.summaries import summarize_runs
 from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
 from compileboard.app.benchmarks.trend_queries import (
     FILTERS,
     ModelSet,
-    StoredSummary,
+    RunOfPoint,
     TrendFilter,
     TrendRun,
     address_set,
@@ -48,8 +55,8 @@ from compileboard.app.incidents.charts import mark_incidents
 from compileboard.app.incidents.model import DIRECTION_LABELS, STATE_LABELS
 from compileboard.app.runs.overview_queries import (
     TopBreak,
-    list_top_breaks,
-    list_top_functions,
+    TopFunction,
+    list_top,
     list_trend,
 )
 from compileboard.app.runs.shell import REPORTS
@@ -166,8 +173,8 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
 
 
 def _offer(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
-    functions = list_top_functions(engine, newest=300, limit=_OFFERED)
-    breaks = list_top_breaks(engine, newest=300, limit=_OFFERED)
+    functions = list_top(engine, TopFunction, newest=300, limit=_OFFERED)
+    breaks = list_top(engine, TopBreak, newest=300, limit=_OFFERED)
     return {
         "models": [(model, model) for model in list_model_names(engine, selected.suite)]
         if selected
@@ -241,65 +248,32 @@ class SummaryJson:
 
 
 @dataclass(frozen=True)
-class TrendMetric:
-    """The drawn metric."""
-
-    name: Annotated[str, "Its name."]
-    label: Annotated[str, "Its name in words."]
-    unit: Annotated[
-        str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
-    ]
-    direction: Annotated[
-        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
-    ]
-
-
-@dataclass(frozen=True)
-class TrendPointJson:
+class TrendPointJson(TrendPoint, RunOfPoint):
     """One run. Missing points are left out; nothing is interpolated."""
 
     tables = ("runs", "results")
 
-    run_id: Annotated[str, "The run."]
-    name: Annotated[str, "The run's title, or its name."]
-    state: Annotated[str, "The run's state."]
-    started_us: int
-    git_commit: str | None
-    git_branch: str | None
-    git_subject: str | None
-    git_dirty: bool | None
-    torch_version: str | None
-    gpu_name: str | None
-    driver_version: Annotated[str | None, "The GPU driver's version."]
-    triton_version: Annotated[str | None, "Its version of triton."]
-    python_version: str | None
     environment_changes: Annotated[
         list[Annotated[str, one_of(name for name, _field in ENVIRONMENT)]],
         "What of the environment is new at this point.",
-    ]
-    value: Annotated[float | None, "The value; null where none was measured."]
-    low: Annotated[float | None, "Where its 95% interval begins."]
-    high: Annotated[float | None, "Where its 95% interval ends."]
-    status: str
-    reason: Annotated[str | None, "Why it has no value."]
-    is_incomplete: Annotated[
-        bool, "Whether models failed that a usual run measures: the value is of the others."
-    ]
+    ] = dataclasses.field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class TrendSeriesJson:
     """Points that can be compared with each other."""
 
+    tables = ("series",)
+
     label: Annotated[str, "What it is of."]
-    suite: Annotated[str | None, "The suite that the model is of."]
-    mode: Annotated[str | None, "`inference` or `training`."]
-    dtype: Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
-    device: Annotated[str | None, "`cpu` or `cuda`."]
-    hardware: Annotated[str | None, "The GPU's model, or the processor's."]
-    backend: Annotated[str | None, "The backend with its config label: `inductor`."]
-    dynamic: Annotated[bool | None, "Whether shapes are dynamic."]
-    world_size: Annotated[int | None, "Ranks that it ran on."]
+    suite: str | None
+    mode: str | None
+    dtype: str | None
+    device: str | None
+    hardware: str | None
+    backend: str | None
+    dynamic: bool | None
+    world_size: int | None
     model: Annotated[str | None, "The model; null for a suite."]
     points: Annotated[list[TrendPointJson], "In the order of the axis."]
 
@@ -349,7 +323,6 @@ class TrendQuery:
 
 _COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
 _FIELDS = {"break": "break_"}
-_POINT = ("value", "low", "high", "status", "reason", "is_incomplete")
 
 
 @operation("/summary")
@@ -367,18 +340,14 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
     (run,) = list_trend_runs(
         get_engine(), [screen.newest.run_id], alive_since_us=clock.alive_since_us
     )
-    definition = screen.definition
     return SummaryJson(
         run=run,
-        definition=SummaryDefinition(
-            definition.name, definition.label, definition.pass_rate, definition.geomean
-        ),
-        summaries=[_make_summary(summary) for summary in screen.newest_summaries],
+        definition=fill(SummaryDefinition, screen.definition._asdict()),
+        summaries=[
+            fill(SetSummaryJson, vars(summary) | summary.set.fields)
+            for summary in screen.newest_summaries
+        ],
     )
-
-
-def _make_summary(summary: StoredSummary) -> SetSummaryJson:
-    return fill(SetSummaryJson, vars(summary) | summary.set.fields)
 
 
 @operation("/trend")
@@ -417,9 +386,8 @@ def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
 
 def make_trend(screen: TrendScreen) -> TrendJson:
     label = _COUNTED.get(screen.metric.name, screen.metric.label)
-    metric = TrendMetric(screen.metric.name, label, screen.metric.unit, screen.metric.direction)
     return TrendJson(
-        metric,
+        fill(TrendMetric, vars(screen.metric) | {"label": label}),
         screen.axis.name,
         screen.definition,
         screen.notes,
@@ -435,12 +403,6 @@ def _make_series(series: TrendSeries) -> TrendSeriesJson:
     values = {point.run_id: point for point in series.line.points}
     points = []
     for run in series.axis.runs:
-        row = dict(vars(run))
-        row |= {"run_id": row.pop("id"), "environment_changes": changed.get(run.id, [])}
-        points.append(
-            TrendPointJson(**row, **{name: getattr(values[run.id], name) for name in _POINT})
-        )
-    fields = {
-        name: value for name, value in series.fields.items() if not name.endswith(("_count", "_us"))
-    }
-    return TrendSeriesJson(label=series.line.label, **fields, points=points)
+        own = {"environment_changes": changed.get(run.id, [])}
+        points.append(fill(TrendPointJson, vars(run) | vars(values[run.id]) | own))
+    return fill(TrendSeriesJson, {**series.fields, "label": series.line.label, "points": points})

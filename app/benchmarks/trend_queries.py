@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Annotated, Any
 
+from compileboard.app.benchmarks.series import SetFields
 from compileboard.app.core.engine import Dialect, Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.core.page import FilterError, check_content_id, check_whole
@@ -24,6 +25,7 @@ from compileboard.app.core.parameters import (
     list_names,
     read_filter,
 )
+from compileboard.app.core.rows import make_row
 from compileboard.app.core.schema import Keywords
 from compileboard.app.runs.queries import list_values
 from compileboard.collectors.store.results import (
@@ -88,13 +90,7 @@ RUNS_SQL: Mapping[Dialect, str] = {
         driver_version="r.driver_version", triton_version="r.triton_version"
     ),
 }
-_OF_SERIES = {
-    **{
-        name: f"{{0}}.{name} = :{name}"
-        for name in ("suite", "mode", "dtype", "device", "hardware", "backend")
-    },
-    **{name: f"{{0}}.{name} = :{name}" for name in ("dynamic", "world_size")},
-}
+_OF_SERIES = {name: f"{{0}}.{name} = :{name}" for name in SET}
 _OF_RUN = {
     "branch": "r.git_branch = :branch",
     "run": "r.id = :run",
@@ -208,12 +204,9 @@ MOST_BRANCHES = 500
 
 
 @dataclass(frozen=True)
-class TrendRun:
-    """The run."""
-
+class RunOfPoint:
     tables = ("runs", "run_annotations")
 
-    id: str
     name: Annotated[str, "The run's title, or its name."]
     state: Annotated[str, "The run's state."]
     started_us: int
@@ -225,26 +218,21 @@ class TrendRun:
     gpu_name: str | None
     driver_version: Annotated[str | None, "The GPU driver's version."]
     triton_version: Annotated[str | None, "Its version of triton."]
-    python_version: str | None = None
+    python_version: str | None
 
 
 @dataclass(frozen=True)
-class ModelSet:
-    suite: str
-    mode: str | None
-    dtype: str | None
-    device: str | None
-    hardware: str | None
-    backend: str | None
-    dynamic: bool
-    world_size: int
+class TrendRun(RunOfPoint):
+    """The run."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class ModelSet(SetFields):
     run_count: int = 0
     model_count: int = 0
     newest_us: int = 0
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in SET}
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -442,10 +430,7 @@ def list_trend_runs(
 ) -> list[TrendRun]:
     ids = sorted(set(run_ids))
     values = {"ids": ids, "limit": len(ids), "alive_since_us": alive_since_us}
-    records = engine.rows(RUNS_SQL[engine.dialect], values)
-    dirty = [field.name for field in fields(TrendRun)].index("git_dirty")
-    rows = [list(row) for row in records]
-    return [TrendRun(*[*row[:dirty], _flag(row[dirty]), *row[dirty + 1 :]]) for row in rows]
+    return [make_row(TrendRun, row) for row in engine.rows(RUNS_SQL[engine.dialect], values)]
 
 
 def list_model_names(engine: Engine, suite: str) -> list[str]:
@@ -454,10 +439,6 @@ def list_model_names(engine: Engine, suite: str) -> list[str]:
 
 def list_branches(engine: Engine) -> list[str]:
     return list_values(engine, "git_branch", MOST_BRANCHES)
-
-
-def _flag(value: int | None) -> bool | None:
-    return None if value is None else bool(value)
 
 
 FILTERS = list_names(TrendFilter)

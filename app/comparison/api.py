@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.benchmarks.model import SeriesFields
+from compileboard.app.benchmarks.series import SeriesFields
 from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
 from compileboard.app.checks.model import CannotCompare, RuleOptions
 from compileboard.app.checks.tables import is_file, list_flaky

@@ -18,6 +18,7 @@ from compileboard.app.compiles.model import (
 from compileboard.app.compiles.run_queries import Compilation, CompileFilter, CompileRow
 from compileboard.app.core.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
 from compileboard.app.core.page import Page
+from compileboard.app.core.rows import list_rows
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.runs import failures, trace_files
@@ -27,6 +28,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import list_configs
 from compileboard.collectors.contract.fields import FIELDS
 
+MOST_EVENTS, MOST_FAILURES = 100, 50  # of one compile
 _MOST_CONFIGS = 10_000  # texts of one run; the links to more are left out
 
 
@@ -140,10 +142,18 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         after=compiles.get_beside(reader, row, run.id, True),
         entry=build_entries([row], trace_files.list_steps(reader, [row.id]))[0],
         recompiles=reasons.list_compile_recompiles(reader, [row.id]),
-        graph_breaks=reasons.list_compile_breaks(reader, row.id),
-        failures=failures.list_compile_failures(reader, row.id),
-        cache_lookups=failures.list_compile_lookups(reader, row.id),
-        cudagraph_skips=failures.list_compile_skips(reader, row.id),
+        graph_breaks=list_rows(
+            reader, GraphBreakRow, reasons.COMPILE_BREAKS_SQL, key=row.id, limit=MOST_EVENTS
+        ),
+        failures=list_rows(
+            reader, FailureRow, failures.COMPILE_FAILURES_SQL, key=row.id, limit=MOST_FAILURES
+        ),
+        cache_lookups=list_rows(
+            reader, CacheLookup, failures.COMPILE_LOOKUPS_SQL, key=row.id, limit=MOST_EVENTS
+        ),
+        cudagraph_skips=list_rows(
+            reader, CudagraphSkip, failures.COMPILE_SKIPS_SQL, key=row.id, limit=MOST_EVENTS
+        ),
         stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
         stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
         config_hashes={use.config_hash for use in list_configs(reader, run.id, _MOST_CONFIGS)},

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from flask import Blueprint, abort, current_app, render_template, url_for
 
@@ -270,6 +270,14 @@ class CompileDetail(CompileRow):
 
 
 _RUN = "/runs/<run_id>"
+Row = TypeVar("Row")
+
+
+def _read_page(
+    list_rows: Callable[..., Page[Row]], detail: RunDetail, page: PageQuery, **more: Any
+) -> Page[Row]:
+    run_id = detail.run.id
+    return list_rows(get_run_reader(run_id), run_id, page.cursor, page.limit, **more)
 
 
 @operation(f"{_RUN}/compiles")
@@ -292,30 +300,19 @@ def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow
     """List a run's CompilationMetrics records by start, each with every metric under torch's own
     name.
     """
-    records = compiles.list_compilations(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
-    return Page(tuple(make_compilation(record) for record in records.rows), records.next)
+    return _read_page(compiles.list_compilations, detail, page).map(make_compilation)
 
 
 @operation(f"{_RUN}/graph_breaks")
 def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
     """List a run's graph breaks in order of occurrence."""
-    return reasons.list_graph_breaks(
-        get_run_reader(detail.run.id),
-        detail.run.id,
-        page.cursor,
-        page.limit,
-        distinct_id=query.distinct,
-    )
+    return _read_page(reasons.list_graph_breaks, detail, page, distinct_id=query.distinct)
 
 
 @operation(f"{_RUN}/distinct_graph_breaks")
 def list_distinct_breaks(detail: RunDetail, page: PageQuery) -> Page[RunDistinctBreak]:
     """List a run's distinct graph breaks, the most compile time first."""
-    return reasons.list_distinct_breaks(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(reasons.list_distinct_breaks, detail, page)
 
 
 @operation(f"{_RUN}/recompiles")
@@ -323,68 +320,52 @@ def list_recompiles(detail: RunDetail, page: PageQuery) -> Page[RecompileRow]:
     """List a run's recompiles in order of occurrence, each with the failed guards of every cache
     entry.
     """
-    return reasons.list_recompiles(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(reasons.list_recompiles, detail, page)
 
 
 @operation(f"{_RUN}/recompile_chains")
 def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
     """List the frames that a run compiled more than once, the most compile time first."""
-    return reasons.list_chains(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(reasons.list_chains, detail, page)
 
 
 @operation(f"{_RUN}/recompile_causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
     """List a run's recompile causes, most compile time first."""
-    return reasons.list_causes(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit, of_older_entries=True
-    )
+    return _read_page(reasons.list_causes, detail, page, of_older_entries=True)
 
 
 @operation(f"{_RUN}/recompile_limits")
 def list_limit_hits(detail: RunDetail, page: PageQuery) -> Page[LimitHit]:
     """List the compiles that reached the recompile limit: their functions fell back to eager."""
-    return reasons.list_limit_hits(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(reasons.list_limit_hits, detail, page)
 
 
 @operation(f"{_RUN}/failures")
 def list_failures(detail: RunDetail, page: PageQuery) -> Page[FailureRow]:
     """List a run's failures: of compiles, of running compiled code, and of the program."""
-    return failures.list_failures(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(failures.list_failures, detail, page)
 
 
 @operation(f"{_RUN}/cache_lookups")
 def list_cache_lookups(detail: RunDetail, page: PageQuery) -> Page[CacheLookup]:
     """List a run's lookups in the FX graph cache and AOTAutograd's cache."""
-    return failures.list_cache_lookups(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(failures.list_cache_lookups, detail, page)
 
 
 @operation(f"{_RUN}/cudagraph_skips")
 def list_cudagraph_skips(detail: RunDetail, page: PageQuery) -> Page[CudagraphSkip]:
     """List the CUDA graphs that inductor could not use, and why."""
-    return failures.list_cudagraph_skips(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(failures.list_cudagraph_skips, detail, page)
 
 
 @operation(f"{_RUN}/processes")
 def list_processes(detail: RunDetail, page: PageQuery) -> Page[ProcessRow]:
     """List a run's processes with their capabilities, counters and losses."""
-    return run.list_process_page(
-        get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit
-    )
+    return _read_page(run.list_process_page, detail, page)
 
 
 @operation(f"{_RUN}/notes")
 def list_notes(detail: RunDetail, page: PageQuery) -> Page[NoteRow]:
     """List records from torch that this version has no decoder for."""
-    return run.list_notes(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    return _read_page(run.list_notes, detail, page)

@@ -18,6 +18,7 @@ from compileboard.app.core.page import (
     make_page,
 )
 from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.rows import list_rows
 from compileboard.app.core.schema import PRIVATE, Keywords, published
 from compileboard.app.runs.trace_files import find_start
 from compileboard.collectors.contract.compile_labels import (
@@ -185,6 +186,18 @@ class Compilation:
         str | None
     )  # torch's fields that it is of; None where the recorder was too old to say
     metrics: dict[str, Any]
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        body = read_body(columns.pop("body"))
+        times = {phase: columns.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"}
+        line, metrics = columns["line"], body.get("metrics")
+        return columns | {
+            "phases_us": times,
+            "line": body.get("line") if line is None else line,
+            "metrics": metrics if isinstance(metrics, dict) else {},
+            "duration_source": body.get("duration_source"),
+        }
 
 
 _COLUMNS = f"""
@@ -438,28 +451,14 @@ def list_compilations(
 ) -> Page[Compilation]:
     """Raises FilterError for an unusable cursor."""
     values = bind_page(run_id, cursor, limit, (-2, 0))
-    rows = [_to_compilation(row) for row in connection.execute(RUN_COMPILATIONS_SQL, values)]
+    rows = list_rows(connection, Compilation, RUN_COMPILATIONS_SQL, **values)
     return make_page(
         rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id)
     )
 
 
 def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[Compilation]:
-    rows = connection.execute(COMPILE_RECORDS_SQL, {"key": key, "limit": limit})
-    return [_to_compilation(row) for row in rows]
-
-
-def _to_compilation(row: sqlite3.Row) -> Compilation:
-    values = dict(row)
-    body = read_body(values.pop("body"))
-    values["phases_us"] = {
-        phase: values.pop(f"{phase}_us") for phase in PHASES if phase != "first_calls"
-    }
-    if values["line"] is None:
-        values["line"] = body.get("line")
-    metrics = body.get("metrics")
-    values["duration_source"] = body.get("duration_source")
-    return Compilation(**values, metrics=metrics if isinstance(metrics, dict) else {})
+    return list_rows(connection, Compilation, COMPILE_RECORDS_SQL, key=key, limit=limit)
 
 
 def get_start(

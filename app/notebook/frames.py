@@ -37,8 +37,7 @@ from compileboard.app.core.schema import (
     is_model,
 )
 from compileboard.app.reports.parquet import find_types
-from compileboard.app.runs.model import DEFAULT_ORDER, RunsFilters, build_runs
-from compileboard.app.runs.queries import RunFilter
+from compileboard.app.runs.queries import RunFilter, list_runs
 from compileboard.app.server.operations import OPERATIONS
 
 MOMENT, LIST, MAPPING, CATEGORY = "datetime64[us, UTC]", "list", "dict", "category"
@@ -415,15 +414,13 @@ class FrameMethod:
     def _list_run_ids(self, selection: RunFilter) -> Iterator[str]:
         cursor = None
         while True:
-            screen = build_runs(
-                get_engine(),
-                RunsFilters(selection, DEFAULT_ORDER, cursor, _PAGE_COUNT),
-                get_clock(),
+            page = list_runs(
+                get_engine(), selection, cursor=cursor, limit=_PAGE_COUNT, pinned_first=False
             )
             yield from (
-                run.id for run in screen.runs if any(getattr(run, name) for name in self.counts)
+                run.id for run in page.rows if any(getattr(run, name) for name in self.counts)
             )
-            cursor = screen.next_cursor
+            cursor = page.next
             if cursor is None:
                 return
 

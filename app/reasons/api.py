@@ -26,10 +26,8 @@ from compileboard.app.reasons.model import (
 )
 from compileboard.app.reasons.queries import (
     AffectedRun,
-    AnySubject,
     HistoryPoint,
     ReasonSubject,
-    Selection,
     get_reason_trends,
     list_reasons,
 )
@@ -61,9 +59,7 @@ class Trends:
     distinct: Annotated[list[DistinctTrend], "By `id`."]
 
 
-def read_trends(
-    subject: ReasonSubject[Selection, Any, Any, Any], selected: Selection
-) -> dict[str, Any]:
+def read_trends(subject: ReasonSubject, selected: Any) -> dict[str, Any]:
     trends = get_reason_trends(get_engine(), subject, selected)
     distinct = [
         DistinctTrend(reason_id, line) for reason_id, line in sorted(trends.grid.lines.items())
@@ -76,20 +72,20 @@ def read_trends(
     }
 
 
-def list_fields(screen: ReasonScreen[Any, Any]) -> dict[str, Any]:
+def list_fields(screen: ReasonScreen) -> dict[str, Any]:
     of_page = ("reason", "models", "newest_run", "cause")
     beside = {name: part for name, part in vars(screen).items() if name not in of_page}
     return {**vars(screen.reason), **beside}
 
 
-def list_runs(subject: AnySubject, text: str, page: PageQuery) -> Page[AffectedRun]:
+def list_runs(subject: ReasonSubject, text: str, page: PageQuery) -> Page[AffectedRun]:
     runs = build_reason_runs(
         get_engine(), subject, read_content_id(text), page.cursor, page.limit, get_clock()
     )
     return runs or refuse_reason(subject, text)
 
 
-def refuse_reason(subject: AnySubject, text: str) -> NoReturn:
+def refuse_reason(subject: ReasonSubject, text: str) -> NoReturn:
     refuse(subject.describe_absence(text))
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.fields import Count
-from compileboard.app.reasons.queries import AnySubject, Event, ReasonSubject
+from compileboard.app.core.rows import list_rows, make_row
+from compileboard.app.reasons.queries import ReasonSubject
 
 _VALUES_SQL = """
 with newest as materialized (
@@ -66,16 +67,13 @@ class AffectedModel:
 
 def list_events(
     files: Iterable[sqlite3.Connection],
-    subject: ReasonSubject[Any, Any, Any, Event],
+    subject: ReasonSubject,
     reason_id: int,
     *,
     limit: int = 20,
-) -> list[Event]:
+) -> list[Any]:
     values = {"id": reason_id, "limit": limit}
-    listed = [
-        [subject.event(**dict(row)) for row in file.execute(subject.events_sql, values)]
-        for file in files
-    ]
+    listed = [list_rows(file, subject.event, subject.events_sql, **values) for file in files]
     if len(listed) == 1:
         return listed[0]
     merged: list[Any] = [event for events in listed for event in events]
@@ -98,7 +96,7 @@ def list_value_changes(
     return [ValueChange(*values, count) for values, count in ordered[:limit]]
 
 
-def benchmarks_sql(subject: AnySubject) -> str:
+def benchmarks_sql(subject: ReasonSubject) -> str:
     return f"""
 select b.run_id
 from $stored({subject.run_table}) as b
@@ -111,14 +109,14 @@ limit :limit
 """  # noqa: S608  own texts only
 
 
-def list_benchmarks(engine: Engine, subject: AnySubject, reason_id: int) -> list[str]:
+def list_benchmarks(engine: Engine, subject: ReasonSubject, reason_id: int) -> list[str]:
     return [
         str(run_id)
         for (run_id,) in engine.rows(benchmarks_sql(subject), {"id": reason_id, "limit": _RUNS})
     ]
 
 
-def affected_sql(subject: AnySubject) -> str:
+def affected_sql(subject: ReasonSubject) -> str:
     return f"""
 with newest as materialized (
   select r.id as run_id, r.started_us
@@ -146,14 +144,16 @@ order by t.started_us desc, x.run_id desc, speedup is null, speedup, s.model
 
 
 def list_affected_models(
-    groups: Iterable[tuple[sqlite3.Connection, Sequence[str]]], subject: AnySubject, reason_id: int
+    groups: Iterable[tuple[sqlite3.Connection, Sequence[str]]],
+    subject: ReasonSubject,
+    reason_id: int,
 ) -> list[AffectedModel]:
     listed = []
     for file, run_ids in groups:
         rows = file.execute(
             affected_sql(subject), {"id": reason_id, "run_ids": json.dumps(run_ids)}
         )
-        listed += [AffectedModel(**(dict(row) | {"failed": bool(row["failed"])})) for row in rows]
+        listed += [make_row(AffectedModel, row) for row in rows]
     listed.sort(
         key=lambda model: (model.started_us, model.run_id), reverse=True
     )  # a run's own stay in their order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from compileboard.app.compiles.outcomes import OUTCOME_SQL
 from compileboard.app.core import fields
@@ -12,7 +12,6 @@ from compileboard.app.core.parameters import Parameter
 from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
-from compileboard.collectors.store.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,6 @@ limit :limit
 """  # noqa: S608 - our own names
 
 
-def _make_break(row: dict[str, Any]) -> DistinctBreak:
-    return DistinctBreak(**(row | {"hints": tuple(read_json(list[str], row["hints"]) or ())}))
-
-
 def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> BreakSummary:
     return BreakSummary(
         distinct_count=sum(kind.distinct_count for kind in grid.kinds),
@@ -136,7 +131,7 @@ GRAPH_BREAKS = ReasonSubject(
         "cross join graph_breaks as e on e.run_id = newest.run_id and e.distinct_id = :id"
     ),
     filter=BreakFilter,
-    make_reason=_make_break,
+    reason=DistinctBreak,
     summarize=_summarize,
     event=BreakEvent,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import ChainLink, build_steps, shorten_steps
@@ -22,23 +22,18 @@ from compileboard.app.reasons.events import (
     list_events,
     list_value_changes,
 )
-from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakEvent, DistinctBreak
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.queries import (
     AffectedRun,
-    AnySubject,
-    Event,
     HistoryPoint,
-    Reason,
     ReasonSubject,
     ReasonTrends,
-    Selection,
-    Summary,
     get_reason,
     list_affected_runs,
     list_history,
     list_with_trends,
 )
-from compileboard.app.reasons.recompiles import RECOMPILES, CauseEvent, RecompileCause
+from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.reasons.run_queries import (
     Chain,
     GraphBreakRow,
@@ -57,16 +52,16 @@ MOST_FILES = 5  # of runs, that one page opens for the newest events
 
 
 @dataclass(frozen=True)
-class ReasonsScreen(Generic[Reason, Summary]):
-    listed: Page[Reason]
+class ReasonsScreen:
+    listed: Page[Any]
     order: str
-    trends: ReasonTrends[Summary]
+    trends: ReasonTrends
 
 
 @dataclass(frozen=True)
-class ReasonScreen(Generic[Reason, Event]):
-    reason: Reason
-    events: Sequence[Event]
+class ReasonScreen:
+    reason: Any
+    events: Sequence[Any]
     history: Sequence[HistoryPoint]
     models: Sequence[AffectedModel]
     newest_run: RunRow | None
@@ -74,25 +69,25 @@ class ReasonScreen(Generic[Reason, Event]):
 
 
 @dataclass(frozen=True)
-class GraphBreakScreen(ReasonScreen[DistinctBreak, BreakEvent]):
+class GraphBreakScreen(ReasonScreen):
     stack: Sequence[dict[str, Any]]
     text: str | None
     debug_context: str | None
 
 
 @dataclass(frozen=True)
-class RecompileCauseScreen(ReasonScreen[RecompileCause, CauseEvent]):
+class RecompileCauseScreen(ReasonScreen):
     values: Sequence[ValueChange]
 
 
 def build_reasons(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Summary, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     order: str | None,
     cursor: str | None,
     limit_count: int,
-) -> ReasonsScreen[Reason, Summary]:
+) -> ReasonsScreen:
     listed, trends = list_with_trends(
         engine, subject, selected, sort=order, cursor=cursor, limit=limit_count
     )
@@ -101,10 +96,10 @@ def build_reasons(
 
 def _build_reason(
     store: Store,
-    subject: ReasonSubject[Any, Reason, Any, Event],
+    subject: ReasonSubject,
     reason_id: int,
     files: Sequence[sqlite3.Connection],
-) -> ReasonScreen[Reason, Event] | None:
+) -> ReasonScreen | None:
     engine = store.engine
     reason = get_reason(engine, subject, reason_id)
     if reason is None:
@@ -125,12 +120,12 @@ def _build_reason(
     )
 
 
-def _list_files(store: Store, subject: AnySubject, reason_id: int) -> list[sqlite3.Connection]:
+def _list_files(store: Store, subject: ReasonSubject, reason_id: int) -> list[sqlite3.Connection]:
     runs = list_affected_runs(store.engine, subject, reason_id, limit=MOST_FILES).rows
     return [connection for connection, _run_ids in group_runs(store, [run.id for run in runs])]
 
 
-def _list_models(store: Store, subject: AnySubject, reason_id: int) -> list[AffectedModel]:
+def _list_models(store: Store, subject: ReasonSubject, reason_id: int) -> list[AffectedModel]:
     run_ids = list_benchmarks(store.engine, subject, reason_id)
     groups = group_runs(store, run_ids, most_files=MOST_FILES)
     return list_affected_models(groups, subject, reason_id)
@@ -187,7 +182,7 @@ def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen |
 
 def build_reason_runs(
     engine: Engine,
-    subject: AnySubject,
+    subject: ReasonSubject,
     reason_id: int,
     cursor: str | None,
     limit_count: int,

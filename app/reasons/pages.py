@@ -18,7 +18,7 @@ from compileboard.app.reasons.model import (
     build_reasons,
     build_recompile_cause,
 )
-from compileboard.app.reasons.queries import AnySubject, list_affected_runs
+from compileboard.app.reasons.queries import ReasonSubject, list_affected_runs
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.runs.overview_queries import has_observed_runs
 from compileboard.app.runs.queries import list_choices
@@ -67,7 +67,7 @@ def index_recompiles() -> str:
     return render_template("recompiles/index.html", **values, sorts=CAUSE_SORTS, options=options)
 
 
-def _build_list(subject: AnySubject) -> tuple[ReasonsScreen[Any, Any], dict[str, Any]]:
+def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
     engine, args = get_engine(), request.args
     limit_count = check_limit(args.get("limit"), get_settings().page_size)
     selected = subject.read_filter(args)
@@ -113,7 +113,7 @@ def show_cause(cause_id: str) -> str:
 
 
 def _build_one(
-    subject: AnySubject, screen: ReasonScreen[Any, Any], limit_count: int, chart_id: str, noun: str
+    subject: ReasonSubject, screen: ReasonScreen, limit_count: int, chart_id: str, noun: str
 ) -> dict[str, Any]:
     cursor, has_charts = request.args.get("cursor"), len(screen.history) > 1
     reason_id = read_content_id(screen.reason.id)

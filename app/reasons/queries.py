@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
-from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 from compileboard.app.core.engine import Engine, Row, get_row
-from compileboard.app.core.fields import CompilesUs, Count, RunId, StartTime, Title, name_ids
+from compileboard.app.core.fields import CompilesUs, Count, RunId, StartTime, Title
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.core.parameters import list_names, read_query
+from compileboard.app.core.rows import make_row
 from compileboard.app.reasons.sums import (
     ReasonSums,
     Sum,
@@ -77,13 +78,6 @@ limit 200000
 """  # noqa: S608  own texts only
 
 
-class ReasonFilter(Protocol):
-    @property
-    def runs(self) -> RunFilter: ...
-    @property
-    def text(self) -> str | None: ...
-
-
 class ReasonOrder(NamedTuple):
     key: str
     is_up: bool = False
@@ -93,19 +87,8 @@ class ReasonOrder(NamedTuple):
         return row[self.key] or 0, row["id"]
 
 
-class AnyReason(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-Selection = TypeVar("Selection", bound=ReasonFilter)
-Reason = TypeVar("Reason", bound=AnyReason)
-Summary = TypeVar("Summary")
-Event = TypeVar("Event")
-
-
 @dataclass(frozen=True)
-class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
+class ReasonSubject:
     """In SQL `d` is a reason, `f` its function, `b` its counts in a run and `e` one of its
     events.
     """
@@ -124,10 +107,10 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
     ]  # what a list may be ordered by, the first if nothing is said; each is never null
     events_sql: str
     events_of_newest: str  # joins the events of one reason to the runs `newest`
-    filter: type[Selection]
-    make_reason: Callable[[dict[str, Any]], Reason]
-    summarize: Callable[[TrendGrid, Mapping[str, int]], Summary]
-    event: type[Event]
+    filter: type
+    reason: type
+    summarize: Callable[[TrendGrid, Mapping[str, int]], Any]
+    event: type
     gb_id: str = "null"
     # Whether the compiles of its function that hit the recompile limit stand beside a reason
     has_limits: bool = False
@@ -147,11 +130,11 @@ class ReasonSubject(Generic[Selection, Reason, Summary, Event]):
     def names(self) -> tuple[str, ...]:
         return list_names(self.filter)
 
-    def read_filter(self, query: Mapping[str, str]) -> Selection:
+    def read_filter(self, query: Mapping[str, str]) -> Any:
         """Raises FilterError for an unknown key or unusable value."""
         return read_query(self.filter, query)
 
-    def bind(self, selected: Selection) -> dict[str, Any]:
+    def bind(self, selected: Any) -> dict[str, Any]:
         own = {name: getattr(selected, name) for name in (*self.exact, "function")}
         return bind_runs(selected.runs) | own | {"reason_text": selected.text}
 
@@ -180,7 +163,7 @@ matching as materialized (
 
     def totals_sql(
         self,
-        selected: Selection,
+        selected: Any,
         ordering: ReasonOrder | None,
         *,
         with_kinds: bool = False,
@@ -248,7 +231,7 @@ group by grouping sets ((m.kind), ())
 """  # noqa: S608 - our own names
 
     @staticmethod
-    def limits_months_sql(selected: Selection) -> str:
+    def limits_months_sql(selected: Any) -> str:
         return f"""
 with {WANTED_PUBS}{months_sql(selected.runs)}
 select id, recompile_limit_count
@@ -312,7 +295,7 @@ order by d.id
 limit 200000
 """  # noqa: S608 - our own names
 
-    def is_narrowed(self, selected: Selection) -> bool:
+    def is_narrowed(self, selected: Any) -> bool:
         names = (*self.exact, "text", "function")
         return any(getattr(selected, name) is not None for name in names)
 
@@ -344,7 +327,7 @@ select
   ) as run_count{_ALL_LIMITS if self.has_limits else ""}
 """  # noqa: S608 - our own names
 
-    def kind_slots_sql(self, selected: Selection) -> str:
+    def kind_slots_sql(self, selected: Any) -> str:
         """Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all,
         the recompile limits of all runs or 0
         """
@@ -381,7 +364,7 @@ select
     from wanted)), 1, {limit_count}
 """  # noqa: S608 - our own names
 
-    def lines_sql(self, selected: Selection, are_shown: bool) -> str:
+    def lines_sql(self, selected: Any, are_shown: bool) -> str:
         of = "$in(:shown)" if are_shown else "in (select id from matching)"
         return f"""
 with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching}"}
@@ -441,12 +424,9 @@ limit :limit
 """  # noqa: S608 - our own names
 
 
-AnySubject = ReasonSubject[Any, Any, Any, Any]
-
-
 @dataclass(frozen=True)
-class ReasonTrends(Generic[Summary]):
-    summary: Summary
+class ReasonTrends:
+    summary: Any
     grid: TrendGrid
     slots: Sequence[Slot]
 
@@ -494,13 +474,13 @@ class HistoryPoint:
 
 def list_reasons(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Any, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     *,
     sort: str | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> Page[Reason]:
+) -> Page[Any]:
     """List reasons; `sort` is one of the subject's orders, largest first, or that name with ".asc".
 
     Raises FilterError for an unusable sort or cursor.
@@ -522,13 +502,13 @@ def list_reasons(
 
 def list_with_trends(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Summary, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     *,
     sort: str | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> tuple[Page[Reason], ReasonTrends[Summary]]:
+) -> tuple[Page[Any], ReasonTrends]:
     """Return reasons, and the trends of all of them. Raises FilterError as `list_reasons` does."""
     if engine.dialect == "sqlite":
         listed = list_reasons(engine, subject, selected, sort=sort, cursor=cursor, limit=limit)
@@ -544,7 +524,7 @@ def list_with_trends(
 
 
 def _bind_order(
-    subject: AnySubject, selected: ReasonFilter, after: tuple[Any, ...] | None, limit: int
+    subject: ReasonSubject, selected: Any, after: tuple[Any, ...] | None, limit: int
 ) -> dict[str, Any]:
     after_key, after_id = after or (None, None)
     values = subject.bind(selected) | bind_months(selected.runs)
@@ -553,11 +533,11 @@ def _bind_order(
 
 def _list_monthly(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Any, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     ordering: ReasonOrder,
     rows: Iterable[Row],
-) -> list[Reason]:
+) -> list[Any]:
     names = ("id", *subject.counts, "run_count", "compile_us", "first_us", "last_us")
     sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
     sums.sort(
@@ -589,13 +569,11 @@ def _list_monthly(
         function_id = row.pop("function_id")
         if subject.has_limits:
             row["limit_count"] = limits.get(function_id, 0)
-        reasons.append(subject.make_reason(name_ids(row, "id")))
+        reasons.append(make_row(subject.reason, row))
     return reasons
 
 
-def _make_page(
-    reasons: list[Reason], subject: ReasonSubject[Any, Reason, Any, Any], order: str, limit: int
-) -> Page[Reason]:
+def _make_page(reasons: list[Any], subject: ReasonSubject, order: str, limit: int) -> Page[Any]:
     return make_page(
         reasons,
         limit,
@@ -605,13 +583,13 @@ def _make_page(
 
 def _list_summed(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Any, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     key: str,
     up: bool,
     after: tuple[Any, ...] | None,
     limit: int,
-) -> list[Reason]:
+) -> list[Any]:
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     if subject.is_narrowed(selected):
@@ -638,11 +616,11 @@ def _list_summed(
             del row["guard_failure_count"]
         else:
             row["limit_count"] = 0 if function_id is None else sums.limits.get(function_id, 0)
-        reasons.append(subject.make_reason(name_ids(row, "id")))
+        reasons.append(make_row(subject.reason, row))
     return reasons
 
 
-def _sum_up(engine: Engine, subject: AnySubject, selected: ReasonFilter) -> ReasonSums:
+def _sum_up(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonSums:
     def read_slots(values: Mapping[str, Any]) -> dict[int, tuple[Any, ...]]:
         slots: dict[int, tuple[dict[int, Sum], int, dict[int | None, int]]]
         run_counts = {row[0]: row[1] for row in engine.rows(subject.slot_runs_sql, values)}
@@ -660,10 +638,10 @@ def _sum_up(engine: Engine, subject: AnySubject, selected: ReasonFilter) -> Reas
 
 def get_reason_trends(
     engine: Engine,
-    subject: ReasonSubject[Selection, Any, Summary, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     shown: Iterable[str] | None = None,
-) -> ReasonTrends[Summary]:
+) -> ReasonTrends:
     shown_ids = None if shown is None else [parse_id(reason_id) for reason_id in shown]
     if engine.dialect == "sqlite":
         trends = _trace_summed(engine, subject, selected)
@@ -678,12 +656,12 @@ def get_reason_trends(
 
 def _trace_monthly(
     engine: Engine,
-    subject: ReasonSubject[Selection, Reason, Summary, Any],
-    selected: Selection,
+    subject: ReasonSubject,
+    selected: Any,
     values: Mapping[str, Any],
     ordering: ReasonOrder | None,
     shown_ids: list[int] | None = None,
-) -> tuple[list[Reason], ReasonTrends[Summary]]:
+) -> tuple[list[Any], ReasonTrends]:
     slots = list_slots(engine, selected.runs)
     of_slots = subject.bind(selected) | bind_slots(selected.runs, slots)
     # What has no need of the other is asked beside it: planning and small steps take one processor.
@@ -708,14 +686,12 @@ def _trace_monthly(
     return reasons, ReasonTrends(subject.summarize(grid, scope), grid, slots)
 
 
-def _trace_summed(
-    engine: Engine, subject: ReasonSubject[Selection, Any, Summary, Any], selected: Selection
-) -> ReasonTrends[Summary]:
+def _trace_summed(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonTrends:
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     is_narrowed = subject.is_narrowed(selected)
     if not is_narrowed and "trends" in sums.made:
-        made: ReasonTrends[Summary] = sums.made["trends"]
+        made: ReasonTrends = sums.made["trends"]
         return made
     if is_narrowed:
         values = subject.bind(selected)
@@ -746,9 +722,7 @@ def _trace_summed(
     return trends
 
 
-def get_reason(
-    engine: Engine, subject: ReasonSubject[Any, Reason, Any, Any], reason_id: int
-) -> Reason | None:
+def get_reason(engine: Engine, subject: ReasonSubject, reason_id: int) -> Any:
     values = {"id": reason_id}
     if engine.dialect == "clickhouse":
         every = subject.filter(runs=RunFilter())
@@ -757,12 +731,12 @@ def get_reason(
         rows = engine.rows(sql, values | _bind_order(subject, every, None, 1))
         return next(iter(_list_monthly(engine, subject, every, ordering, rows)), None)
     row = get_row(engine, subject.get_sql, values)
-    return subject.make_reason(name_ids(row, "id")) if row else None
+    return make_row(subject.reason, row) if row else None
 
 
 def list_affected_runs(
     engine: Engine,
-    subject: AnySubject,
+    subject: ReasonSubject,
     reason_id: int,
     *,
     cursor: str | None = None,
@@ -773,7 +747,7 @@ def list_affected_runs(
     after = decode_cursor(cursor, int, str) or (None, None)
     values = {"id": reason_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = engine.rows(subject.runs_sql, values | {"alive_since_us": alive_since_us})
-    runs = [AffectedRun(**(dict(row) | {"pinned": bool(row["pinned"])})) for row in rows]
+    runs = [make_row(AffectedRun, row) for row in rows]
     return make_page(runs, limit, lambda run: (run.started_us, run.id))
 
 
@@ -802,7 +776,7 @@ limit :newest
 
 
 def list_history(
-    engine: Engine, subject: AnySubject, reason_id: int, *, newest: int = 200
+    engine: Engine, subject: ReasonSubject, reason_id: int, *, newest: int = 200
 ) -> list[HistoryPoint]:
     sql = history_sql(subject.run_table, subject.key, subject.count)
     return list_points(engine, sql, {"id": reason_id, "newest": newest})

@@ -153,7 +153,7 @@ RECOMPILES = ReasonSubject(
     events_of_newest="""cross join recompiles as e on e.run_id = newest.run_id
   join guard_failures as g on g.recompile_id = e.id and g.position = 0 and g.cause_id = :id""",
     filter=CauseFilter,
-    make_reason=lambda row: RecompileCause(**row),
+    reason=RecompileCause,
     summarize=_summarize,
     event=CauseEvent,
     has_limits=True,

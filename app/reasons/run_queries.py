@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
 from compileboard.app.core.page import Page, bind_page, decode_cursor, make_page, recorded_us
+from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.store.causes import find_first_call, find_user_call
-from compileboard.collectors.store.reading import read_body, read_json
+from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import name_rows
 
 
@@ -50,6 +51,13 @@ class GraphBreakRow(fields.TitledBreak):
     compile_us: fields.CompileUs
     stack: fields.Stack
     text: Annotated[str, "All that torch wrote."]
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        body = read_body(columns.pop("body"))
+        text, stack = body.get("text") or "", tuple(list_stack(body))
+        own = {"text": text, "stack": stack, "debug_context": body.get("debug_context")}
+        return columns | _choose_words(columns, body) | _find_torch_line(text, stack) | own
 
 
 @dataclass(frozen=True)
@@ -145,25 +153,9 @@ def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    hints = tuple(body.get("hints") or read_json(list[str], values["hints"]) or ())
-    words = {
-        name: body.get(name) or values[name] for name in ("reason", "explanation", "source_line")
-    }
-    return words | {"hints": hints}
-
-
-def _to_break(row: dict[str, Any]) -> GraphBreakRow:
-    values = fields.name_ids(row, "distinct_id")
-    body = read_body(values.pop("body"))
-    values |= _choose_words(values, body)
-    text, stack = body.get("text") or "", tuple(list_stack(body))
-    return GraphBreakRow(
-        **values,
-        **_find_torch_line(text, stack),
-        debug_context=body.get("debug_context"),
-        stack=stack,
-        text=text,
-    )
+    names = ("reason", "explanation", "source_line", "hints")
+    words = {name: body.get(name) or values[name] for name in names}
+    return words | {"hints": tuple(body["hints"]) if body.get("hints") else words["hints"]}
 
 
 def list_graph_breaks(
@@ -175,18 +167,15 @@ def list_graph_breaks(
     distinct_id: int | None = None,
 ) -> Page[GraphBreakRow]:
     """Raises FilterError for an unusable cursor."""
-    values = bind_page(run_id, cursor, limit) | {"distinct_id": distinct_id}
-    rows = [
-        _to_break(row) for row in name_rows(connection, connection.execute(RUN_BREAKS_SQL, values))
-    ]
-    return make_page(rows, limit, lambda row: (row.time_us, row.id))
-
-
-def list_compile_breaks(
-    connection: sqlite3.Connection, key: int, limit: int = 100
-) -> list[GraphBreakRow]:
-    records = connection.execute(COMPILE_BREAKS_SQL, {"key": key, "limit": limit})
-    return [_to_break(row) for row in name_rows(connection, records)]
+    return list_page(
+        connection,
+        GraphBreakRow,
+        RUN_BREAKS_SQL,
+        run_id,
+        cursor,
+        limit,
+        distinct_id=distinct_id,
+    )
 
 
 def list_distinct_breaks(
@@ -206,12 +195,13 @@ def list_distinct_breaks(
                 newest[row["distinct_id"]] = row
     rows = []
     for record in records:
-        values, own = fields.name_ids(record, "distinct_id"), newest.get(record["distinct_id"])
+        values, own = dict(record), newest.get(record["distinct_id"])
         values |= _choose_words(
             values, get_event(connection, own["process_id"], own["sequence"]) if own else {}
         )
         values["line"] = own["line"] if own else values["line"]
-        rows.append(RunDistinctBreak(**values, outcomes=outcomes.get(record["distinct_id"], {})))
+        values["outcomes"] = outcomes.get(record["distinct_id"], {})
+        rows.append(make_row(RunDistinctBreak, values))
     return make_page(rows, limit, lambda row: (row.compile_us or 0, parse_id(row.distinct_id)))
 
 
@@ -419,8 +409,8 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
     for first in range(0, len(records), _AT_ONCE):
         some = records[first : first + _AT_ONCE]
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
-            values = fields.name_ids(row, "cause_id")
-            guards.setdefault(values.pop("recompile_id"), []).append(FailedGuard(**values))
+            values = dict(row)
+            guards.setdefault(values.pop("recompile_id"), []).append(make_row(FailedGuard, values))
     return [
         RecompileRow(**row, guards=tuple(guards.get(row["id"], ())))
         for row in name_rows(connection, records)
@@ -474,11 +464,8 @@ def list_causes(
     keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
     values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
     rows = [
-        RunCause(
-            **fields.name_ids(row, "cause_id"),
-            called_at=find_first_call(connection, run_id, row["file"], row["function"]),
-        )
-        for row in connection.execute(CAUSES_SQL, values)
+        replace(row, called_at=find_first_call(connection, run_id, row.file, row.function))
+        for row in list_rows(connection, RunCause, CAUSES_SQL, **values)
     ]
     return make_page(
         rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id))

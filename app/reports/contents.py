@@ -10,6 +10,7 @@ from compileboard.app.aot.model import AotScreen, build_aot
 from compileboard.app.benchmarks.model import ReportedResults, build_reported_results
 from compileboard.app.caches.model import CachesScreen, build_caches
 from compileboard.app.compiles.page_model import CompilesScreen, build_compiles
+from compileboard.app.core.page import Page
 from compileboard.app.guards.model import RunGuardsScreen, build_guards
 from compileboard.app.ranks.model import RanksScreen, build_ranks
 from compileboard.app.reasons.model import (
@@ -20,13 +21,12 @@ from compileboard.app.reasons.model import (
 )
 from compileboard.app.reasons.run_queries import RecompileRow
 from compileboard.app.reports.redaction import without_source
+from compileboard.app.runs.failures import FailureRow, list_failures
 from compileboard.app.runs.model import (
     EnvironmentScreen,
-    FailuresScreen,
     RunHeader,
     RunSummaryScreen,
     build_environment,
-    build_failures,
     build_header,
     build_summary,
 )
@@ -59,7 +59,7 @@ class Contents:
     compiles: CompilesScreen
     breaks: RunGraphBreaksScreen
     recompiles: RunRecompilesScreen
-    failures: FailuresScreen
+    failures: Page[FailureRow]
     caches: CachesScreen
     environment: EnvironmentScreen
     results: ReportedResults | None
@@ -115,7 +115,7 @@ def read_contents(
         compiles=build_compiles(reader, run, sort="time", limit=MOST_COMPILES),
         breaks=build_distinct_breaks(reader, run.id, limit=MOST_BREAKS),
         recompiles=build_recompiles(reader, run, limit=MOST_CHAINS),
-        failures=build_failures(reader, run.id, limit=MOST_FAILURES),
+        failures=list_failures(reader, run.id, limit=MOST_FAILURES),
         caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
         environment=build_environment(reader, run.id),
         results=build_reported_results(reader, run.id),

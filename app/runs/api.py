@@ -23,14 +23,13 @@ from compileboard.app.runs.advice import CauseRow, Problem, RunVerdict
 from compileboard.app.runs.failures import CacheResult
 from compileboard.app.runs.model import (
     Run,
-    RunsFilters,
     RunWithFacts,
     build_config,
     build_environment,
     build_processes,
-    build_runs,
     build_summary,
     describe_facts,
+    list_described_runs,
     list_run_causes,
 )
 from compileboard.app.runs.queries import RunFilter
@@ -40,7 +39,7 @@ from compileboard.app.runs.trace_files import Log, RejectSum, TraceFile
 
 @dataclass(frozen=True)
 class RunSort:
-    sort: Annotated[str, order_by(runs.ORDERS), SORT_HELP] = "started"
+    sort: Annotated[str, order_by(runs.ORDERS), SORT_HELP] = runs.DEFAULT_ORDER
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,15 @@ class RunDetailJson(RunWithFacts):
 @operation("/runs")
 def list_runs(selection: RunFilter, order: RunSort, page: PageQuery) -> Page[Run]:
     """List runs, newest first."""
-    screen = build_runs(
-        get_engine(), RunsFilters(selection, order.sort, page.cursor, page.limit), get_clock()
+    return list_described_runs(
+        get_engine(),
+        get_clock(),
+        selection,
+        sort=order.sort,
+        cursor=page.cursor,
+        limit=page.limit,
+        pinned_first=False,
     )
-    return Page(tuple(screen.runs), screen.next_cursor)
 
 
 @operation("/runs/<run_id>")

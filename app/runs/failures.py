@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES
 from compileboard.app.core import fields
-from compileboard.app.core.page import Page, bind_page, make_page
+from compileboard.app.core.page import Page
+from compileboard.app.core.rows import list_page, list_rows
 from compileboard.app.core.schema import one_of
 from compileboard.app.runs.rows import RunRow
-from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import name_rows
 
@@ -46,6 +45,10 @@ class FailureRow:
     time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
     repro_id: Annotated[fields.ContentId | None, "`id` of the repro that it left."]
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {"text": read_body(columns.pop("body")).get("text") or ""}
 
 
 @dataclass(frozen=True)
@@ -208,111 +211,41 @@ limit 200
 """
 
 
-def _to_failure(row: Mapping[str, Any]) -> FailureRow:
-    values = dict(row)
-    body = read_body(values.pop("body"))
-    values["ended_program"] = bool(values["ended_program"])
-    values["repro_id"] = None if values["repro_id"] is None else format_id(values["repro_id"])
-    return FailureRow(**values, text=body.get("text") or "")
-
-
 def list_failures(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[FailureRow]:
     """Raises FilterError for an unusable cursor."""
-    rows = [
-        _to_failure(row)
-        for row in name_rows(
-            connection, connection.execute(FAILURES_SQL, bind_page(run_id, cursor, limit))
-        )
-    ]
-    return make_page(rows, limit, lambda row: (row.time_us, row.id))
-
-
-def list_runtime_failures(
-    connection: sqlite3.Connection, run_id: str, limit: int = 20
-) -> list[FailureRow]:
-    return [
-        _to_failure(row)
-        for row in name_rows(
-            connection, connection.execute(RUNTIME_SQL, {"run_id": run_id, "limit": limit})
-        )
-    ]
-
-
-def count_failed(
-    connection: sqlite3.Connection, run_id: str, limit: int = 20
-) -> list[FailureGroup]:
-    return [
-        FailureGroup(**dict(row))
-        for row in connection.execute(FAILED_SQL, {"run_id": run_id, "limit": limit})
-    ]
+    return list_page(connection, FailureRow, FAILURES_SQL, run_id, cursor, limit)
 
 
 def list_cache_lookups(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[CacheLookup]:
     """Raises FilterError for an unusable cursor."""
-    rows = [
-        CacheLookup(**row)
-        for row in name_rows(
-            connection, connection.execute(LOOKUPS_SQL, bind_page(run_id, cursor, limit))
-        )
-    ]
-    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+    return list_page(connection, CacheLookup, LOOKUPS_SQL, run_id, cursor, limit)
 
 
 def list_cudagraph_skips(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[CudagraphSkip]:
     """Raises FilterError for an unusable cursor."""
-    rows = [
-        CudagraphSkip(**row)
-        for row in name_rows(
-            connection, connection.execute(SKIPS_SQL, bind_page(run_id, cursor, limit))
-        )
-    ]
-    return make_page(rows, limit, lambda row: (row.time_us, row.id))
+    return list_page(connection, CudagraphSkip, SKIPS_SQL, run_id, cursor, limit)
+
+
+def list_runtime_failures(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureRow]:
+    return list_rows(connection, FailureRow, RUNTIME_SQL, run_id=run_id, limit=limit)
+
+
+def count_failed(
+    connection: sqlite3.Connection, run_id: str, limit: int = 20
+) -> list[FailureGroup]:
+    return list_rows(connection, FailureGroup, FAILED_SQL, run_id=run_id, limit=limit)
 
 
 def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
-    return [
-        CacheResult(**dict(row))
-        for row in connection.execute(CACHE_RESULTS_SQL, {"run_id": run_id})
-    ]
-
-
-def list_compile_failures(
-    connection: sqlite3.Connection, key: int, limit: int = 50
-) -> list[FailureRow]:
-    return [
-        _to_failure(row)
-        for row in name_rows(
-            connection, connection.execute(COMPILE_FAILURES_SQL, {"key": key, "limit": limit})
-        )
-    ]
-
-
-def list_compile_lookups(
-    connection: sqlite3.Connection, key: int, limit: int = 100
-) -> list[CacheLookup]:
-    return [
-        CacheLookup(**row)
-        for row in name_rows(
-            connection, connection.execute(COMPILE_LOOKUPS_SQL, {"key": key, "limit": limit})
-        )
-    ]
-
-
-def list_compile_skips(
-    connection: sqlite3.Connection, key: int, limit: int = 100
-) -> list[CudagraphSkip]:
-    return [
-        CudagraphSkip(**row)
-        for row in name_rows(
-            connection, connection.execute(COMPILE_SKIPS_SQL, {"key": key, "limit": limit})
-        )
-    ]
+    return list_rows(connection, CacheResult, CACHE_RESULTS_SQL, run_id=run_id)
 
 
 MOST = 20

@@ -14,8 +14,9 @@ from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileGroup, group_compiles
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.labels import PhaseShare, list_shares, sum_phases
-from compileboard.app.core.newest import MAY_CHANGE, RecorderClock
+from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
+from compileboard.app.core.rows import list_rows
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_incidents
@@ -35,10 +36,8 @@ from compileboard.app.runs.advice import (
 )
 from compileboard.app.runs.queries import (
     RunFilter,
-    count_runs,
     list_runs,
     list_tags,
-    read_run_filter,
 )
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import (
@@ -47,6 +46,7 @@ from compileboard.app.runs.run_queries import (
     ProcessRow,
     RunDetail,
     RunFeatures,
+    StackCliff,
     get_run_features,
     is_pruned,
 )
@@ -55,18 +55,6 @@ from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
 from compileboard.collectors.store.causes import find_first_call, load_causes
 from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
-
-DEFAULT_ORDER = "started"
-
-
-@dataclass(frozen=True)
-class RunsFilters:
-    runs: RunFilter
-    order: str
-    cursor: str | None
-    limit_count: int
-    is_pinned_first: bool = False
-    is_counted: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,25 +84,6 @@ class RunWithFacts(Run):
     facts: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class RunsScreen:
-    filters: RunsFilters
-    runs: Sequence[Run]
-    next_cursor: str | None
-    run_count: int | None
-
-    @property
-    def is_live(self) -> bool:
-        return any(run.standing.word in MAY_CHANGE for run in self.runs)
-
-
-def read_runs_filters(query: Mapping[str, str], limit_count: int) -> RunsFilters:
-    order, cursor = query.get("sort") or DEFAULT_ORDER, query.get("cursor")
-    return RunsFilters(
-        read_run_filter(query), order, cursor, limit_count, is_pinned_first=True, is_counted=True
-    )
-
-
 def describe_runs(engine: Engine, runs: Sequence[RunRow], clock: RecorderClock) -> list[Run]:
     tags = list_tags(engine, [run.id for run in runs])
     return [_describe(run, tags[run.id], clock) for run in runs]
@@ -124,26 +93,12 @@ def _describe(run: RunRow, tags: Iterable[tuple[str, str]], clock: RecorderClock
     return fill(Run, vars(run) | {"tags": dict(tags), "standing": describe_state(run, *clock)})
 
 
-def build_runs(engine: Engine, filters: RunsFilters, clock: RecorderClock) -> RunsScreen:
-    page = list_runs(
-        engine,
-        filters.runs,
-        sort=filters.order,
-        cursor=filters.cursor,
-        limit=filters.limit_count,
-        pinned_first=filters.is_pinned_first,
-    )
-    return RunsScreen(
-        filters=filters,
-        runs=describe_runs(engine, page.rows, clock),
-        next_cursor=page.next,
-        run_count=_count(engine, filters, page) if filters.is_counted else None,
-    )
-
-
-def _count(engine: Engine, filters: RunsFilters, page: Page[RunRow]) -> int:
-    is_whole = not filters.cursor and page.next is None
-    return len(page.rows) if is_whole else count_runs(engine, filters.runs)
+def list_described_runs(
+    engine: Engine, clock: RecorderClock, selection: RunFilter | None = None, **options: Any
+) -> Page[Run]:
+    """List runs as `list_runs` does, each with its tags and its state."""
+    page = list_runs(engine, selection, **options)
+    return Page(tuple(describe_runs(engine, page.rows, clock)), page.next)
 
 
 def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunWithFacts:
@@ -158,6 +113,7 @@ def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunWithFacts:
 
 
 MOST_SKIPS = 200
+MOST_CLIFFS = 256
 MOST_INCIDENTS = 5
 CHARTED = 24
 FIRST_BARS = 3  # of the summary; the others are one click away
@@ -313,20 +269,11 @@ def read_facts(
         changed=[
             settings for _process, settings in run_queries.list_changed_configs(reader, run.id)
         ],
-        cliffs=run_queries.list_stack_cliffs(reader, run.id),
+        cliffs=list_rows(
+            reader, StackCliff, run_queries.CLIFFS_SQL, run_id=run.id, limit=MOST_CLIFFS
+        ),
         cacheable_us=sum(cacheable) if cacheable else None,
     )
-
-
-@dataclass(frozen=True)
-class FailuresScreen:
-    page: Page[failures.FailureRow]
-
-
-def build_failures(
-    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 20
-) -> FailuresScreen:
-    return FailuresScreen(failures.list_failures(reader, run_id, cursor, limit))
 
 
 MOST_PROCESSES = 64
@@ -419,6 +366,8 @@ def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
         processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
         notes=trace_files.list_notes(reader, run_id),
         trace_files=trace_files.list_trace_files(reader, run_id),
-        logs=trace_files.list_logs(reader, run_id),
+        logs=list_rows(
+            reader, Log, trace_files.LOGS_SQL, run_id=run_id, limit=trace_files.MOST_LOGS
+        ),
         rejects=trace_files.sum_rejects(reader, run_id),
     )

@@ -52,21 +52,16 @@ from compileboard.app.runs.model import Run, describe_runs
 from compileboard.app.runs.overview_queries import (
     DatabaseTotals,
     FailedModel,
-    RunPoint,
     RunSeries,
     RunSpeedup,
     TopBreak,
     TopCause,
-    TopFunction,
     get_totals,
     list_failed_models,
     list_measured_models,
     list_series,
     list_speedups,
-    list_top_breaks,
-    list_top_causes,
-    list_top_functions,
-    list_trend,
+    list_top,
     list_wrong_models,
 )
 from compileboard.app.runs.queries import RunFilter, list_runs
@@ -348,6 +343,10 @@ class OverviewFilters:
     last: str
     run_count: int
 
+    @property
+    def runs(self) -> RunFilter:
+        return RunFilter(suite=self.suite, name=self.name)
+
 
 @dataclass(frozen=True)
 class OverviewIncidents:
@@ -415,17 +414,6 @@ class NewestSuiteRun:
 
 
 @dataclass(frozen=True)
-class RecordedRuns:
-    series: Sequence[RunSeries]
-    totals: DatabaseTotals
-    points: Sequence[RunPoint]
-    newest: Sequence[Run]
-    graph_breaks: Sequence[TopBreak]
-    recompile_causes: Sequence[TopCause]
-    functions: Sequence[TopFunction]
-
-
-@dataclass(frozen=True)
 class OverviewScreen:
     filters: OverviewFilters
     series: Sequence[RunSeries]
@@ -489,34 +477,15 @@ def build_overview(
         programs=programs,
         totals=totals,
         runs=runs,
-        graph_breaks=list_top_breaks(engine, **scope, newest=point_count, limit=TOP_COUNT),
-        recompile_causes=_list_top_causes(store, filters.suite, filters.name, point_count),
+        graph_breaks=list_top(engine, TopBreak, **scope, newest=point_count, limit=TOP_COUNT),
+        recompile_causes=_list_top_causes(store, filters, point_count),
     )
 
 
-def build_recorded_runs(
-    store: Store, suite: str | None, name: str | None, clock: RecorderClock, point_count: int
-) -> RecordedRuns:
-    engine = store.engine
-    newest = list_runs(
-        engine, RunFilter(suite=suite, name=name), pinned_first=False, limit=NEWEST_RUNS_COUNT
+def _list_top_causes(store: Store, filters: OverviewFilters, point_count: int) -> list[TopCause]:
+    causes = list_top(
+        store.engine, TopCause, filters.suite, filters.name, newest=point_count, limit=TOP_COUNT
     )
-    alive_since_us = clock.alive_since_us
-    return RecordedRuns(
-        series=list_series(engine),
-        totals=get_totals(engine, suite, name, alive_since_us=alive_since_us),
-        points=list_trend(engine, suite, name, newest=point_count, alive_since_us=alive_since_us),
-        newest=describe_runs(engine, newest.rows, clock),
-        graph_breaks=list_top_breaks(engine, suite, name, newest=point_count, limit=TOP_COUNT),
-        recompile_causes=_list_top_causes(store, suite, name, point_count),
-        functions=list_top_functions(engine, suite, name, newest=point_count, limit=TOP_COUNT),
-    )
-
-
-def _list_top_causes(
-    store: Store, suite: str | None, name: str | None, point_count: int
-) -> list[TopCause]:
-    causes = list_top_causes(store.engine, suite, name, newest=point_count, limit=TOP_COUNT)
     return [replace(cause, called_at=_find_call(store, cause)) for cause in causes]
 
 
@@ -528,8 +497,7 @@ def _find_call(store: Store, cause: TopCause) -> str | None:
 
 
 def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:
-    selected = RunFilter(suite=filters.suite, name=filters.name)
-    runs = list_runs(engine, selected, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
+    runs = list_runs(engine, filters.runs, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
     return [run for run in runs if run.source != "trial"]
 
 

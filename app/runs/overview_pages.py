@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,14 +18,15 @@ from compileboard.app.core.filters import url_with
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.incidents import model as messages
 from compileboard.app.incidents.pages import link_comparison
-from compileboard.app.runs.model import Run
+from compileboard.app.runs.model import Run, list_described_runs
 from compileboard.app.runs.overview import (
+    NEWEST_RUNS_COUNT,
+    TOP_COUNT,
     HeadlineTile,
     OverviewScreen,
     ProgramSavings,
     build_demo_progress,
     build_overview,
-    build_recorded_runs,
     read_overview_filters,
 )
 from compileboard.app.runs.overview_queries import (
@@ -35,6 +36,8 @@ from compileboard.app.runs.overview_queries import (
     TopBreak,
     TopCause,
     TopFunction,
+    list_top,
+    list_trend,
 )
 
 blueprint = Blueprint("overview", __name__)
@@ -183,41 +186,54 @@ class Overview:
 
     verdict: Annotated[PageVerdict, "The verdict of the overview."]
     tiles: Annotated[
-        list[HeadlineTile],
+        Sequence[HeadlineTile],
         "The numbers of the suite that was measured last; one without value is absent.",
     ]
     programs: Annotated[
-        list[ProgramSavings], "Where nothing was benchmarked: recorded programs with most to win."
+        Sequence[ProgramSavings],
+        "Where nothing was benchmarked: recorded programs with most to win.",
     ]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
-    series: Annotated[list[RunSeries], "At most 500."]
+    series: Annotated[Sequence[RunSeries], "At most 500."]
     trend: Annotated[
-        list[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."
+        Sequence[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."
     ]
-    newest_runs: Annotated[list[Run], "The newest 8."]
-    graph_breaks: Annotated[list[TopBreak], "The 8 of the newest runs whose compiles took longest."]
+    newest_runs: Annotated[Sequence[Run], "The newest 8."]
+    graph_breaks: Annotated[
+        Sequence[TopBreak], "The 8 of the newest runs whose compiles took longest."
+    ]
     recompile_causes: Annotated[
-        list[TopCause], "The 8 of the newest runs whose compiles took longest."
+        Sequence[TopCause], "The 8 of the newest runs whose compiles took longest."
     ]
-    functions: Annotated[list[TopFunction], "The 8 that recompile most in the newest runs."]
+    functions: Annotated[Sequence[TopFunction], "The 8 that recompile most in the newest runs."]
 
 
 @operation("/overview")
 def get_overview(scope: OverviewScope) -> Overview:
     """Return the contents of this database, and the verdict of the overview page."""
-    store, clock, point_count = get_store(), get_clock(), get_settings().trend_runs
-    asked = {name: value for name, value in vars(scope).items() if value}
-    screen = build_overview(store, read_overview_filters(asked), clock, point_count)
-    recorded = build_recorded_runs(store, scope.suite, scope.name, clock, point_count)
+    engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
+    filters = read_overview_filters({key: value for key, value in vars(scope).items() if value})
+    screen = build_overview(get_store(), filters, clock, point_count)
+    newest = list_described_runs(
+        engine, clock, filters.runs, pinned_first=False, limit=NEWEST_RUNS_COUNT
+    )
     return Overview(
         verdict=screen.verdict,
-        tiles=list(screen.tiles),
-        programs=list(screen.programs),
-        totals=recorded.totals,
-        series=list(recorded.series),
-        trend=list(recorded.points),
-        newest_runs=list(recorded.newest),
-        graph_breaks=list(recorded.graph_breaks),
-        recompile_causes=list(recorded.recompile_causes),
-        functions=list(recorded.functions),
+        tiles=screen.tiles,
+        programs=screen.programs,
+        totals=screen.totals,
+        series=screen.series,
+        trend=list_trend(
+            engine,
+            filters.suite,
+            filters.name,
+            newest=point_count,
+            alive_since_us=clock.alive_since_us,
+        ),
+        newest_runs=newest.rows,
+        graph_breaks=screen.graph_breaks,
+        recompile_causes=screen.recompile_causes,
+        functions=list_top(
+            engine, TopFunction, filters.suite, filters.name, newest=point_count, limit=TOP_COUNT
+        ),
     )

@@ -6,13 +6,15 @@ All of it comes from roll-ups of the `newest` runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import recorded_us
+from compileboard.app.core.rows import make_row
 from compileboard.app.core.schema import PRIVATE
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.rollups import HUD_PASSING
 
 
@@ -233,60 +235,49 @@ limit :newest
 """  # noqa: S608 - our own names
 
 
-def breaks_sql(scope: str) -> str:
+def top_sql(
+    scope: str, table: str, run_table: str, key: str, count: str, least: int, columns: str
+) -> str:
     return f"""
 {_newest_of_each(scope)}, top as (
   select
-    b.distinct_id,
-    sum(b.break_count) as break_count,
+    b.{key},
+    max(n.id) as run_id,
+    sum(b.{count}) as {count},
     count(*) as run_count,
     sum(b.compile_us) as compile_us,
     max(n.is_newest) as is_present
   from newest as n
-  $join $rows(run_breaks, newest) as b on $of(b, n)
-  group by b.distinct_id
-  order by compile_us desc, break_count desc, b.distinct_id
+  $join $rows({run_table}, newest) as b on $of(b, n)
+  where b.{count} >= {least}
+  group by b.{key}
+  order by compile_us desc, {count} desc, b.{key}
   limit :limit
 )
 select
-  d.id as distinct_id, d.gb_id, d.gb_type, d.reason, d.explanation, d.source_line, d.line,
-  f.name as function, f.file, top.break_count, top.run_count,
+  d.id as {key}, {columns}, f.name as function, f.file, top.{count}, top.run_count,
   nullif(top.compile_us, 0) as compile_us, top.is_present
 from top
-join distinct_breaks as d on d.id = top.distinct_id
+join {table} as d on d.id = top.{key}
 left join functions as f on f.id = d.function_id
-order by top.compile_us desc, top.break_count desc, d.id
+order by top.compile_us desc, top.{count} desc, d.id
 limit :limit
 """  # noqa: S608 - our own names
+
+
+_LEFT_OUT = ("id", "fingerprint", "function_id", "hints", "suggestion")
+
+
+def breaks_sql(scope: str) -> str:
+    columns = RECORDS["distinct_breaks"].select_sql("d", *_LEFT_OUT)
+    of = ("distinct_breaks", "run_breaks", "distinct_id", "break_count", 0)
+    return top_sql(scope, *of, columns)
 
 
 def causes_sql(scope: str) -> str:
-    return f"""
-{_newest_of_each(scope)}, top as (
-  select
-    u.cause_id,
-    max(n.id) as run_id,
-    sum(u.recompile_count) as recompile_count,
-    count(*) as run_count,
-    sum(u.compile_us) as compile_us,
-    max(n.is_newest) as is_present
-  from newest as n
-  $join $rows(run_causes, newest) as u on $of(u, n)
-  where u.recompile_count > 0
-  group by u.cause_id
-  order by compile_us desc, recompile_count desc, u.cause_id
-  limit :limit
-)
-select
-  d.id as cause_id, d.category, d.source, d.reason, f.name as function, f.file, top.run_id,
-  top.recompile_count, top.run_count,
-  nullif(top.compile_us, 0) as compile_us, top.is_present
-from top
-join recompile_causes as d on d.id = top.cause_id
-left join functions as f on f.id = d.function_id
-order by top.compile_us desc, top.recompile_count desc, d.id
-limit :limit
-"""  # noqa: S608 - our own names
+    columns = RECORDS["recompile_causes"].select_sql("d", *_LEFT_OUT) + ", top.run_id"
+    of = ("recompile_causes", "run_causes", "cause_id", "recompile_count", 1)
+    return top_sql(scope, *of, columns)
 
 
 def functions_sql(scope: str) -> str:
@@ -376,62 +367,28 @@ def list_trend(
 
 
 def _to_point(row: Row) -> RunPoint:
-    values = dict(row) | {name: bool(row[name]) for name in ("has_failed", "is_observed")}
-    if not values["is_observed"]:
-        counts = ("compile_count", "recompile_count", "graph_break_count", "compile_us")
-        values |= {name: values[name] or None for name in counts}
-    return RunPoint(**values)
+    counts = ("compile_count", "recompile_count", "graph_break_count", "compile_us")
+    unseen = {} if row["is_observed"] else {name: row[name] or None for name in counts}
+    return make_row(RunPoint, dict(row) | unseen)
 
 
-def list_top_breaks(
+Top = TypeVar("Top", TopBreak, TopCause, TopFunction)
+_TOP_SQL = {TopBreak: breaks_sql, TopCause: causes_sql, TopFunction: functions_sql}
+
+
+def list_top(
     engine: Engine,
+    kind: type[Top],
     suite: str | None = None,
     name: str | None = None,
     *,
     newest: int = 1000,
     limit: int = 8,
-) -> list[TopBreak]:
-    scope = write_scope(suite, name)
+) -> list[Top]:
+    """List the graph breaks or causes that cost most, or the functions that recompile most."""
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [
-        TopBreak(**_mark_present(row, "distinct_id"))
-        for row in engine.rows(breaks_sql(scope), values)
-    ]
-
-
-def list_top_causes(
-    engine: Engine,
-    suite: str | None = None,
-    name: str | None = None,
-    *,
-    newest: int = 1000,
-    limit: int = 8,
-) -> list[TopCause]:
-    scope = write_scope(suite, name)
-    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [
-        TopCause(**_mark_present(row, "cause_id")) for row in engine.rows(causes_sql(scope), values)
-    ]
-
-
-def _mark_present(row: Row, id_name: str) -> dict[str, Any]:
-    return fields.name_ids(row, id_name) | {"is_present": bool(row["is_present"])}
-
-
-def list_top_functions(
-    engine: Engine,
-    suite: str | None = None,
-    name: str | None = None,
-    *,
-    newest: int = 1000,
-    limit: int = 8,
-) -> list[TopFunction]:
-    scope = write_scope(suite, name)
-    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    return [
-        TopFunction(**fields.name_ids(row, "function_id"))
-        for row in engine.rows(functions_sql(scope), values)
-    ]
+    rows = engine.rows(_TOP_SQL[kind](write_scope(suite, name)), values)
+    return [make_row(kind, row) for row in rows]
 
 
 def list_series(engine: Engine) -> list[RunSeries]:

@@ -22,6 +22,7 @@ from compileboard.app.core.db import (
     writing,
 )
 from compileboard.app.core.filters import is_local_path, run_url
+from compileboard.app.core.newest import MAY_CHANGE
 from compileboard.app.core.page import FilterError, check_content_id, check_limit
 from compileboard.app.reasons.model import (
     build_distinct_breaks,
@@ -29,23 +30,23 @@ from compileboard.app.reasons.model import (
     build_recompiles,
 )
 from compileboard.app.runs import queries as runs
+from compileboard.app.runs.failures import list_failures
 from compileboard.app.runs.model import (
     FIRST_BARS,
     build_config,
     build_environment,
-    build_failures,
     build_processes,
-    build_runs,
     build_summary,
-    read_runs_filters,
+    list_described_runs,
 )
-from compileboard.app.runs.queries import FILTERS
+from compileboard.app.runs.queries import DEFAULT_ORDER, FILTERS, read_run_filter
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.trash import delete_run
 
 blueprint = Blueprint("run", __name__)
+FAILURES_LIMIT = 20
 
 
 def _summary(run: RunRow) -> dict[str, Any]:
@@ -103,7 +104,8 @@ def _recompiles(run: RunRow) -> dict[str, Any]:
 
 
 def _failures(run: RunRow) -> dict[str, Any]:
-    return {"screen": build_failures(get_run_reader(run.id), run.id, request.args.get("cursor"))}
+    cursor = request.args.get("cursor")
+    return {"listed": list_failures(get_run_reader(run.id), run.id, cursor, FAILURES_LIMIT)}
 
 
 def _caches(run: RunRow) -> dict[str, Any]:
@@ -196,11 +198,17 @@ _MORE = ("host", "gpu", "torch", "commit", "since", "until")
 def index() -> str:
     engine = get_engine()
     limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
-    filters = read_runs_filters(request.args, limit_count)
-    screen = build_runs(engine, filters, get_clock())
+    selected, order = read_run_filter(request.args), request.args.get("sort") or DEFAULT_ORDER
+    cursor = request.args.get("cursor")
+    listed = list_described_runs(
+        engine, get_clock(), selected, sort=order, cursor=cursor, limit=limit_count
+    )
+    is_whole = not cursor and listed.next is None
     return render_template(
         "runs/index.html",
-        screen=screen,
+        listed=listed,
+        run_count=len(listed.rows) if is_whole else runs.count_runs(engine, selected),
+        sort=order,
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS),
         more_given=any(request.args.get(key) for key in _MORE),
@@ -208,8 +216,8 @@ def index() -> str:
         states=runs.STATES,
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
-        live=screen.is_live,
-        lost_files=list_lost_files(get_reader(), [run.id for run in screen.runs]),
+        live=any(run.standing.word in MAY_CHANGE for run in listed.rows),
+        lost_files=list_lost_files(get_reader(), [run.id for run in listed.rows]),
     )
 
 

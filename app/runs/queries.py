@@ -41,6 +41,7 @@ ORDERS = {
     "breaks": "coalesce($t.graph_break_count, 0)",
     "compile_time": "coalesce($t.compile_us, 0)",
 }
+DEFAULT_ORDER = "started"
 
 
 def _read_tag(_name: str, text: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from compileboard.app.core.engine import SqliteEngine, get_row
 from compileboard.app.core.fields import Count, EventTime, Pid, ProcessId, RowId, StartTime
 from compileboard.app.core.page import Page, decode_cursor, make_page
+from compileboard.app.core.rows import list_rows, make_row
 from compileboard.app.core.schema import published
 from compileboard.app.runs.rows import RUN_SQL, RunRow, to_row
 from compileboard.collectors.contract.shapes import RunFacts
@@ -213,11 +214,8 @@ def get_run(connection: sqlite3.Connection, run_id: str) -> RunDetail | None:
     if run is None or row is None:
         return None
     tags = tuple((key, value) for key, value in connection.execute(TAGS_SQL, {"run_id": run_id}))
-    room = None if row["stack_room"] is None else bool(row["stack_room"])
     facts = read_json(RunFacts, row["facts"]) or {}
-    return RunDetail(
-        to_row(run), tags, row["cwd"], bool(row["keep_source"]), facts, room, row["pruned_us"]
-    )
+    return make_row(RunDetail, {**dict(row), "run": to_row(run), "tags": tags, "facts": facts})
 
 
 def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
@@ -227,42 +225,11 @@ def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
 def list_processes(
     connection: sqlite3.Connection, run_id: str, limit: int = 256
 ) -> list[ProcessRow]:
-    return [
-        to_process(row)
-        for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": limit})
-    ]
-
-
-_JSON: dict[str, Any] = {
-    **dict.fromkeys(("capabilities", "environment"), dict[str, str]),
-    "counters": dict[str, dict[str, Any]],
-    "compile_times": dict[str, float],
-    "losses": dict[str, int],
-}
-
-
-def to_process(row: sqlite3.Row) -> ProcessRow:
-    values = dict(row)
-    stated = {name: shape for name, shape in _JSON.items() if values[name] is not None}
-    values |= {name: read_json(shape, values[name]) or {} for name, shape in stated.items()}
-    values["snapshot_final"] = bool(values["snapshot_final"])
-    if values["is_on_stack_cliff"] is not None:
-        values["is_on_stack_cliff"] = bool(values["is_on_stack_cliff"])
-    return ProcessRow(**values)
-
-
-def list_stack_cliffs(
-    connection: sqlite3.Connection, run_id: str, limit: int = 256
-) -> list[StackCliff]:
-    rows = connection.execute(CLIFFS_SQL, {"run_id": run_id, "limit": limit})
-    return [StackCliff(**{**dict(row), "stack_room": bool(row["stack_room"])}) for row in rows]
+    return list_rows(connection, ProcessRow, PROCESSES_SQL, run_id=run_id, limit=limit)
 
 
 def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
-    return [
-        ConfigUse(**dict(row))
-        for row in connection.execute(CONFIGS_SQL, {"run_id": run_id, "limit": limit})
-    ]
+    return list_rows(connection, ConfigUse, CONFIGS_SQL, run_id=run_id, limit=limit)
 
 
 def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
@@ -311,6 +278,13 @@ class NoteRow:
     name: Annotated[str, "torch's own name of the record."]
     body: Annotated[Any, "The record."]
 
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        event = read_body(columns["body"])
+        name = str(event.get("name") or "not readable")
+        own = {"compile_id": event.get("compile_id"), "name": name, "body": event.get("body")}
+        return columns | own
+
 
 def list_process_page(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
@@ -318,7 +292,7 @@ def list_process_page(
     """Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int, str) or (-(2**62), "")
     values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    rows = [to_process(row) for row in connection.execute(PROCESS_PAGE_SQL, values)]
+    rows = list_rows(connection, ProcessRow, PROCESS_PAGE_SQL, **values)
     return make_page(rows, limit, lambda row: (row.started_us, row.id))
 
 
@@ -327,19 +301,9 @@ def list_notes(
 ) -> Page[NoteRow]:
     """Raises FilterError for an unusable cursor."""
     after = decode_cursor(cursor, int) or (0,)
-    records = connection.execute(
-        NOTES_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
-    )
-    rows = [_to_note(row) for row in records]
+    values = {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
+    rows = list_rows(connection, NoteRow, NOTES_SQL, **values)
     return make_page(rows, limit, lambda row: (row.id,))
-
-
-def _to_note(row: sqlite3.Row) -> NoteRow:
-    body = read_body(row["body"])
-    name = str(body.get("name") or "not readable")
-    return NoteRow(
-        row["id"], row["process_id"], row["time_us"], body.get("compile_id"), name, body.get("body")
-    )
 
 
 @dataclass(frozen=True)
@@ -375,7 +339,7 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
         """,
         {"id": run_id},
     ).fetchone()
-    return RunFeatures(**{name: bool(row[name]) for name in row.keys()})  # noqa: SIM118 - a row iterates its values
+    return make_row(RunFeatures, row)
 
 
 STATE_SQL = """

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.core.fields import BREAK_KIND, Count
+from compileboard.app.core.rows import list_rows
 from compileboard.app.core.schema import PRIVATE, one_of
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.reading import read_body
@@ -45,27 +46,13 @@ class RejectSum:
     example: str | None = field(metadata=PRIVATE)
 
 
-def list_logs(reader: sqlite3.Connection, run_id: str, limit: int = MOST_LOGS) -> list[Log]:
-    rows = reader.execute(
-        """
-        select name, size_bytes, line_count, payloads, redacted
-        from logs
-        where run_id = :run_id
-        order by name, process_id
-        limit :most
-        """,
-        {"run_id": run_id, "most": limit},
-    )
-    return [
-        Log(
-            row["name"],
-            row["size_bytes"],
-            row["line_count"],
-            row["payloads"],
-            bool(row["redacted"]),
-        )
-        for row in rows
-    ]
+LOGS_SQL = """
+select name, size_bytes, line_count, payloads, redacted
+from logs
+where run_id = :run_id
+order by name, process_id
+limit :limit
+"""
 
 
 def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
@@ -133,17 +120,14 @@ class TraceFile:
 
 
 def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]:
-    rows = reader.execute(
-        """
+    sql = """
         select name, size_bytes
         from trace_files
         where run_id = :run_id
         order by name
         limit :most
-        """,
-        {"run_id": run_id, "most": MOST_FILES},
-    )
-    return [TraceFile(row["name"], row["size_bytes"]) for row in rows]
+        """
+    return list_rows(reader, TraceFile, sql, run_id=run_id, most=MOST_FILES)
 
 
 def get_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> TraceFile | None:
@@ -264,8 +248,7 @@ def list_steps(
 ) -> list[CompileEvent]:
     if not keys:
         return []
-    rows = connection.execute(STEPS_SQL, {"keys": json.dumps(list(keys)), "limit": limit})
-    return [CompileEvent(**dict(row)) for row in rows]
+    return list_rows(connection, CompileEvent, STEPS_SQL, keys=json.dumps(list(keys)), limit=limit)
 
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:

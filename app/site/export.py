@@ -20,12 +20,10 @@ from flask import render_template
 from flask.testing import FlaskClient
 
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.resources import __version__, resource_folder
 from compileboard.app.core.settings import Settings
 from compileboard.app.core.store import Store
-from compileboard.app.runs.model import DEFAULT_ORDER, RunsFilters, build_runs
-from compileboard.app.runs.queries import RunFilter
+from compileboard.app.runs.queries import count_runs, list_runs
 from compileboard.app.site.crawl import (
     FOLDER,
     Crawled,
@@ -158,14 +156,12 @@ def export_site(
     folder = Path(options.folder)
     app = make_copying_app(store, settings, options.now_us, source=options.source)
     engine = store.engine
-    filters = RunsFilters(RunFilter(), DEFAULT_ORDER, None, options.runs, is_counted=True)
-    screen = build_runs(engine, filters, RecorderClock(options.now_us, settings.stale_after_s))
-    runs = screen.runs
+    runs = list_runs(engine, limit=options.runs, pinned_first=False).rows
     newest = list({(run.suite, run.name): run.id for run in reversed(runs)}.values())
     chooser = PageSelector(
         bind(app), {run.id for run in runs}, newest, options.payloads, options.source
     )
-    written = ExportReport(len(runs), screen.run_count or 0, options.source)
+    written = ExportReport(len(runs), count_runs(engine), options.source)
     app.add_url_rule(
         ABOUT, "site.about", lambda: render_template("site/about.html", written=written)
     )

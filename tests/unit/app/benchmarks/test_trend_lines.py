@@ -19,18 +19,19 @@ from compileboard.app.benchmarks.trend_queries import TrendRun
 
 DAY_US = 86_400_000_000
 RUN = TrendRun(
-    "R",
-    "nightly",
-    "finished",
-    0,
-    "a" * 40,
-    "main",
-    "Fuse",
-    False,
-    "2.9.1+cu128",
-    "H200",
-    "580.1",
-    "3.5.1",
+    id="R",
+    name="nightly",
+    state="finished",
+    started_us=0,
+    git_commit="a" * 40,
+    git_branch="main",
+    git_subject="Fuse",
+    git_dirty=False,
+    torch_version="2.9.1+cu128",
+    gpu_name="H200",
+    driver_version="580.1",
+    triton_version="3.5.1",
+    python_version=None,
 )
 
 

@@ -313,13 +313,11 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     overview.list_trend: lambda _board: (
         scope | more for scope in _SCOPES for more in ({}, {"newest": 7} | _ALIVE)
     ),
-    **dict.fromkeys(
-        (overview.list_top_breaks, overview.list_top_causes, overview.list_top_functions),
-        lambda _board: (
-            scope | more
-            for scope in _SCOPES
-            for more in ({"limit": 100}, {"newest": 20, "limit": 2})
-        ),
+    overview.list_top: lambda _board: (
+        scope | more | {"kind": kind}
+        for kind in (overview.TopBreak, overview.TopCause, overview.TopFunction)
+        for scope in _SCOPES
+        for more in ({"limit": 100}, {"newest": 20, "limit": 2})
     ),
     overview.list_series: _each(),
     overview.list_failed_models: _of_runs(),

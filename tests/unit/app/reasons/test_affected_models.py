@@ -14,7 +14,7 @@ from compileboard.app.reasons.events import (
     list_benchmarks,
 )
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
-from compileboard.app.reasons.queries import AnySubject
+from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
@@ -30,7 +30,7 @@ def test_a_model_is_listed_once_with_its_newest_speedup(
     open_engine: OpenEngine,
     store: sqlite3.Connection,
     reader: sqlite3.Connection,
-    subject: AnySubject,
+    subject: ReasonSubject,
     stored: str,
     count: int,
 ) -> None:

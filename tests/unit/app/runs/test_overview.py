@@ -120,20 +120,20 @@ def test_totals_are_those_of_the_rows(
 def test_rankings_are_those_of_the_rows(
     open_engine: OpenEngine, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
-    top = overview.list_top_breaks(open_engine(recorded_reader), limit=500)
+    top = overview.list_top(open_engine(recorded_reader), overview.TopBreak, limit=500)
     rows = recorded_reader.execute(
         "select distinct_id, count(*) from graph_breaks group by distinct_id"
     ).fetchall()
     counts = {format_id(key): n for key, n in rows}
     assert {graph_break.distinct_id: graph_break.break_count for graph_break in top} == counts
-    functions = overview.list_top_functions(open_engine(recorded_reader), limit=500)
+    functions = overview.list_top(open_engine(recorded_reader), overview.TopFunction, limit=500)
     rows = recorded_reader.execute(
         "select function_id, count(*) from recompiles group by function_id"
     ).fetchall()
     assert {function.function_id: function.recompile_count for function in functions} == {
         format_id(key): n for key, n in rows if key
     }
-    causes = overview.list_top_causes(open_engine(recorded_reader), limit=500)
+    causes = overview.list_top(open_engine(recorded_reader), overview.TopCause, limit=500)
     assert sum(cause.recompile_count for cause in causes) == sum(
         function.recompile_count for function in functions
     )
@@ -299,7 +299,10 @@ def test_a_cause_is_present_if_the_newest_run_of_its_name_has_it(
     add_break(store, "left", in_runs=[("R3", "serve", START_US + 2)])
     add_run(store, "R2", name="train", started_us=START_US + 1)
     add_run(store, "R4", name="serve", started_us=START_US + 3, state="running")
-    top = {row.reason: row.is_present for row in overview.list_top_breaks(open_engine(store))}
+    top = {
+        row.reason: row.is_present
+        for row in overview.list_top(open_engine(store), overview.TopBreak)
+    }
     assert top == {"fixed": False, "left": True}
 
 

@@ -1,0 +1,103 @@
+"""Rows of statements as instances of their classes: a field's type says what its column becomes."""
+
+from __future__ import annotations
+
+import sqlite3
+import types
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from operator import attrgetter
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from compileboard.app.core.engine import Row
+from compileboard.app.core.fields import ID_PATTERN
+from compileboard.app.core.page import Page, bind_page, make_page
+from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.values import fit_json
+from compileboard.collectors.store.reading import read_json
+from compileboard.collectors.store.runs import name_rows
+
+Made = TypeVar("Made")
+
+
+@cache
+def _list_conversions(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = {name: _find_conversion(hint) for name, hint in hints.items()}
+    return {name: convert for name, convert in found.items() if convert}
+
+
+def _find_conversion(hint: Any) -> Callable[[Any], Any] | None:
+    if get_origin(hint) is Annotated:
+        if ID_PATTERN in hint.__metadata__:
+            return format_id
+        hint = hint.__origin__
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return next(filter(None, map(_find_conversion, get_args(hint))), None)
+    if origin is dict:
+        of_key, of_value = get_args(hint)
+        if get_origin(of_value) is Annotated:
+            of_value = of_value.__origin__
+        shape = types.GenericAlias(dict, (of_key, of_value))
+        return lambda column: read_json(shape, column) or {}
+    if hint == tuple[str, ...]:
+        return lambda column: tuple(read_json(list[str], column) or ())
+    return bool if hint is bool else None
+
+
+def make_row(kind: Callable[..., Made], row: Row | Mapping[str, Any]) -> Made:
+    """Make an instance of a class from columns with the names of its fields.
+
+    Columns become truth values, ids of content, tuples of texts and dicts where the fields are
+    such. A class with `read_columns` makes its fields of the columns by it.
+    """
+    values = dict(row)
+    if hasattr(kind, "read_columns"):
+        values = kind.read_columns(values)
+    for name, convert in _list_conversions(kind).items():
+        if isinstance(values.get(name), int | str | bytes):
+            values[name] = convert(values[name])
+    return kind(**values)
+
+
+def read_facts(kind: Callable[..., Made], facts: Any, **beside: Any) -> Made:
+    """Make an instance of a class from facts with the names of its fields: JSON that a program
+    wrote. A field is None where its fact is missing, empty or of another type.
+    """
+    known = facts if isinstance(facts, dict) else {}
+    read = {
+        name: None if known.get(name) in (None, "") else fit_json(hint, known[name])
+        for name, hint in get_type_hints(kind).items()
+        if name not in beside
+    }
+    return kind(**read, **beside)
+
+
+def list_rows(
+    connection: sqlite3.Connection, kind: Callable[..., Made], sql: str, **values: Any
+) -> list[Made]:
+    """List the rows of a statement. A field `process` names the process of `process_id`."""
+    records: Iterable[Any] = connection.execute(sql, values)
+    if "process" in get_type_hints(kind):
+        records = name_rows(connection, records)
+    return [make_row(kind, row) for row in records]
+
+
+def list_page(
+    connection: sqlite3.Connection,
+    kind: Callable[..., Made],
+    sql: str,
+    run_id: str,
+    cursor: str | None,
+    limit: int,
+    *,
+    key: tuple[str, str] = ("time_us", "id"),
+    first: tuple[int, int] = (-1, 0),
+    **values: Any,
+) -> Page[Made]:
+    """List a page of a run's rows in the order of `key`. Raises FilterError for an unusable
+    cursor.
+    """
+    values |= bind_page(run_id, cursor, limit, first)
+    return make_page(list_rows(connection, kind, sql, **values), limit, attrgetter(*key))
