@@ -15,8 +15,9 @@ import pytest
 from compileboard.collectors.bench.execution.isolation import DIED
 from compileboard.collectors.bench.report.progress import REASONS
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.formats.merge_files import merge
+from compileboard.collectors.formats.merge_files import merge, time_us_of
 from compileboard.collectors.formats.reader import read_results
+from compileboard.collectors.formats.results import ResultFile
 from compileboard.collectors.formats.writer import render_files
 
 OUTPUTS = json.loads(
@@ -115,6 +116,30 @@ def test_a_folder_of_tagged_results_has_each_once() -> None:
         "inductor:nightly",
         {"a": 1.5},
     )
+
+
+@pytest.mark.parametrize(("status", "columns"), [("measured", {"a", "b"}), ("failed", {"a"})])
+def test_two_files_of_one_result_have_their_numbers_together_if_they_say_the_same(
+    status: str, columns: set[str]
+) -> None:
+    first, second = replace(NET, values={"a": 1.0}), replace(NET, values={"b": 2.0}, status=status)
+    files = [ResultFile("1.csv", "performance", [first]), ResultFile("2.csv", "", [second])]
+    ((file, merged),) = merge(files).results
+    assert (file.name, merged.status, set(merged.values)) == ("1.csv", "measured", columns)
+
+
+@pytest.mark.parametrize(
+    ("written", "time_us"),
+    [
+        ("10000000000", 10**16),  # seconds: the year 2286
+        ("100000000000", None),  # the first number that is no year of four digits
+        ("100000000001", 100_000_000_001_000),  # milliseconds: 1973
+    ],
+)
+def test_a_time_is_in_seconds_up_to_a_limit_and_in_thousandths_above_it(
+    written: str, time_us: int | None
+) -> None:
+    assert time_us_of(replace(NET, facts={"timestamp": written})) == time_us
 
 
 @pytest.mark.parametrize("experiment", ["performance", "accuracy"])

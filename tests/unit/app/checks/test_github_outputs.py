@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def make_break(
     return DistinctItem(
         f"{file}:{line}", kind, "Dynamic shape operator", "f", file, line, count, model
     )
+
+
+@pytest.mark.parametrize(
+    ("breaks", "word", "exit_code"), [(1, "FAIL: 1 verdict ", 1), (0, "NOT COMPARED: ", 2)]
+)
+def test_a_rule_that_could_not_look_hides_no_failure(
+    breaks: int, word: str, exit_code: int
+) -> None:
+    report = make_report(*(make_break("a.py", line) for line in range(breaks)))
+    due = RuleReport(NEW_RECOMPILES, (), "no causes were recorded", is_due=True)
+    report = replace(report, rules=(due, *report.rules))
+    assert report.headline.startswith(word) and report.exit_code == exit_code
 
 
 def test_the_worst_come_first_and_what_github_hides_is_counted(tmp_path: Path) -> None:

@@ -216,3 +216,15 @@ def test_of_two_records_that_made_a_symbol_the_first_wins_wherever_others_stand(
     for records in ((*made, fixed), (fixed, *made), (made[0], fixed, made[1])):
         assert (build(*records).value, build(*records).source) == ("2", "first")
     assert (build(fixed).value, build(fixed).source) == (None, "of the fixed")
+
+
+def test_a_condition_that_was_added_twice_stands_where_it_was_added_first() -> None:
+    def record(id_: int, *stack: dict[str, Any]) -> SymbolRecord:
+        return SymbolRecord(
+            id_, "guarded", None, "s0 <= 9", None, None, None, "m.py", 6, "f", stack
+        )
+
+    records = (record(1, {"file": "m.py", "line": 6}), record(2))
+    whole = ShapeCompile(1, "0/0", None, "f", "m.py", "compiled", 2, records, {})
+    (guard,) = build_shapes(whole).symbols[0].guards
+    assert (guard.count, guard.record_id, guard.by_user) == (2, 1, True)
