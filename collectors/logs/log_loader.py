@@ -369,7 +369,7 @@ class Loader:
             yield from map(_read_head, sources)
         else:
             processes = Processes(
-                lambda number: iter([_read_head(sources[number])]),
+                lambda number: [_read_head(sources[number])],
                 len(sources),
                 self._process_count,
             )
