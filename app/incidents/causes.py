@@ -102,12 +102,14 @@ def _read_locations(rows: Iterable[sqlite3.Row]) -> dict[str, CodeLocation]:
     return {format_id(row[0]): CodeLocation(*row[1:]) for row in rows}
 
 
-def get_failed_result(
-    connection: sqlite3.Connection, run_id: str, suite: str, model: str
-) -> FailedResult | None:
-    row = connection.execute(
-        FAILURE_SQL, {"run_id": run_id, "suite": suite, "model": model}
-    ).fetchone()
+def get_failed_result(store: Store, change: SeriesChange) -> FailedResult | None:
+    """Return the failed result of a model in the first run that shows the change."""
+    run_id = change.first_run_id
+    row = (
+        open_run_or_board(store, run_id)
+        .execute(FAILURE_SQL, {"run_id": run_id, "suite": change.suite, "model": change.model})
+        .fetchone()
+    )
     return FailedResult(*row) if row else None
 
 
@@ -246,7 +248,7 @@ class CauseFinder:
 
     def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
         first = open_run_or_board(self._store, lead.first_run_id)
-        failed = get_failed_result(first, lead.first_run_id, lead.suite, lead.model)
+        failed = get_failed_result(self._store, lead)
         labels = [str(row["label"]) for row in lead.causes if row["kind"] == "failure"]
         if failed is None or not failed.message:
             return _make(

@@ -6,13 +6,13 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import count
-from typing import Any
 
 import numpy as np
 
 from compileboard.app.benchmarks.metrics import PASSES
+from compileboard.app.benchmarks.series_queries import SeriesRun
 from compileboard.app.incidents.change_points import (
     ChangePoint,
     Ints,
@@ -29,44 +29,13 @@ from compileboard.app.incidents.drift import (
     is_stopped,
 )
 from compileboard.app.incidents.model import SeriesChange
-from compileboard.app.incidents.series import MeasuredRuns, Series, SeriesKey, make_series_key
+from compileboard.app.incidents.series import MeasuredRuns, RunOrder, Series
 from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
-from compileboard.collectors.store.incidents import SERIES
 
 _SETTLED_COUNT = 20
 _DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
 _MOST_TRIED = 10
 _ENOUGH_DRIFT_POINTS = 10
-
-
-@dataclass(frozen=True)
-class DetectedChange:
-    subject: str
-    configuration: Mapping[str, Any]
-    branch: str
-    metric: str
-    kind: str
-    direction: str
-    before_value: float | None
-    after_value: float | None
-    relative: float | None
-    p_value: float | None
-    before_run_id: str | None
-    first_run_id: str
-    low_run_id: str
-    high_run_id: str
-    recovered_run_id: str | None
-    confirming_run_id: (
-        str | None
-    )  # that still shows it after it could be found; None while it is unconfirmed
-    before_count: int
-    after_count: int
-    # Between which runs it ended, where it rather seems to be over.
-    may_be_back: tuple[str, str] | None = None
-
-    @property
-    def key(self) -> SeriesKey:
-        return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
 
 def needs_rescan(
@@ -84,9 +53,7 @@ def needs_rescan(
         if id_ and id_ in ranks
     ]
     newest = max(cuts, default=-1)
-    start = next(
-        (index for index, run_id in enumerate(series.run_ids) if ranks[run_id] >= newest), 0
-    )
+    start = next((index for index, run in enumerate(series.runs) if ranks[run.id] >= newest), 0)
     values = series.values[start:]
     finite = values[np.isfinite(values)]
     if len(finite) >= _SETTLED_COUNT and series.metric is not PASSES:
@@ -95,14 +62,14 @@ def needs_rescan(
         clean = prepare(values, None if series.errors is None else series.errors[start:])
         if clean is None or not may_have_change(clean.series, clean.sigma):
             return False
-    horizon = ranks[series.run_ids[min(_SETTLED_COUNT, len(series.run_ids) - 1)]] if is_cut else -1
+    horizon = ranks[series.runs[min(_SETTLED_COUNT, len(series.runs) - 1)].id] if is_cut else -1
     return _change_keys(detect(series), ranks, horizon) != _change_keys(
         (change for change in stored if change.state != "withdrawn"), ranks, horizon
     )
 
 
 def _change_keys(
-    changes: Iterable[DetectedChange | SeriesChange], ranks: Mapping[str, int], horizon: int
+    changes: Iterable[SeriesChange], ranks: Mapping[str, int], horizon: int
 ) -> set[tuple[str, ...]]:
     keys = set()
     for change in changes:
@@ -114,7 +81,7 @@ def _change_keys(
     return keys
 
 
-def detect(series: Series) -> list[DetectedChange]:
+def detect(series: Series) -> list[SeriesChange]:
     """Return the changes of a series: steps in both directions, also recovered ones, and slow
     drift.
 
@@ -134,10 +101,10 @@ def detect(series: Series) -> list[DetectedChange]:
     return detected
 
 
-def _detect_failures(series: Series) -> list[DetectedChange]:
+def _detect_failures(series: Series) -> list[SeriesChange]:
     """One passing run recovers a failure: whether a model compiles is no matter of noise."""
     known = [int(position) for position in np.flatnonzero(np.isfinite(series.values))]
-    changes: list[DetectedChange] = []
+    changes: list[SeriesChange] = []
     starts = [
         at
         for at in range(1, len(known))
@@ -148,110 +115,139 @@ def _detect_failures(series: Series) -> list[DetectedChange]:
         if not is_worse and number:
             continue  # the recovery of the one before
         end = starts[number + 1] if number + 1 < len(starts) else None
-        first = series.run_ids[known[start]]
+        first = series.runs[known[start]]
         changes.append(
-            DetectedChange(
-                subject=series.subject,
-                configuration=series.configuration,
-                branch=series.branch,
-                metric=series.metric.name,
-                kind="step",
-                direction="worse" if is_worse else "better",
-                before_value=1.0 if is_worse else 0.0,
-                after_value=0.0 if is_worse else 1.0,
-                relative=-1.0 if is_worse else None,
-                p_value=None,
-                before_run_id=series.run_ids[known[start - 1]],
-                first_run_id=first,
-                low_run_id=first,
-                high_run_id=first,
-                recovered_run_id=series.run_ids[known[end]]
-                if end is not None and is_worse
-                else None,
-                confirming_run_id=first,
-                before_count=start - (starts[number - 1] if number else 0),
-                after_count=(len(known) if end is None else end) - start,
+            _make_change(
+                series,
+                "step",
+                "worse" if is_worse else "better",
+                before=series.runs[known[start - 1]],
+                first=first,
+                recovered=series.runs[known[end]] if end is not None and is_worse else None,
+                confirming=first,
+                points=(
+                    start - (starts[number - 1] if number else 0),
+                    (len(known) if end is None else end) - start,
+                ),
+                levels=(1.0, 0.0, -1.0, None) if is_worse else (0.0, 1.0, None, None),
             )
         )
     return changes
 
 
 def detect_stopped(
-    measured_runs: MeasuredRuns, suite_runs: Set[str], ranks: Mapping[str, int]
-) -> DetectedChange | None:
-    limits = OF_MODEL if measured_runs.subject == "model" else OF_SUITE
-    runs = sorted(suite_runs, key=lambda run_id: ranks[run_id])
-    measured_ids = [run_id for run_id in measured_runs.run_ids if run_id in suite_runs]
-    if not measured_ids or ranks[measured_ids[-1]] >= ranks[runs[-1]]:
+    measured: MeasuredRuns, suite_runs: Set[str], order: RunOrder
+) -> SeriesChange | None:
+    limits = OF_MODEL if measured.subject == "model" else OF_SUITE
+    ranks, suite = order.ranks, order.sort(suite_runs)
+    own = [run for run in measured.runs if run.id in suite_runs]
+    if not own or ranks[own[-1].id] >= ranks[suite[-1].id]:
         return None
-    times, suite_times = (
-        [ranks[run_id] for run_id in measured_ids],
-        [ranks[run_id] for run_id in runs],
-    )
-    if ranks[measured_runs.run_ids[-1]] > ranks[measured_ids[-1]] or not is_stopped(
-        times, suite_times, limits
-    ):
+    times, suite_times = ([ranks[run.id] for run in runs] for runs in (own, suite))
+    if ranks[measured.runs[-1].id] > times[-1] or not is_stopped(times, suite_times, limits):
         return None
-    missed = [run_id for run_id in runs if ranks[run_id] > times[-1]]
-    return DetectedChange(
-        subject=measured_runs.subject,
-        configuration=measured_runs.configuration,
-        branch=measured_runs.branch,
-        metric=measured_runs.metric,
-        kind="vanished",
-        direction="worse",
-        before_value=None,
-        after_value=None,
-        relative=None,
-        p_value=None,
-        before_run_id=measured_ids[-1],
-        first_run_id=missed[0],
-        low_run_id=missed[0],
-        high_run_id=missed[0],
-        recovered_run_id=None,
-        confirming_run_id=runs[-1] if is_stopped(times, suite_times[:-1], limits) else None,
-        before_count=len(measured_ids),
-        after_count=len(missed),
+    missed = [run for run in suite if ranks[run.id] > times[-1]]
+    return _make_change(
+        measured,
+        "vanished",
+        "worse",
+        before=own[-1],
+        first=missed[0],
+        confirming=suite[-1] if is_stopped(times, suite_times[:-1], limits) else None,
+        points=(len(own), len(missed)),
     )
 
 
-def _from_change_point(series: Series, step: ChangePoint) -> DetectedChange:
-    return DetectedChange(
-        **_shared_fields(series, step),
-        kind="step",
-        before_run_id=series.run_ids[step.low - 1],
-        first_run_id=series.run_ids[step.index],
-        low_run_id=series.run_ids[step.low],
-        high_run_id=series.run_ids[step.high],
-        recovered_run_id=None if step.recovered_at is None else series.run_ids[step.recovered_at],
-        confirming_run_id=_find_confirming(series, step),
-        before_count=step.before_count,
-        after_count=step.after_count,
-        may_be_back=step.may_be_back
-        and (series.run_ids[step.may_be_back[0]], series.run_ids[step.may_be_back[1]]),
+def _from_change_point(series: Series, step: ChangePoint) -> SeriesChange:
+    runs, back = series.runs, step.may_be_back
+    return _make_change(
+        series,
+        "step",
+        _direct(series, step),
+        before=runs[step.low - 1],
+        first=runs[step.index],
+        low=runs[step.low],
+        high=runs[step.high],
+        recovered=None if step.recovered_at is None else runs[step.recovered_at],
+        confirming=_find_confirming(series, step),
+        points=(step.before_count, step.after_count),
+        may_be_back=back and (runs[back[0]].id, runs[back[1]].id),
+        levels=(step.before, step.after, step.relative, step.p_value),
     )
 
 
-def _from_drift(series: Series, drift: Drift) -> DetectedChange:
-    finite = np.flatnonzero(np.isfinite(series.values))
-    later = finite[finite > drift.start]
-    return DetectedChange(
-        **_shared_fields(series, drift),
-        kind="drift",
-        before_run_id=series.run_ids[drift.start],
-        first_run_id=series.run_ids[drift.end],
-        low_run_id=series.run_ids[int(later[0])],
-        high_run_id=series.run_ids[drift.end],
-        recovered_run_id=None if drift.recovered_at is None else series.run_ids[drift.recovered_at],
-        confirming_run_id=series.run_ids[int(finite[-1])]
-        if _drifted_before(series, finite)
-        else None,
-        before_count=int(np.count_nonzero(finite <= drift.start)),
-        after_count=int(np.count_nonzero(finite >= drift.end)),
+def _from_drift(series: Series, drift: Drift) -> SeriesChange:
+    runs, finite = series.runs, np.flatnonzero(np.isfinite(series.values))
+    return _make_change(
+        series,
+        "drift",
+        _direct(series, drift),
+        before=runs[drift.start],
+        first=runs[drift.end],
+        low=runs[int(finite[finite > drift.start][0])],
+        recovered=None if drift.recovered_at is None else runs[drift.recovered_at],
+        confirming=runs[int(finite[-1])] if _drifted_before(series, finite) else None,
+        points=(
+            int(np.count_nonzero(finite <= drift.start)),
+            int(np.count_nonzero(finite >= drift.end)),
+        ),
+        levels=(drift.before, drift.after, drift.relative, drift.p_value),
     )
 
 
-def _find_confirming(series: Series, step: ChangePoint) -> str | None:
+def _make_change(
+    series: MeasuredRuns,
+    kind: str,
+    direction: str,
+    *,
+    before: SeriesRun,
+    first: SeriesRun,
+    low: SeriesRun | None = None,
+    high: SeriesRun | None = None,
+    recovered: SeriesRun | None = None,
+    confirming: SeriesRun | None,
+    points: tuple[int, int],
+    may_be_back: tuple[str, str] | None = None,
+    levels: Sequence[float | None] = (None, None, None, None),
+) -> SeriesChange:
+    """Make a change that is not stored yet: without an id, and with a part of its evidence.
+
+    `confirming` is the run that still shows it after it could be found, None while unconfirmed;
+    `levels` are the values before and after, the relative size, and the p-value.
+    """
+    before_value, after_value, relative, p_value = levels
+    return SeriesChange(
+        **series.configuration,
+        id="",
+        kind=kind,
+        direction=direction,
+        state="unconfirmed" if confirming is None else "confirmed",
+        subject=series.subject,
+        branch=series.branch,
+        metric=series.metric.name,
+        before_value=before_value,
+        after_value=after_value,
+        relative=relative,
+        p_value=p_value,
+        before_run_id=before.id,
+        first_run_id=first.id,
+        low_run_id=(low or first).id,
+        high_run_id=(high or first).id,
+        recovered_run_id=recovered.id if recovered else None,
+        first_us=first.started_us,
+        found_us=0,
+        confirmed_us=confirming.started_us if confirming else None,
+        noticed_us=None,
+        changed_us=0,
+        incident_id=None,
+        evidence={
+            "points": {"before": points[0], "after": points[1]},
+            "may_be_back": may_be_back,
+        },
+    )
+
+
+def _find_confirming(series: Series, step: ChangePoint) -> SeriesRun | None:
     finite = np.flatnonzero(np.isfinite(series.values))
     at = int(np.searchsorted(finite, step.index))
     ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
@@ -260,7 +256,7 @@ def _find_confirming(series: Series, step: ChangePoint) -> str | None:
         *ends[_MOST_TRIED:][-1:],
     )  # noise may hide it for long, and then all is asked
     end = next((end for end in tried if _is_detectable(series, step, int(finite[end]))), None)
-    return None if end is None else series.run_ids[int(finite[end + 1])]
+    return None if end is None else series.runs[int(finite[end + 1])]
 
 
 def _is_detectable(series: Series, step: ChangePoint, newest: int) -> bool:
@@ -309,37 +305,14 @@ def _find_medians(series: Series, positions: Ints) -> SideValues:
     )
 
 
-def _shared_fields(series: Series, change_point: ChangePoint | Drift) -> dict[str, Any]:
-    return {
-        "subject": series.subject,
-        "configuration": series.configuration,
-        "branch": series.branch,
-        "metric": series.metric.name,
-        "direction": _direct(series, change_point),
-        "before_value": change_point.before,
-        "after_value": change_point.after,
-        "relative": change_point.relative,
-        "p_value": change_point.p_value,
-    }
-
-
 _ID_BYTES = 10
 
 
-def key_of(change: SeriesChange) -> SeriesKey:
-    return make_series_key(
-        change.subject,
-        {name: getattr(change, name) for name in SERIES},
-        change.branch,
-        change.metric,
-    )
-
-
 def match(
-    detected: Sequence[DetectedChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
-) -> tuple[list[tuple[str, DetectedChange, SeriesChange | None]], list[SeriesChange]]:
-    """Match detected changes of one series with stored ids; also return stored ones that were not
-    detected again.
+    detected: Sequence[SeriesChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
+) -> tuple[list[tuple[SeriesChange, SeriesChange | None]], list[SeriesChange]]:
+    """Return detected changes of one series with their ids and the stored one that each is; also
+    stored ones that were not detected again.
 
     A match has the same kind and direction and a touching range of runs, the nearest first.
     """
@@ -348,7 +321,7 @@ def match(
         [candidate for candidate in candidates if candidate.first_run_id in ranks],
         {candidate.id for candidate in candidates},
     )
-    matched: list[tuple[str, DetectedChange, SeriesChange | None]] = []
+    matched: list[tuple[SeriesChange, SeriesChange | None]] = []
     for change in detected:
         near = [candidate for candidate in left if _matches(change, candidate, ranks)]
         best = min(
@@ -361,21 +334,22 @@ def match(
         )
         if best is not None:
             left.remove(best)
-        matched.append((best.id if best else _make_unique_id(change, taken), change, best))
+        own_id = best.id if best else _make_unique_id(change, taken)
+        matched.append((replace(change, id=own_id), best))
     return matched, left
 
 
-def _make_unique_id(change: DetectedChange, taken: set[str]) -> str:
+def _make_unique_id(change: SeriesChange, taken: set[str]) -> str:
     unique_id = next(id_ for again in count() if (id_ := make_id(change, again)) not in taken)
     taken.add(unique_id)
     return unique_id
 
 
-def make_id(change: DetectedChange, again: int = 0) -> str:
+def make_id(change: SeriesChange, again: int = 0) -> str:
     """Return a new change's id, the same whenever it is detected anew."""
     identity = json.dumps(
         [
-            *change.key,
+            *(int(part) if isinstance(part, bool) else part for part in change.key),
             change.kind,
             change.direction,
             change.first_run_id,
@@ -389,12 +363,12 @@ def make_id(change: DetectedChange, again: int = 0) -> str:
     return base64.b32encode(digest).decode().lower()
 
 
-def _matches(change: DetectedChange, stored: SeriesChange, ranks: Mapping[str, int]) -> bool:
+def _matches(change: SeriesChange, stored: SeriesChange, ranks: Mapping[str, int]) -> bool:
     if (change.kind, change.direction) != (stored.kind, stored.direction):
         return False
     if change.kind == "vanished":
         return change.first_run_id == stored.first_run_id
-    low, high = ranks[change.low_run_id], ranks[change.high_run_id]
+    low, high = ranks[change.low_run_id or ""], ranks[change.high_run_id or ""]
     stored_low = ranks.get(stored.low_run_id or "", ranks[stored.first_run_id])
     stored_high = ranks.get(stored.high_run_id or "", ranks[stored.first_run_id])
     return stored_low <= high and low <= stored_high

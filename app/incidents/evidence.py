@@ -27,9 +27,8 @@ from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
-from compileboard.app.core.store import Store, open_run_or_board
+from compileboard.app.core.store import Store
 from compileboard.app.incidents.causes import CauseFinder, get_failed_result
-from compileboard.app.incidents.detection import DetectedChange
 from compileboard.app.incidents.groups import group_changes, match_incidents
 from compileboard.app.incidents.model import (
     Incident,
@@ -70,7 +69,7 @@ class EvidenceCollector:
         self._pair = lru_cache(maxsize=_CACHED_PAIRS)(self._compare)
         self._runs = lru_cache(maxsize=10_000)(self._read_run)
 
-    def gather(self, change: DetectedChange) -> dict[str, Any]:
+    def gather(self, change: SeriesChange) -> dict[str, Any]:
         after = self._runs(change.first_run_id)
         before = None if change.before_run_id is None else self._runs(change.before_run_id)
         return {
@@ -79,21 +78,18 @@ class EvidenceCollector:
             "environment": _list_environment(before, after),
             "commits": self._list_commits(before, after),
             "causes": self._list_causes(change, before, after),
-            "points": {"before": change.before_count, "after": change.after_count},
         }
 
     def _list_causes(
-        self, change: DetectedChange, before: TrendRun | None, after: TrendRun | None
+        self, change: SeriesChange, before: TrendRun | None, after: TrendRun | None
     ) -> list[dict[str, Any]]:
-        if before is None or after is None or _belongs_to_other_subject(change):
+        is_stopped_suite = change.subject == "suite" and change.kind == "vanished"
+        if before is None or after is None or is_stopped_suite:
             return []
         if change.metric == PASSES.name and change.kind == "step" and change.direction == "worse":
             # The result says why: comparing two runs takes a hundred times as long, and failures
             # are many.
-            series = change.configuration
-            failed = get_failed_result(
-                open_run_or_board(self._store, after.id), after.id, series["suite"], series["model"]
-            )
+            failed = get_failed_result(self._store, change)
             return (
                 [_make("failure", "new", failed.accuracy or failed.reason or "failed")]
                 if failed
@@ -141,7 +137,7 @@ class EvidenceCollector:
             "listed": listed if in_range.known else [],
         }
 
-    def _find_causes(self, change: DetectedChange, compared: Comparison) -> list[dict[str, Any]]:
+    def _find_causes(self, change: SeriesChange, compared: Comparison) -> list[dict[str, Any]]:
         breaks, recompiles = (
             _filter_subject(change, diff) for diff in (compared.breaks, compared.causes)
         )
@@ -179,10 +175,6 @@ class EvidenceCollector:
             yield cause | {f"{table[:-1]}_id": ids.get(change.fingerprint)}
 
 
-def _belongs_to_other_subject(change: DetectedChange) -> bool:
-    return change.subject == "suite" and change.kind == "vanished"
-
-
 def _make(
     kind: str, word: str, label: str, before: object = None, after: object = None
 ) -> dict[str, Any]:
@@ -209,16 +201,16 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
     return [{"word": word, "before": was, "now": now} for word, was, now in parts]
 
 
-def _filter_subject(other_change: DetectedChange, diff: CompareDistinct) -> list[DistinctChange]:
+def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[DistinctChange]:
     changed = [change for change in diff.changes if change.word != _UNCHANGED]
     if other_change.subject != "model":
         return changed
     return [change for change in changed if change.key is None or _is_of(other_change, change.key)]
 
 
-def _is_of(change: DetectedChange, key: Sequence[Any]) -> bool:
+def _is_of(change: SeriesChange, key: Sequence[Any]) -> bool:
     names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
-    return all((ours or "") == (change.configuration[name] or "") for name, ours in zip(names, key))
+    return all((ours or "") == (getattr(change, name) or "") for name, ours in zip(names, key))
 
 
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
@@ -266,7 +258,7 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
 
 
 def _list_own(
-    change: DetectedChange, compared: Comparison, listed_names: Set[str]
+    change: SeriesChange, compared: Comparison, listed_names: Set[str]
 ) -> list[dict[str, Any]]:
     if change.subject == "suite":
         before, after = (
@@ -283,7 +275,7 @@ def _list_own(
     for pair in compared.pairs:
         if _is_of(change, pair.new.key) and pair.new.series["batch_size"] in (
             None,
-            change.configuration["batch_size"] or None,
+            change.batch_size or None,
         ):
             causes += _list_eager(change, pair)
             for name in _COUNTERS:
@@ -301,7 +293,7 @@ def _list_own(
     return causes
 
 
-def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]:
+def _list_eager(change: SeriesChange, pair: ModelPair) -> list[dict[str, Any]]:
     if (
         change.metric != "speedup"
         or "speedup" not in pair.deltas
@@ -314,8 +306,8 @@ def _list_eager(change: DetectedChange, pair: ModelPair) -> list[dict[str, Any]]
     return [_make("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)]
 
 
-def _count_models(change: DetectedChange, entries: Sequence[ModelResult]) -> int:
-    return sum(entry.series["suite"] == change.configuration["suite"] for entry in entries)
+def _count_models(change: SeriesChange, entries: Sequence[ModelResult]) -> int:
+    return sum(entry.series["suite"] == change.suite for entry in entries)
 
 
 HEADLINE_COUNT = 3

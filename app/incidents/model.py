@@ -17,7 +17,7 @@ from compileboard.app.benchmarks.metrics import (
 from compileboard.app.core.fields import EventTime, TimeUs
 from compileboard.app.core.format import format_plural, format_times
 from compileboard.app.core.schema import PRIVATE, one_of, published
-from compileboard.collectors.store.incidents import ACTIONS
+from compileboard.collectors.store.incidents import ACTIONS, SERIES
 
 STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
 STATUSES = ("open", "acknowledged", "ignored")
@@ -125,6 +125,16 @@ class SeriesChange:
     changed_us: int
     incident_id: str | None
     evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the key of its series."""
+        return (
+            self.subject,
+            *(getattr(self, name) for name in SERIES),
+            self.branch,
+            self.metric,
+        )
 
     @property
     def may_be_back(self) -> tuple[str, str] | None:

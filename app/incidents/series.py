@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from compileboard.app.benchmarks.metrics import (
     METRICS,
     PASSES,
     RUN_METRICS,
+    SUMMARY_BY_NAME,
     SUMMARY_METRICS,
     Metric,
 )
@@ -64,6 +66,8 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
 
 
 SeriesKey = tuple[Any, ...]
+Row = TypeVar("Row")
+PASS_RATIO = SUMMARY_BY_NAME["pass_ratio"]
 FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
 _MEASURED = np.array(
@@ -86,55 +90,46 @@ _EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {
 
 
 @dataclass(frozen=True)
-class Series:
-    """One series of one branch, the oldest run first; NaN is not measured.
-
-    `speeds` are, for a speedup or latency, those that show whether eager mode moved it.
-    """
+class MeasuredRuns:
+    """The runs of one branch that measured a series or a suite, the oldest first."""
 
     subject: str
     configuration: Mapping[str, Any]
-    branch: str
     metric: Metric
-    run_ids: Sequence[str]
-    values: Floats
-    errors: Floats | None = None
-    speeds: Mapping[str, Floats] = field(default_factory=dict)
+    runs: Sequence[SeriesRun]
+
+    @property
+    def branch(self) -> str:
+        return self.runs[0].branch
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [run.id for run in self.runs]
 
     @property
     def key(self) -> SeriesKey:
-        return make_series_key(self.subject, self.configuration, self.branch, self.metric.name)
-
-
-@dataclass(frozen=True)
-class MeasuredRuns:
-    configuration: Mapping[str, Any]
-    branch: str
-    run_ids: Sequence[str]
-    subject: str = "model"
-
-    def measured_after(self, run_id: str, ranks: Mapping[str, int]) -> bool:
-        return run_id in ranks and any(
-            ranks[measured_id] > ranks[run_id] for measured_id in self.run_ids
+        return (
+            self.subject,
+            *(self.configuration[name] for name in SERIES),
+            self.branch,
+            self.metric.name,
         )
-
-    @property
-    def key(self) -> SeriesKey:
-        return make_series_key(self.subject, self.configuration, self.branch, self.metric)
 
     @property
     def suite_key(self) -> SeriesKey:
         return (*(self.configuration[name] for name in SET), self.branch)
 
-    @property
-    def metric(self) -> str:
-        return PASSES.name if self.subject == "model" else "pass_ratio"
 
+@dataclass(frozen=True)
+class Series(MeasuredRuns):
+    """One series of one branch; NaN is not measured.
 
-def make_series_key(
-    subject: str, configuration: Mapping[str, Any], branch: str, metric: str
-) -> SeriesKey:
-    return (subject, *(configuration[name] for name in SERIES), branch, metric)
+    `speeds` are, for a speedup or latency, those that show whether eager mode moved it.
+    """
+
+    values: Floats
+    errors: Floats | None = None
+    speeds: Mapping[str, Floats] = field(default_factory=dict)
 
 
 class RunOrder:
@@ -143,15 +138,21 @@ class RunOrder:
         self.ranks = {run_id: ranks[run_id] for run_id in self.runs}
         self.counts = Counter(run.branch for run in self.runs.values())
 
-    def split(self, run_ids: Iterable[str]) -> dict[str, list[int]]:
-        positions: dict[str, list[tuple[int, int]]] = {}
-        for index, run_id in enumerate(run_ids):
-            run = self.runs.get(run_id)
+    def sort(self, run_ids: Iterable[str]) -> list[SeriesRun]:
+        return [self.runs[run_id] for run_id in sorted(run_ids, key=self.ranks.__getitem__)]
+
+    def split(
+        self, rows: Iterable[Row], get_run_id: Callable[[Row], str]
+    ) -> Iterator[tuple[list[SeriesRun], list[Row]]]:
+        """Yield for each branch its ended runs, the oldest first, and the row of each."""
+        of_branch: dict[str, list[tuple[SeriesRun, Row]]] = {}
+        for row in rows:
+            run = self.runs.get(get_run_id(row))
             if run is not None:
-                positions.setdefault(run.branch, []).append((self.ranks[run_id], index))
-        return {
-            branch: [index for _rank, index in sorted(pairs)] for branch, pairs in positions.items()
-        }
+                of_branch.setdefault(run.branch, []).append((run, row))
+        for pairs in of_branch.values():
+            pairs.sort(key=lambda pair: self.ranks[pair[0].id])
+            yield [run for run, _row in pairs], [row for _run, row in pairs]
 
 
 def read_model_series(
@@ -172,39 +173,29 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
     series = []
     passes = _judge(points)
     wrong = {run_id for run_id, _status, accuracy in points.statuses if is_wrong_answer(accuracy)}
-    for branch, chosen in order.split(row[1] for row in points.rows).items():
-        rows = [points.rows[index] for index in chosen]
-        run_ids = [row[1] for row in rows]
-        judged = np.array([passes.get(run_id, np.nan) for run_id in run_ids])
-        series.append(Series("model", points.key, branch, PASSES, run_ids, judged))
-        if len(chosen) < FEWEST_POINTS:
+    for runs, rows in order.split(points.rows, itemgetter(1)):
+        judged = np.array([passes.get(run.id, np.nan) for run in runs])
+        series.append(Series("model", points.key, PASSES, runs, judged))
+        if len(runs) < FEWEST_POINTS:
             continue
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
         columns = numbers[:, 2:]
         if points.experiment not in TIMING:  # by this column an accuracy file means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
-        columns[np.array([run_id in wrong for run_id in run_ids])[:, None] & _MEASURED] = np.nan
+        columns[np.array([run.id in wrong for run in runs])[:, None] & _MEASURED] = np.nan
         speeds = {name: columns[:, _NUMBERS.index(name)] for name in SPEEDS}
         for metric, values in zip(METRICS, columns.T):
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = speeds if metric.name in speeds else {}
-                series.append(
-                    Series("model", points.key, branch, metric, run_ids, values, own, others)
-                )
-    return [*series, *_make_second_process_series(points, order)]
-
-
-def _make_second_process_series(points: ModelPoints, order: RunOrder) -> Iterator[Series]:
-    metric = BY_NAME["second_process_latency_s"]
-    for branch, chosen in order.split(
-        run_id for run_id, _latency_s in points.second_processes
-    ).items():
-        run_ids = [points.second_processes[index][0] for index in chosen]
-        values = np.array([points.second_processes[index][1] for index in chosen], dtype=np.float64)
+                series.append(Series("model", points.key, metric, runs, values, own, others))
+    second_process = BY_NAME["second_process_latency_s"]
+    for runs, latencies in order.split(points.second_processes, itemgetter(0)):
+        values = np.array([latency_s for _run_id, latency_s in latencies], dtype=np.float64)
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
-            yield Series("model", points.key, branch, metric, run_ids, values)
+            series.append(Series("model", points.key, second_process, runs, values))
+    return series
 
 
 def _judge(points: ModelPoints) -> dict[str, float]:
@@ -217,15 +208,11 @@ def _judge(points: ModelPoints) -> dict[str, float]:
 
 
 def _find_measured_runs(points: ModelPoints, order: RunOrder) -> list[MeasuredRuns]:
-    there = list(
-        dict.fromkeys(
-            status[0] for status in points.statuses if status[1] in ("measured", "failed")
-        )
+    there = dict.fromkeys(
+        run_id for run_id, status, _accuracy in points.statuses if status in ("measured", "failed")
     )
-    split = order.split(there)
     return [
-        MeasuredRuns(points.key, branch, [there[index] for index in chosen])
-        for branch, chosen in split.items()
+        MeasuredRuns("model", points.key, PASSES, runs) for runs, _ids in order.split(there, str)
     ]
 
 
@@ -245,19 +232,12 @@ def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, se
     return suite_runs
 
 
-def merge_suites(
-    measured_runs: Iterable[MeasuredRuns], ranks: Mapping[str, int]
-) -> list[MeasuredRuns]:
+def merge_suites(measured_runs: Iterable[MeasuredRuns], order: RunOrder) -> list[MeasuredRuns]:
     suites: dict[SeriesKey, set[str]] = {}
     for measured in measured_runs:
         suites.setdefault(measured.suite_key, set()).update(measured.run_ids)
     return [
-        MeasuredRuns(
-            _EMPTY_KEY | dict(zip(SET, key)),
-            key[-1],
-            sorted(run_ids, key=ranks.__getitem__),
-            "suite",
-        )
+        MeasuredRuns("suite", _EMPTY_KEY | dict(zip(SET, key)), PASS_RATIO, order.sort(run_ids))
         for key, run_ids in suites.items()
     ]
 
@@ -282,26 +262,23 @@ def read_suite_series(
             if (definition is HUD) != (suite in judged):
                 continue
             configuration = _EMPTY_KEY | of_set
-            for branch, chosen in order.split(summary["run_id"] for summary in summaries).items():
-                whole = _drop_partial_runs([summaries[index] for index in chosen])
+            for runs, rows in order.split(summaries, itemgetter("run_id")):
+                usual = float(np.median([row["total_count"] for row in rows]))
+                whole = [
+                    (run, row)
+                    for run, row in zip(runs, rows)
+                    if row["total_count"] >= _USUAL_SHARE * usual
+                ]
                 if len(whole) >= FEWEST_POINTS:
-                    yield from _make_suite_series(configuration, branch, whole, names)
-
-
-def _drop_partial_runs(summaries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    usual = (
-        float(np.median([summary["total_count"] for summary in summaries])) if summaries else 0.0
-    )
-    return [summary for summary in summaries if summary["total_count"] >= _USUAL_SHARE * usual]
+                    yield from _make_suite_series(configuration, whole, names)
 
 
 def _make_suite_series(
     configuration: Mapping[str, Any],
-    branch: str,
-    summaries: Sequence[dict[str, Any]],
+    whole: Sequence[tuple[SeriesRun, Mapping[str, Any]]],
     names: Sequence[str] | None,
 ) -> Iterator[Series]:
-    run_ids = [summary["run_id"] for summary in summaries]
+    runs, summaries = [run for run, _row in whole], [row for _run, row in whole]
     usual = find_usual([summary["measured_count"] for summary in summaries])
     # A mean that lost models is another mean as well.
     lacks = [
@@ -318,7 +295,7 @@ def _make_suite_series(
         if metric.name != "pass_ratio":
             values[np.array(lacks)] = np.nan
         if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
-            yield Series("suite", configuration, branch, metric, run_ids, values)
+            yield Series("suite", configuration, metric, runs, values)
 
 
 def _get_summary(summary: Mapping[str, Any], name: str) -> float | None:
@@ -333,15 +310,12 @@ def read_run_series(
     engine: Engine, order: RunOrder, names: Sequence[str] | None = None
 ) -> Iterator[Series]:
     for program, totals in list_run_points(engine, names):
-        configuration = _EMPTY_KEY | program
-        for branch, chosen in order.split(total["id"] for total in totals).items():
-            if len(chosen) < FEWEST_POINTS:
+        for runs, rows in order.split(totals, itemgetter("id")):
+            if len(runs) < FEWEST_POINTS:
                 continue
-            rows = [totals[index] for index in chosen]
-            run_ids = [row["id"] for row in rows]
             # A program that was ended did less: its totals are no best and no step.
-            is_cut = np.array([order.runs[run_id].state in _CUT for run_id in run_ids])
+            is_cut = np.array([run.state in _CUT for run in runs])
             for metric in RUN_METRICS:
                 values = np.array([row[metric.name] for row in rows], dtype=np.float64)
                 values[is_cut] = np.nan
-                yield Series("runs", configuration, branch, metric, run_ids, values)
+                yield Series("runs", _EMPTY_KEY | program, metric, runs, values)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from compileboard.app.benchmarks.series_queries import (
     list_names_of,
@@ -17,14 +16,7 @@ from compileboard.app.benchmarks.series_queries import (
 )
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.store import Store, open_store
-from compileboard.app.incidents.detection import (
-    DetectedChange,
-    detect,
-    detect_stopped,
-    key_of,
-    match,
-    needs_rescan,
-)
+from compileboard.app.incidents.detection import detect, detect_stopped, match, needs_rescan
 from compileboard.app.incidents.evidence import (
     EvidenceCollector,
     IncidentAssembler,
@@ -49,7 +41,6 @@ from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save
 
 # Of a branch, in which changes are looked for; a series that has one there is scanned whole.
 _TAIL_RUNS = 80
-_OTHERS = ("found_us", "noticed_us", "changed_us", "incident_id")
 _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
 
@@ -64,7 +55,7 @@ class UpdateReport:
 
 @dataclass
 class _Changes:
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    found: list[SeriesChange] = field(default_factory=list)  # new ones, and those that differ
     removed_ids: list[str] = field(default_factory=list)
     series_count: int = 0
 
@@ -84,9 +75,9 @@ def update_incidents(
             return UpdateReport(0, 0, (), 0, 0)
         stored = load_changes(store.board)
         order = RunOrder(pending.runs, rank_runs(store.engine, pending.runs))
-        changes = SeriesScanner(store, pending, order).scan(stored)
+        changes = SeriesScanner(store, pending, order, now_us).scan(stored)
         known_ids = {incident.id for incident in load_incidents(store.board)}
-        detected = _assemble(store, pending, order, stored, changes, now_us)
+        detected = _assemble(store, pending, order, stored, changes)
     with closing(open_writer(parse_address(address).board)) as writer:
         save_detected(writer, detected, seen=pending.cursor, version=VERSION, now_us=now_us)
     new_ids = tuple(row["id"] for row in detected.incidents if row["id"] not in known_ids)
@@ -105,7 +96,6 @@ def _assemble(
     order: RunOrder,
     stored: Sequence[SeriesChange],
     changes: _Changes,
-    now_us: int,
 ) -> DetectedRows:
     commented_ids, incidents = list_commented_ids(store.board), load_incidents(store.board)
     by_id = {change.id: change for change in stored}
@@ -117,11 +107,10 @@ def _assemble(
     }
     withdrawn = [change for change in removed if change.id not in dropped]
     current = by_id | {change.id: replace(change, state="withdrawn") for change in withdrawn}
-    for row in changes.rows:
-        current[row["id"]] = _read_row(row, by_id.get(row["id"]), now_us)
+    current |= {change.id: change for change in changes.found}
     for change_id in dropped:
         del current[change_id]
-    changed_ids = {row["id"] for row in changes.rows} | set(changes.removed_ids)
+    changed_ids = {change.id for change in changes.found} | set(changes.removed_ids)
     touched = (
         current.values()
         if pending.needs_full_scan
@@ -131,7 +120,11 @@ def _assemble(
     assembled = IncidentAssembler(store, order.ranks).assemble(
         current.values(), incidents, changed_ids, commented_ids, partitions
     )
-    rows = [row | {"evidence": _write_json(row["evidence"])} for row in changes.rows]
+    rows = [
+        vars(change)
+        | {"evidence": json.dumps(change.evidence, ensure_ascii=False, separators=(",", ":"))}
+        for change in changes.found
+    ]
     return replace(
         assembled,
         changes=rows,
@@ -140,61 +133,92 @@ def _assemble(
     )
 
 
-def _read_row(row: Mapping[str, Any], before: SeriesChange | None, now_us: int) -> SeriesChange:
-    own = {"found_us": now_us, "noticed_us": None, "incident_id": None}
-    if before is not None:
-        own = {name: getattr(before, name) for name in own}
-    return SeriesChange(**{**own, **row, "dynamic": bool(row["dynamic"]), "changed_us": now_us})
-
-
-def _write_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 class SeriesScanner:
-    def __init__(self, store: Store, pending: PendingRuns, order: RunOrder) -> None:
-        self._store = store
+    def __init__(self, store: Store, pending: PendingRuns, order: RunOrder, now_us: int) -> None:
         self._engine = store.engine
         self._pending = pending
         self._order = order
+        self._now_us = now_us
+        self._evidence = EvidenceCollector(store)
+        self._changes = _Changes()
 
     def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
-        order = self._order
         stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
-            stored_by_key.setdefault(key_of(change), []).append(change)
-        evidence, changes = EvidenceCollector(self._store), _Changes()
+            stored_by_key.setdefault(change.key, []).append(change)
         series_list, measured_runs = self._read(stored_by_key)
         for series in series_list:
-            changes.series_count += 1
-            stored_changes = [
-                change for change in stored_by_key.get(series.key, ()) if change.kind != "vanished"
-            ]
-            _save(changes, evidence, order, detect(series), stored_changes)
-        for measured, others in _list_others(measured_runs, order):
-            stopped = detect_stopped(measured, others, order.ranks)
-            stored_stops = [
-                change
-                for change in stored_by_key.get(measured.key, ())
-                if change.kind == "vanished"
-            ]
-            if (
-                stopped is None and not self._pending.needs_full_scan
-            ):  # the newest runs alone are too few to take it back
-                stored_stops = [
-                    change
-                    for change in stored_stops
-                    if measured.measured_after(change.first_run_id, order.ranks)
-                ]
-            _save(
-                changes,
-                evidence,
-                order,
-                [stopped] if stopped else [],
-                stored_stops,
-                measured.run_ids,
+            self._changes.series_count += 1
+            known = stored_by_key.get(series.key, ())
+            lost = self._save(
+                detect(series), [change for change in known if change.kind != "vanished"]
             )
-        return changes
+            self._remove(lost)
+        for measured, suite_runs in _list_suite_runs(measured_runs, self._order):
+            stopped = detect_stopped(measured, suite_runs, self._order)
+            known = stored_by_key.get(measured.key, ())
+            lost = self._save(
+                [stopped] if stopped else [],
+                [change for change in known if change.kind == "vanished"],
+            )
+            self._end_stops(lost, measured, is_stopped=stopped is not None)
+        return self._changes
+
+    def _save(
+        self, detected: Sequence[SeriesChange], stored: Sequence[SeriesChange]
+    ) -> list[SeriesChange]:
+        """Add what differs from the stored changes; return those that were not detected again."""
+        matched, lost = match(detected, stored, self._order.ranks)
+        for change, before in matched:
+            if before is None:
+                facts = self._evidence.gather(change)
+                change = replace(change, found_us=self._now_us)
+            else:
+                is_confirmed = change.confirmed_us is not None or before.confirmed_us is not None
+                change = replace(
+                    change,
+                    state="confirmed" if is_confirmed else "unconfirmed",
+                    found_us=before.found_us,
+                    noticed_us=before.noticed_us,
+                    incident_id=before.incident_id,
+                )
+                has_same_runs = (before.before_run_id, before.first_run_id) == (
+                    change.before_run_id,
+                    change.first_run_id,
+                )
+                if (
+                    has_same_runs
+                    and before.may_be_back == change.may_be_back
+                    and all(
+                        getattr(before, name) == getattr(change, name) for name in _WITHOUT_EVIDENCE
+                    )
+                ):
+                    continue
+                facts = before.evidence if has_same_runs else self._evidence.gather(change)
+            self._changes.found.append(
+                replace(change, changed_us=self._now_us, evidence=facts | change.evidence)
+            )
+        return lost
+
+    def _remove(self, lost: Iterable[SeriesChange]) -> None:
+        self._changes.removed_ids += [change.id for change in lost if change.state != "withdrawn"]
+
+    def _end_stops(
+        self, lost: Iterable[SeriesChange], measured: MeasuredRuns, *, is_stopped: bool
+    ) -> None:
+        """A stopped series that is measured again recovered; the newest runs alone cannot take
+        back that it had stopped.
+        """
+        ranks = self._order.ranks
+        for change in lost:
+            back = [run for run in measured.runs if ranks[run.id] > ranks[change.first_run_id]]
+            if not back:
+                if is_stopped or self._pending.needs_full_scan:
+                    self._remove([change])
+            elif change.recovered_run_id is None:
+                self._changes.found.append(
+                    replace(change, recovered_run_id=back[0].id, changed_us=self._now_us)
+                )
 
     def _read(
         self, stored_by_key: Mapping[SeriesKey, Sequence[SeriesChange]]
@@ -255,87 +279,15 @@ class SeriesScanner:
         return list(tail)
 
 
-def _list_others(
+def _list_suite_runs(
     measured_runs: Sequence[MeasuredRuns], order: RunOrder
 ) -> Iterator[tuple[MeasuredRuns, Set[str]]]:
+    """Yield each series with the runs of its suite, and each suite with the runs of its branch."""
     suite_runs = find_suite_runs(measured_runs)
     for measured in measured_runs:
         yield measured, suite_runs[measured.suite_key]
     of_branch: dict[str, set[str]] = {}
-    suites = merge_suites(measured_runs, order.ranks)
+    suites = merge_suites(measured_runs, order)
     for suite in suites:
         of_branch.setdefault(suite.branch, set()).update(suite.run_ids)
     yield from ((suite, of_branch[suite.branch]) for suite in suites)
-
-
-def _save(
-    changes: _Changes,
-    evidence: EvidenceCollector,
-    order: RunOrder,
-    detected: Sequence[DetectedChange],
-    stored: Sequence[SeriesChange],
-    measured_ids: Sequence[str] = (),
-) -> None:
-    matched, lost = match(detected, stored, order.ranks)
-    for change_id, change, before in matched:
-        row = _make_row(change_id, change, before, order)
-        same_runs = before is not None and (before.before_run_id, before.first_run_id) == (
-            change.before_run_id,
-            change.first_run_id,
-        )
-        if (
-            before is not None
-            and same_runs
-            and before.may_be_back == change.may_be_back
-            and all(getattr(before, name) == row[name] for name in _WITHOUT_EVIDENCE)
-        ):
-            continue
-        facts = before.evidence if before is not None and same_runs else evidence.gather(change)
-        points = {"before": change.before_count, "after": change.after_count}
-        changes.rows.append(
-            row | {"evidence": facts | {"points": points, "may_be_back": change.may_be_back}}
-        )
-    for stored_change in lost:
-        back = [
-            run_id
-            for run_id in measured_ids
-            if order.ranks[run_id] > order.ranks[stored_change.first_run_id]
-        ]
-        if stored_change.kind != "vanished" or not back:
-            changes.removed_ids += [stored_change.id] if stored_change.state != "withdrawn" else []
-        elif stored_change.recovered_run_id is None:
-            row = {
-                name: value for name, value in vars(stored_change).items() if name not in _OTHERS
-            }
-            changes.rows.append(row | {"recovered_run_id": back[0]})
-
-
-def _make_row(
-    change_id: str, change: DetectedChange, before: SeriesChange | None, order: RunOrder
-) -> dict[str, Any]:
-    names = (
-        "kind",
-        "subject",
-        "branch",
-        "metric",
-        "direction",
-        "before_value",
-        "after_value",
-        "relative",
-        "p_value",
-    )
-    runs = ("before_run_id", "first_run_id", "low_run_id", "high_run_id", "recovered_run_id")
-    confirmed = (
-        None
-        if change.confirming_run_id is None
-        else order.runs[change.confirming_run_id].started_us
-    )
-    is_confirmed = confirmed is not None or (before is not None and before.confirmed_us is not None)
-    return {
-        **{name: getattr(change, name) for name in (*names, *runs)},
-        **change.configuration,
-        "id": change_id,
-        "state": "confirmed" if is_confirmed else "unconfirmed",
-        "first_us": order.runs[change.first_run_id].started_us,
-        "confirmed_us": confirmed,
-    }

@@ -12,7 +12,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.benchmarks.metrics import BY_NAME
-from compileboard.app.incidents.detection import DetectedChange, detect, make_id, match
+from compileboard.app.benchmarks.series_queries import SeriesRun
+from compileboard.app.incidents.detection import detect, make_id, match
 from compileboard.app.incidents.model import SeriesChange, describe_cause
 from compileboard.app.incidents.queries import list_comments, load_changes, load_incidents
 from compileboard.app.incidents.series import Series
@@ -29,10 +30,22 @@ from tests.unit.app.seed import START_US
 N = 16
 FLAT = [2.0] * N
 STEPPED = FLAT + [1.6] * 4
+KEY = dict.fromkeys(SERIES, "") | {"model": "mlp"}
 
 
 def run_of(day: int) -> str:
     return f"01JDAY{day:020d}"
+
+
+def list_runs(count: int) -> list[SeriesRun]:
+    return [
+        SeriesRun(day, run_of(day), START_US + day * DAY_US, "main", None, "finished")
+        for day in range(count)
+    ]
+
+
+def count_before(change: SeriesChange) -> int:
+    return int(change.evidence["points"]["before"])
 
 
 def record(
@@ -248,16 +261,14 @@ def test_a_step_that_comes_again_is_a_finding_again(
 def test_no_run_finds_a_step_and_confirms_it_as_well(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.concatenate((np.full(30, 100.0), np.full(12, 110.0))) * rng.normal(1, 0.03, 42)
-    run_ids = [run_of(day) for day in range(42)]
-    before: list[DetectedChange] = []
+    runs = list_runs(42)
+    before: list[SeriesChange] = []
     for count in range(30, 43):
-        line = Series(
-            "model", {}, "main", BY_NAME["abs_latency_ms"], run_ids[:count], values[:count]
-        )
+        line = Series("model", KEY, BY_NAME["abs_latency_ms"], runs[:count], values[:count])
         steps = [change for change in detect(line) if change.kind == "step"]
-        sure = [change for change in steps if change.confirming_run_id is not None]
+        sure = [change for change in steps if change.confirmed_us is not None]
         assert all(
-            any(abs(change.before_count - earlier.before_count) <= 3 for earlier in before)
+            any(abs(count_before(change) - count_before(earlier)) <= 3 for earlier in before)
             for change in sure
         )
         before += steps
@@ -423,16 +434,13 @@ def test_a_run_that_takes_the_place_of_a_deleted_one_is_looked_at(
 
 def test_two_findings_never_have_one_id() -> None:
     values = np.array([*[10.0] * 10, *[20.0] * 10, *[40.0] * 10])
-    key = dict.fromkeys(SERIES, "") | {"model": "mlp"}
-    line = Series(
-        "model", key, "main", BY_NAME["abs_latency_ms"], [run_of(day) for day in range(30)], values
-    )
+    line = Series("model", KEY, BY_NAME["abs_latency_ms"], list_runs(30), values)
     first, other = detect(line)
     other = replace(other, first_run_id=first.first_run_id)  # as one that had moved there since
     matched, _lost = match(
         [first, other], [], {run_id: day for day, run_id in enumerate(line.run_ids)}
     )
-    ids = [finding_id for finding_id, _found, _kept in matched]
+    ids = [found.id for found, _stored in matched]
     assert ids[0] == make_id(first) and len(set(ids)) == 2
 
 
