@@ -76,6 +76,7 @@ class ReproManifest:
     file: str | None = None
     line: int | None = None
     backend: str | None = None
+    compiler: str | None = None  # of the program's own, that AOTAutograd gave the graph to
     node_count: int | None = None  # call nodes of the graph
     inputs: tuple[ReproInput, ...] = ()
     symbols: dict[str, int] = field(default_factory=dict)  # hint of each symbol

@@ -27,6 +27,7 @@ def describe_repro(repro: Repro) -> str:
         ("graph", _describe_graph(repro)),
         ("operation", manifest.operation),
         ("backend", manifest.backend),
+        ("compiler", manifest.compiler),
         (
             "versions",
             ", ".join(

@@ -64,6 +64,12 @@ class ReproTask:
             self.progress({"deadline_s": None})
 
     def load_compiler(self, level: str) -> None:
+        compiler = self.repro.manifest.compiler
+        if level == "aot" and compiler is not None:
+            raise NotRunnable(
+                f"its graph was given to the program's own compiler {compiler!a}, which only the "
+                "program can call; `repro show --program` prints the graph"
+            )
         is_used = level == "aot" or (self.repro.manifest.backend or "inductor") == "inductor"
         if is_used and not self.trials.has_inductor:
             self.progress({"stage": "loading inductor"})
@@ -293,10 +299,8 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
         target = import_module(module)
     trials = Trials(job["limits"], folder, device, job["probes"])
     task = ReproTask(repro, job["options"], trials, job["limits"], folder, write, job["device"])
-    if repro.manifest.kind in (
-        "compile",
-        "accuracy",
-    ):  # the others may be worked on without a compiler
+    needs_compiler = repro.manifest.kind in ("compile", "accuracy")
+    if needs_compiler and repro.manifest.compiler is None:  # the others may do without
         task.load_compiler(repro.manifest.level)
     if job["preload"]:
         write({"deadline_s": job["limits"].seconds, "what": "preloading"})

@@ -389,11 +389,12 @@ class ReproCapture:
             file=preload.relative_path(code.co_filename) if code else None,
             line=code.co_firstlineno if code else None,
             backend=origins.backend_name(backend),
+            compiler=origins.backend_name(failed.compiler),
             node_count=origins.count_nodes(failed.graph) if failed.graph is not None else None,
             settings=self._clean_values(settings),
             versions=_versions(),
             device=_device_of(failed),
-            preload=self._preload(failed, backend),
+            preload=self._preload(failed, failed.compiler or backend),
         )
 
     def _preload(self, failed: FailedGraph, backend: Any) -> tuple[str, ...]:

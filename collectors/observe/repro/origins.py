@@ -17,6 +17,7 @@ from .. import torch_compat
 
 MOST_CAUSES = 10
 GENERATED_CALL = "call"  # the function of inductor's generated module
+BACKWARD_COMPILER = "_wrapped_bw_compiler"  # of torch._dynamo.backends.common
 # Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and
 # the inputs.
 _COMPILING = {
@@ -38,6 +39,7 @@ class FailedGraph:
         default_factory=dict
     )  # values that still are there when it ran, by name
     backend: Any = None
+    compiler: Any = None  # of the program's own, as a backend of aot_autograd() has
     arguments: tuple[Any, ...] = ()  # of the call around it, in whose order its inputs mostly are
 
 
@@ -97,7 +99,22 @@ def find_compiling(error: BaseException) -> FailedGraph | None:
         failed = FailedGraph(
             "aot", phase_of(local.get(names[3]) or {}), True, None, graph, list(inputs)
         )
-    return failed
+    return failed or _find_own_compiler(error)
+
+
+def _find_own_compiler(error: BaseException) -> FailedGraph | None:
+    for frame in _frames(error):
+        if frame.f_code.co_name != BACKWARD_COMPILER:
+            continue
+        local = frame.f_locals
+        compiler = local.get("bw_compiler_fn", local.get("bw_compiler"))  # the first since 2.13
+        given = local.get("args") or ()
+        if len(given) == 2 and not str(getattr(compiler, "__module__", "")).startswith("torch."):
+            graph, inputs = given
+            return FailedGraph(
+                "aot", "backward", True, None, graph, list(inputs), compiler=compiler
+            )
+    return None
 
 
 def phase_of(options: Any) -> str:

@@ -170,6 +170,30 @@ torch.compile(lambda x: (copy(x.sin()) * 3).sum(), backend={backend!r})(x).backw
     assert "mine.broken" in repro.program and repro.manifest.preload == ("program.py",)
 
 
+def test_a_backward_that_a_programs_own_compiler_refuses_is_captured(tmp_path: Path) -> None:
+    program = write(
+        tmp_path,
+        f"""{RUNTIME}
+from torch._dynamo.backends.common import aot_autograd
+
+def run_as_it_is(gm, inputs):
+    return gm.forward
+
+def refuse_backward(gm, inputs):
+    raise ValueError("no gradient today")
+
+backend = aot_autograd(fw_compiler=run_as_it_is, bw_compiler=refuse_backward)
+torch.compile(lambda x: (x.sin() * 3).sum(), backend=backend)(x).backward()
+""",
+    )
+    (repro,) = observe(tmp_path, program).repros
+    manifest = repro.manifest
+    assert (manifest.kind, manifest.level, manifest.phase) == ("compile", "aot", "backward")
+    assert (manifest.error_type, manifest.compiler) == ("ValueError", "refuse_backward")
+    assert (repro.fields["failure_position"], manifest.preload) == (0, ("program.py",))
+    assert "aten.cos" in repro.program and len(manifest.inputs) == 2
+
+
 @pytest.mark.parametrize(
     ("backend", "train", "level", "phase"),
     [
