@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compileboard.app.core.resources import HERE, __version__, resource_folder
 from compileboard.app.core.settings import Settings
+from compileboard.collectors.contract.fingerprints import normalize_run_id
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -106,4 +107,10 @@ def create_app(settings: Settings | None = None) -> Flask:
         api.blueprint,
     ):
         app.register_blueprint(blueprint)
+    app.url_value_preprocessor(_normalize_run_id)
     return app
+
+
+def _normalize_run_id(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    if values and "run_id" in values:
+        values["run_id"] = normalize_run_id(values["run_id"])

@@ -88,6 +88,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     from compileboard.collectors.push.report import deliver, list_waiting_runs, wake_sender
     from compileboard.collectors.record.recover_spools import pick_up_spools
 
+    _check_limits(paths, list(values))
     root, limits = outbox_root(os.environ), pop_limits(values)
     if is_list:
         runs = list_waiting_runs(root)
@@ -114,6 +115,29 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
         )
         return DONE
     return DONE if deliver(os.environ, queued, print_message) else FAILED
+
+
+def _check_limits(paths: tuple[str, ...], names: list[str]) -> None:
+    """Raises click.UsageError for a limit beside what is no log: all of a run is sent."""
+    from compileboard.collectors.store.bundles import is_bundle
+
+    context = click.get_current_context()
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if name.startswith("limit_")
+        and context.get_parameter_source(name) == ParameterSource.COMMANDLINE
+    ]
+    unread = [path for path in paths if _is_spool(path) or is_bundle(path)]
+    if given and (unread or not paths):
+        what = f"{unread[0]} is a database or spool" if unread else "no PATH is given"
+        raise click.UsageError(
+            f"{', '.join(given)}: the limits are on logs and archives that push reads; {what}"
+        )
+
+
+def _is_spool(path: str) -> bool:
+    return (Path(path) / MANIFEST_NAME).is_file()
 
 
 def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]) -> list[Waiting]:
@@ -163,7 +187,7 @@ def _queue(
     from compileboard.collectors.terminal.run_summary import NEWEST, find_run
 
     folder = Path(path)
-    if (folder / MANIFEST_NAME).is_file():
+    if _is_spool(path):
         server = {name: getattr(config, name) for name in SERVER_SETTINGS}
         manifest = replace(read_manifest(folder), database="", **server)
         manifest.write(folder)

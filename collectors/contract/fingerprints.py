@@ -7,8 +7,15 @@ import json
 import re
 from functools import lru_cache
 
+ULID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID = re.compile(f"[0-7][{ULID_ALPHABET}]{{25}}", re.IGNORECASE)
 ID_TEXT = re.compile("[0-7][0-9a-f]{15}")
 WITHHELD = re.compile(r"<source withheld ([0-9a-f]{12})>")
+
+
+def normalize_run_id(text: str) -> str:
+    """Return a run id with the letters of a ULID as capitals, which they are in every database."""
+    return text.upper() if _ULID.fullmatch(text) else text
 
 
 def config_hash(text: str) -> str:

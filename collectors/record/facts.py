@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from compileboard.collectors.contract.fingerprints import normalize_run_id
 from compileboard.collectors.contract.redaction import redact_code
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.secrets import (
@@ -152,7 +153,7 @@ def joined_run_id(environment: Mapping[str, str]) -> str | None:
             "63 letters, digits, "
             "dots, dashes and underscores"
         )
-    return joined
+    return normalize_run_id(joined)
 
 
 def current_folder() -> str | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from compileboard.collectors.contract.events import Event, dump_event, load_event
+from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.spool_format import (
@@ -383,9 +384,6 @@ CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is 
 CHECKS["git"] = lambda value: (
     _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)
 )
-
-
-ULID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def home(environment: Mapping[str, str]) -> Path:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from compileboard.collectors.contract.compile_labels import build_label, label_function
+from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.record.spool import ULID_ALPHABET
 from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros

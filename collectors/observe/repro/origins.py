@@ -108,7 +108,7 @@ def _find_own_compiler(error: BaseException) -> FailedGraph | None:
             continue
         local = frame.f_locals
         compiler = local.get("bw_compiler_fn", local.get("bw_compiler"))  # the first since 2.13
-        given = local.get("args") or ()
+        given: tuple[Any, ...] = local.get("args") or ()
         if len(given) == 2 and not str(getattr(compiler, "__module__", "")).startswith("torch."):
             graph, inputs = given
             return FailedGraph(

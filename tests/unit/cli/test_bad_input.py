@@ -243,3 +243,17 @@ def test_list_into_a_closed_pipe_ends_quietly(workplace: Workplace) -> None:
     )
     done = workplace.plain("bash", "-c", line)
     assert "Traceback" not in done.stderr
+
+
+def test_push_refuses_limits_of_what_it_sends_whole(
+    workplace: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migrate(str(workplace.database))
+    words = ["push", "--server", "http://127.0.0.1:1", "--limit-rows", "1"]
+    for paths, text in (
+        ([str(workplace.database)], "is a database or spool"),
+        ([], "no PATH is given"),
+    ):
+        assert main([*words, *paths]) == 2
+        error = capsys.readouterr().err
+        assert "--limit-rows: the limits are on logs" in error and text in error

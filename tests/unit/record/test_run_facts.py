@@ -14,6 +14,7 @@ from compileboard.collectors.decode import graph_breaks as break_registry
 from compileboard.collectors.record.facts import (
     default_name,
     git_facts,
+    joined_run_id,
     program_folder,
     stored_command,
     visible_gpus,
@@ -166,3 +167,16 @@ def test_without_source_a_shell_line_gives_the_run_no_name() -> None:
     command = ["bash", "-c", "cd /x && python /x/a.py"]
     assert default_name(stored_command(command, keep_source=True)) == "a.py"
     assert default_name(stored_command(command, keep_source=False)) == "bash"
+
+
+@pytest.mark.parametrize(
+    ("given", "joined"),
+    [
+        ("01jd0000000000000000000abc", "01JD0000000000000000000ABC"),
+        ("01JD0000000000000000000ABC", "01JD0000000000000000000ABC"),
+        ("nightly-7", "nightly-7"),
+        ("91jd0000000000000000000abc", "91jd0000000000000000000abc"),
+    ],
+)
+def test_a_shared_id_that_is_a_ulid_is_one_in_either_case(given: str, joined: str) -> None:
+    assert joined_run_id({"COMPILEBOARD_RUN_ID": given}) == joined

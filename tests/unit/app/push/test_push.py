@@ -77,6 +77,25 @@ def test_lines_are_stored_once_however_often_they_come(
     assert (count(store, "events"), count(store, "runs")) == (2, 1)
 
 
+@pytest.mark.parametrize("sent", ["01JD0000000000000000000ABC", "01jd0000000000000000000abc"])
+def test_a_ulid_in_small_letters_is_the_same_run(
+    client: FlaskClient, store: sqlite3.Connection, sent: str
+) -> None:
+    run_id = sent.upper()
+    started: list[Event] = [
+        RunStarted("r", 0, 5, sent, "run"),
+        ProcessStarted("p", 0, 6, sent, 42),
+    ]
+    lines = StreamBytes.of(started).lines
+    for stream in ("s1", "s2"):
+        assert patch(client, lines, path=STREAM_PATH.format(sent, stream)).status_code == 204
+    assert [row["id"] for row in store.execute("select id from runs")] == [run_id]
+    for written in (run_id, run_id.lower()):
+        answer = client.get(f"/api/v1/runs/{written}")
+        assert (answer.status_code, json_of(answer)["data"]["id"]) == (200, run_id)
+        assert client.get(f"/runs/{written}").status_code == 200
+
+
 def test_a_gap_tells_where_to_go_on(client: FlaskClient) -> None:
     half = STREAM.lines.index(b"\n") + 1
     response = patch(client, STREAM.lines[half:], half)
