@@ -203,11 +203,21 @@ def preload():
     """Import what registers the operations, lowerings and backends that the graph needs."""
     import importlib, importlib.util, os, sys
 
+    folders = [os.getcwd(), os.path.dirname(os.path.abspath(globals().get("__file__", "")))]
+    for folder in tuple(folders):  # files of a repository are named from its root
+        while not os.path.exists(os.path.join(folder, ".git")) and len(folder) > 1:
+            folder = os.path.dirname(folder)
+        folders.append(folder)
     for entry in PRELOAD:
         name, _, function = entry.partition(":")
         if name.endswith(".py"):
             stem = os.path.basename(name)[:-3]
-            spec = importlib.util.spec_from_file_location(stem, name)
+            paths = [os.path.join(folder, name) for folder in folders]
+            path = next(filter(os.path.exists, paths), None)
+            if path is None:
+                sys.exit(f"this repro needs {{name}}: run it where that file is, or put it beside \
+this script")
+            spec = importlib.util.spec_from_file_location(stem, path)
             module = sys.modules[stem] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         else:

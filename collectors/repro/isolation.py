@@ -384,8 +384,11 @@ def _advise(name: str) -> str:
 def _load_file(name: str, cwd: str) -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
-    path = Path(cwd, name)
-    if not path.is_file():
+    # A file of a repository is named from its root.
+    folders = (Path(cwd), *Path(cwd).parents)
+    roots = [folder for folder in folders if (folder / ".git").exists()][:1]
+    path = next((p for folder in (folders[0], *roots) if (p := folder / name).is_file()), None)
+    if path is None:
         raise NotRunnable(
             f"cannot preload {name}: there is no such file in {cwd}; give its place with --preload"
         )

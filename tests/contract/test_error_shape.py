@@ -55,7 +55,6 @@ def assert_failed(answer: TestResponse, status: int, sentence: str = "") -> None
         ("/api/v2/runs", "/api/v2/runs"),
         ("/api/v1/runs/nope", "There is no run nope"),
         (f"/api/v1/runs/{RUN[:10]}", "There is no run"),
-        (f"/api/v1/runs/{RUN.lower()}", "There is no run"),
         ("/api/v1/runs/%00%F0%9F", "There is no run"),
         ("/api/v1/runs/" + "x" * 5000, "There is no run"),
         (f"/api/v1/runs/{RUN}/compiles/x", "has no compile number x"),

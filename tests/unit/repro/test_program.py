@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,30 @@ def test_exported_script_makes_the_same_inputs_and_is_read_back(rows: list[list[
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, "exported.py", "exec"), names)
     _check_inputs(names["make_inputs"](), rows)
+
+
+@pytest.mark.parametrize("place", ["beside", "root", "nowhere"])
+def test_exported_script_finds_what_it_preloads_beside_itself_or_in_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    manifest = ReproManifest("compile", "aot", preload=("registers.py",))
+    text, _ = write_script(manifest, PROGRAM.format(names="x"), None, {})
+    (tmp_path / ".git").mkdir()
+    script = tmp_path / "out" / "Net_repro.py"
+    script.parent.mkdir()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    if place != "nowhere":
+        folder = script.parent if place == "beside" else tmp_path
+        (folder / "registers.py").write_text("print('registered')\n")
+    names: dict[str, Any] = {"__name__": "exported", "__file__": str(script)}
+    exec(compile(text, str(script), "exec"), names)
+    if place == "nowhere":
+        with pytest.raises(SystemExit, match=r"needs .* run it where that file is"):
+            names["preload"]()
+    else:
+        names["preload"]()
+        assert sys.modules.pop("registers").__file__ == str(folder / "registers.py")
 
 
 def test_symbolic_sizes_stay_symbols_however_few_inputs_are_left() -> None:
