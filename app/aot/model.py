@@ -297,7 +297,7 @@ def build_aot(
     rng_settings = aot.list_rng_settings(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
     report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings)
-    errors = explain_errors(failures.list_runtime_failures(reader, run_id, _MOST_FAILURES))
+    errors = explain_errors(failures.list_runtime_failures(reader, run_id, limit=_MOST_FAILURES))
     return AotScreen(report, _explain(reader, page.rows, wrappers, rng_settings), page.next, errors)
 
 

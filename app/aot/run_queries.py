@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
-from compileboard.app.core.page import Page, decode_cursor, make_page
+from compileboard.app.core.rows import list_page
 from compileboard.collectors.contract.shapes import AotSummary
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.payloads import DDP_SPLIT, WRAPPER_ARTIFACTS
@@ -37,6 +38,11 @@ class AotGraph:
         fields.Count, "Graphs of its compile: more than one where DDP splits it."
     ]
     summary: dict[str, Any] = field(repr=False)
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        alone = {"place": 1, "graph_count": 1} if columns["compile_key"] is None else {}
+        return columns | alone | {"summary": read_summary(columns["summary"])}
 
 
 GRAPHS_SQL = """
@@ -107,20 +113,9 @@ def read_summary(text: str) -> dict[str, Any]:
     return summary
 
 
-def list_aot_graphs(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 25
-) -> Page[AotGraph]:
-    """Raises FilterError for an unusable cursor."""
-    after = decode_cursor(cursor, int) or (0,)
-    rows = []
-    for row in connection.execute(
-        GRAPHS_SQL, {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
-    ):
-        values = dict(row)
-        if values["compile_key"] is None:
-            values |= {"place": 1, "graph_count": 1}
-        rows.append(AotGraph(**values | {"summary": read_summary(values["summary"])}))
-    return make_page(rows, limit, lambda aot_graph: (aot_graph.id,))
+list_aot_graphs = partial(
+    list_page, AotGraph, GRAPHS_SQL, first={"id": 0}, key=lambda graph: (graph.id,)
+)
 
 
 def list_summaries(

@@ -317,7 +317,7 @@ def build_artifact_diff(
         missing=missing,
         chosen_key=chosen_key,
         compiles=compiles.list_compiles(reader, a.run_id, limit=_MOST_CHOICES).rows,
-        choices=[] if chosen_key is None else artifacts.list_texts(reader, chosen_key),
+        choices=[] if chosen_key is None else artifacts.list_texts(reader, compile_key=chosen_key),
     )
 
 

@@ -7,6 +7,8 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from compileboard.app.artifacts.labels import describe_name, describe_state
@@ -21,8 +23,9 @@ from compileboard.app.core.fields import (
     RowId,
     RunId,
 )
-from compileboard.app.core.page import FilterError, Page, decode_cursor, make_page
+from compileboard.app.core.page import FilterError, Page
 from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.rows import find_row, list_page, list_rows
 from compileboard.app.core.schema import PRIVATE, Keywords, published
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.reading import read_json
@@ -92,7 +95,7 @@ order by a.id
 limit :limit
 """
 ONE_SQL = f"""
-select {_COLUMNS}, t.body, t.size_bytes as kept_bytes
+select {_COLUMNS}, t.body
 {_SOURCE}
 left join payloads as t on t.id = a.payload_id
 where a.id = :artifact_id
@@ -136,6 +139,10 @@ class ArtifactRow:
     envelope: dict[str, Any]
     stack_id: int | None
 
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {name: _load(columns[name]) for name in ("metadata", "envelope")}
+
     @property
     @published
     def meaning(self) -> Annotated[str, "What a record of that name is."]:
@@ -153,6 +160,15 @@ class Artifact(ArtifactRow):
 
     text: str | None = field(repr=False, metadata=PRIVATE)
     unreadable: str | None = field(metadata=PRIVATE)
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        body, text, unreadable = columns.pop("body"), None, None
+        try:
+            text = None if body is None else unpack(body)
+        except ValueError as error:
+            unreadable = str(error)
+        return ArtifactRow.read_columns(columns) | {"text": text, "unreadable": unreadable}
 
 
 @dataclass(frozen=True)
@@ -183,11 +199,6 @@ class Neighbours:
     next: ArtifactRow | None
 
 
-def _to_row(row: sqlite3.Row) -> ArtifactRow:
-    values = dict(row)
-    return ArtifactRow(**values | {name: _load(values[name]) for name in ("metadata", "envelope")})
-
-
 def _load(text: str | None) -> dict[str, Any]:
     metadata = read_json(Any, text)
     return (
@@ -209,68 +220,37 @@ def list_artifacts(
     """List artifacts by name, those of one compile in the log's order. Raises FilterError for an
     unusable cursor.
     """
-    selection = selection or ArtifactFilter()
-    values: dict[str, Any] = {
-        "run_id": run_id,
-        "name": selection.name,
-        "text": selection.text,
-        "limit": limit + 1,
-    }
-    if selection.compile_key is None:
-        name, last = decode_cursor(cursor, str, int) or ("", 0)
-        rows = connection.execute(RUN_SQL, values | {"after_name": name, "after_id": last})
-        return make_page([_to_row(row) for row in rows], limit, lambda row: (row.name, row.id))
-    sequence, last = decode_cursor(cursor, int, int) or (-(2**62), 0)
-    more = {"compile_key": selection.compile_key, "after_sequence": sequence, "after_id": last}
-    rows = connection.execute(COMPILE_SQL, values | more)
-    return make_page([_to_row(row) for row in rows], limit, lambda row: (row.sequence, row.id))
+    wanted = vars(selection or ArtifactFilter())
+    of_run = ("name", RUN_SQL, "")
+    of_compile = ("sequence", COMPILE_SQL, -(2**62))
+    name, sql, start = of_run if wanted["compile_key"] is None else of_compile
+    return list_page(
+        ArtifactRow,
+        sql,
+        connection,
+        run_id,
+        cursor,
+        limit,
+        first={name: start, "id": 0},
+        key=attrgetter(name, "id"),
+        **wanted,
+    )
 
 
-def list_texts(
-    connection: sqlite3.Connection, compile_key: int, limit: int = 200
-) -> list[ArtifactRow]:
-    """List a compile's artifacts in order, without those that only describe its tensors."""
-    return [
-        _to_row(row)
-        for row in connection.execute(TEXTS_SQL, {"compile_key": compile_key, "limit": limit})
-    ]
-
-
-def list_named(
-    connection: sqlite3.Connection, compile_key: int, name: str, limit: int = 200
-) -> list[ArtifactRow]:
-    values = {"compile_key": compile_key, "name": name, "limit": limit}
-    return [_to_row(row) for row in connection.execute(NAMED_SQL, values)]
-
-
-def list_loose(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ArtifactRow]:
-    return [
-        _to_row(row) for row in connection.execute(LOOSE_SQL, {"run_id": run_id, "limit": limit})
-    ]
+# A compile's artifacts in order, without those that only describe its tensors.
+list_texts = partial(list_rows, ArtifactRow, TEXTS_SQL, limit=200)
+list_named = partial(list_rows, ArtifactRow, NAMED_SQL, limit=200)
+list_loose = partial(list_rows, ArtifactRow, LOOSE_SQL, limit=200)
 
 
 def get_artifact(connection: sqlite3.Connection, run_id: str, artifact_id: int) -> Artifact | None:
-    row = connection.execute(ONE_SQL, {"run_id": run_id, "artifact_id": artifact_id}).fetchone()
-    return None if row is None else _to_artifact(row)
+    return find_row(Artifact, ONE_SQL, connection, run_id, artifact_id=artifact_id)
 
 
 def find_artifact(connection: sqlite3.Connection, artifact_id: int) -> Artifact | None:
     sql = "select run_id from artifacts where id = :artifact_id"
     row = connection.execute(sql, {"artifact_id": artifact_id}).fetchone()
     return None if row is None else get_artifact(connection, row["run_id"], artifact_id)
-
-
-def _to_artifact(row: sqlite3.Row) -> Artifact:
-    values = dict(row)
-    body, _size = values.pop("body"), values.pop("kept_bytes")
-    text = unreadable = None
-    if body is not None:
-        try:
-            text = unpack(body)
-        except ValueError as error:
-            unreadable = str(error)
-    loaded = {name: _load(values[name]) for name in ("metadata", "envelope")}
-    return Artifact(**values | loaded, text=text, unreadable=unreadable)
 
 
 def count_names(connection: sqlite3.Connection, run_id: str, limit: int = 500) -> dict[str, int]:
@@ -299,12 +279,14 @@ limit 1
 
 def get_neighbours(connection: sqlite3.Connection, artifact: ArtifactRow) -> Neighbours:
     here = artifact.id if artifact.compile_key is None else artifact.sequence
-    values = {"run_id": artifact.run_id, "compile_key": artifact.compile_key, "here": here}
+    values = {"compile_key": artifact.compile_key, "here": here}
     before, after = (
-        connection.execute(neighbours_sql(artifact, forward), values).fetchone()
+        find_row(
+            ArtifactRow, neighbours_sql(artifact, forward), connection, artifact.run_id, **values
+        )
         for forward in (False, True)
     )
-    return Neighbours(_to_row(before) if before else None, _to_row(after) if after else None)
+    return Neighbours(before, after)
 
 
 def kind_of_title(title: str | None) -> str:
@@ -317,9 +299,15 @@ def find_counterpart(
 ) -> ArtifactRow | None:
     if artifact.compile_key is None:
         return None
-    here = list_named(connection, artifact.compile_key, artifact.name)
-    there = list_named(connection, other_compile_key, artifact.name)
-    return pair_artifacts(here, there).get(artifact.id)
+    keys = artifact.compile_key, other_compile_key
+    return _pair_named(connection, keys, artifact.name).get(artifact.id)
+
+
+def _pair_named(
+    connection: sqlite3.Connection, keys: tuple[int, int], name: str
+) -> Mapping[int, ArtifactRow]:
+    here, there = (list_named(connection, compile_key=key, name=name) for key in keys)
+    return pair_artifacts(here, there)
 
 
 def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping[int, ArtifactRow]:
@@ -346,22 +334,14 @@ def list_pairs(
 ) -> list[tuple[Artifact, Artifact]]:
     pairs = []
     for name in names:
-        here, there = (
-            list_named(connection, older_key, name),
-            list_named(connection, newer_key, name),
-        )
-        matched = pair_artifacts(here, there)
-        for row in [row for row in here if row.id in matched][:limit]:
-            pair = [
-                get_artifact(connection, artifact.run_id, artifact.id)
-                for artifact in (row, matched[row.id])
-            ]
-            if (
-                pair[0] is not None
-                and pair[1] is not None
-                and None not in (pair[0].text, pair[1].text)
-            ):
-                pairs.append((pair[0], pair[1]))
+        matched = _pair_named(connection, (older_key, newer_key), name)
+        for own_id, other in list(matched.items())[:limit]:
+            older, newer = (
+                get_artifact(connection, other.run_id, artifact_id)
+                for artifact_id in (own_id, other.id)
+            )
+            if older and newer and None not in (older.text, newer.text):
+                pairs.append((older, newer))
     return pairs
 
 
@@ -425,13 +405,7 @@ limit 1
 """
 
 
-def list_stored_texts(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST_TEXTS
-) -> list[StoredText]:
-    return [
-        StoredText(**dict(row))
-        for row in connection.execute(STORED_TEXTS_SQL, {"run_id": run_id, "limit": limit})
-    ]
+list_stored_texts = partial(list_rows, StoredText, STORED_TEXTS_SQL, limit=MOST_TEXTS)
 
 
 def find_payloads(connection: sqlite3.Connection, artifact_ids: Sequence[int]) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -216,6 +217,7 @@ def build_model(
     parts = [
         (result, get_result_parts(open_run(result.run_id), result.id)) for result in point.parts
     ]
+    tasks = json.dumps(list(row.tasks))
     return ModelScreen(
         history=history,
         selected=selected,
@@ -228,8 +230,8 @@ def build_model(
         },
         changes=[change for change in changes if _is_of(change, selected)],
         parts=[(result, part) for result, part in parts if part],
-        graph_breaks=list_task_breaks(reader, row.run_id, row.tasks),
-        causes=list_task_causes(reader, row.run_id, row.tasks),
+        graph_breaks=list_task_breaks(reader, row.run_id, tasks=tasks),
+        causes=list_task_causes(reader, row.run_id, tasks=tasks),
         repros=list_repros(reader, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
         exports=build_exports(open_run, history.series, selected.fields["suite"]),
         distributed=build_distributed(open_run, history.series, selected.fields["suite"]),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from compileboard.app.core.fields import BREAK_KIND, CAUSE_COLUMNS, name_ids
+from compileboard.app.core.fields import BREAK_KIND, CAUSE_COLUMNS, BreakId, CauseId
+from compileboard.app.core.rows import list_rows
 from compileboard.app.runs.rows import MOST_RESULTS, RESULTS_SQL
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.store.reading import read_event, read_json, read_text
@@ -92,9 +93,15 @@ def load_measured(connection: sqlite3.Connection, run_id: str) -> list[BenchMeas
     return [event for event in events if isinstance(event, BenchMeasured)]
 
 
+class OfTasks:
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {"tasks": tuple(sorted(json.loads(columns["tasks"])))}
+
+
 @dataclass(frozen=True)
-class TaskBreak:
-    distinct_id: str
+class TaskBreak(OfTasks):
+    distinct_id: BreakId
     gb_id: str | None
     kind: str
     function: str | None
@@ -106,8 +113,8 @@ class TaskBreak:
 
 
 @dataclass(frozen=True)
-class TaskCause:
-    cause_id: str
+class TaskCause(OfTasks):
+    cause_id: CauseId
     category: str
     source: str | None
     reason: str
@@ -150,30 +157,8 @@ limit 50
 """
 
 
-def _with_tasks(row: sqlite3.Row, key: str) -> dict[str, Any]:
-    return name_ids(row, key) | {"tasks": tuple(sorted(json.loads(row["tasks"])))}
-
-
-def list_task_breaks(
-    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str]
-) -> list[TaskBreak]:
-    values = {"run_id": run_id, "tasks": json.dumps(list(tasks))}
-    return [
-        TaskBreak(**_with_tasks(row, "distinct_id"))
-        for row in connection.execute(TASK_BREAKS_SQL, values)
-    ]
-
-
-def list_task_causes(
-    connection: sqlite3.Connection, run_id: str, tasks: Sequence[str]
-) -> list[TaskCause]:
-    values = {"run_id": run_id, "tasks": json.dumps(list(tasks))}
-    return [
-        TaskCause(**_with_tasks(row, "cause_id"))
-        for row in connection.execute(TASK_CAUSES_SQL, values)
-    ]
-
-
+list_task_breaks = partial(list_rows, TaskBreak, TASK_BREAKS_SQL)
+list_task_causes = partial(list_rows, TaskCause, TASK_CAUSES_SQL)
 TASK_EVENTS_SQL = """
 select p.task, e.body
 from processes as p

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.app.core.fields import FunctionName, Rank
+from compileboard.app.core.rows import find_row, list_rows
 from compileboard.app.core.schema import PRIVATE
 from compileboard.app.runs.failures import CacheLookup
 from compileboard.app.runs.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.runs import name_rows
 
 # An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
 MOST_OF_FUNCTION = 100
@@ -29,6 +29,10 @@ class Lookup(CacheLookup):
     artifact_id: int | None
     state: str | None
     text: str | None = field(repr=False)
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {"text": _unpack(columns.pop("body"))}
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,7 @@ limit :limit
 
 
 def get_lookup(connection: sqlite3.Connection, run_id: str, lookup_id: int) -> Lookup | None:
-    records = connection.execute(LOOKUP_SQL, {"run_id": run_id, "lookup_id": lookup_id})
-    for values in name_rows(connection, records):
-        text = _unpack(values.pop("body"))
-        return Lookup(**values, text=text)
-    return None
+    return find_row(Lookup, LOOKUP_SQL, connection, run_id, lookup_id=lookup_id)
 
 
 def _unpack(body: bytes | None) -> str | None:
@@ -136,11 +136,14 @@ def list_earlier(
     open_run: Callable[[str], sqlite3.Connection], lookup: Lookup, run_ids: Sequence[str]
 ) -> list[NearestLookup]:
     lookups: list[NearestLookup] = []
-    values = {"cache": lookup.cache, "time_us": lookup.time_us, "lookup_id": lookup.id}
+    values: dict[str, Any] = {
+        "cache": lookup.cache,
+        "time_us": lookup.time_us,
+        "lookup_id": lookup.id,
+    }
     values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
     for run_id in run_ids:
-        rows = open_run(run_id).execute(OF_FUNCTION_SQL, {**values, "run_id": run_id})
-        lookups += (NearestLookup(**dict(row)) for row in rows)
+        lookups += list_rows(NearestLookup, OF_FUNCTION_SQL, open_run(run_id), run_id, **values)
     return sorted(lookups, key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))
 
 

@@ -130,7 +130,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
     if row is None:
         return None
     is_live = run.state == "running"
-    records = compiles.list_records(reader, row.id)
+    records = compiles.list_records(reader, key=row.id)
     stretch = trace_files.get_stretch(reader, row.id)
     return CompileScreen(
         compile=row,
@@ -143,20 +143,22 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         entry=build_entries([row], trace_files.list_steps(reader, [row.id]))[0],
         recompiles=reasons.list_compile_recompiles(reader, [row.id]),
         graph_breaks=list_rows(
-            reader, GraphBreakRow, reasons.COMPILE_BREAKS_SQL, key=row.id, limit=MOST_EVENTS
+            GraphBreakRow, reasons.COMPILE_BREAKS_SQL, reader, key=row.id, limit=MOST_EVENTS
         ),
         failures=list_rows(
-            reader, FailureRow, failures.COMPILE_FAILURES_SQL, key=row.id, limit=MOST_FAILURES
+            FailureRow, failures.COMPILE_FAILURES_SQL, reader, key=row.id, limit=MOST_FAILURES
         ),
         cache_lookups=list_rows(
-            reader, CacheLookup, failures.COMPILE_LOOKUPS_SQL, key=row.id, limit=MOST_EVENTS
+            CacheLookup, failures.COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=MOST_EVENTS
         ),
         cudagraph_skips=list_rows(
-            reader, CudagraphSkip, failures.COMPILE_SKIPS_SQL, key=row.id, limit=MOST_EVENTS
+            CudagraphSkip, failures.COMPILE_SKIPS_SQL, reader, key=row.id, limit=MOST_EVENTS
         ),
         stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
         stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
-        config_hashes={use.config_hash for use in list_configs(reader, run.id, _MOST_CONFIGS)},
+        config_hashes={
+            use.config_hash for use in list_configs(reader, run.id, limit=_MOST_CONFIGS)
+        },
     )
 
 

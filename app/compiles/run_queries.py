@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
@@ -12,13 +13,12 @@ from compileboard.app.core import fields
 from compileboard.app.core.page import (
     FilterError,
     Page,
-    bind_page,
     check_order,
     decode_cursor,
     make_page,
 )
 from compileboard.app.core.parameters import Parameter
-from compileboard.app.core.rows import list_rows
+from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.core.schema import PRIVATE, Keywords, published
 from compileboard.app.runs.trace_files import find_start
 from compileboard.collectors.contract.compile_labels import (
@@ -443,22 +443,17 @@ def list_chain(
 
 
 def get_phases(connection: sqlite3.Connection, run_id: str) -> Phases:
-    return Phases(**dict(connection.execute(PHASES_SQL, {"run_id": run_id}).fetchone()))
+    return make_row(Phases, connection.execute(PHASES_SQL, {"run_id": run_id}).fetchone())
 
 
-def list_compilations(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[Compilation]:
-    """Raises FilterError for an unusable cursor."""
-    values = bind_page(run_id, cursor, limit, (-2, 0))
-    rows = list_rows(connection, Compilation, RUN_COMPILATIONS_SQL, **values)
-    return make_page(
-        rows, limit, lambda row: (-1 if row.start_us is None else row.start_us, row.id)
-    )
-
-
-def list_records(connection: sqlite3.Connection, key: int, limit: int = 100) -> list[Compilation]:
-    return list_rows(connection, Compilation, COMPILE_RECORDS_SQL, key=key, limit=limit)
+list_compilations = partial(
+    list_page,
+    Compilation,
+    RUN_COMPILATIONS_SQL,
+    first={"us": -2, "id": 0},
+    key=lambda row: (-1 if row.start_us is None else row.start_us, row.id),
+)
+list_records = partial(list_rows, Compilation, COMPILE_RECORDS_SQL, limit=100)
 
 
 def get_start(

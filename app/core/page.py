@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,8 @@ from compileboard.collectors.contract.fingerprints import parse_id
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 Key = str | int | float
+# Before every event of a run, in the order of time.
+FIRST: Mapping[str, Key] = {"us": -1, "id": 0}
 
 
 class FilterError(ValueError):
@@ -62,11 +64,15 @@ def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
 
 
 def bind_page(
-    run_id: str, cursor: str | None, limit: int, first: tuple[int, int] = (-1, 0)
+    run_id: str, cursor: str | None, limit: int, first: Mapping[str, Key] = FIRST
 ) -> dict[str, Any]:
-    """Raises FilterError for an unusable cursor."""
-    after_us, after_id = decode_cursor(cursor, int, int) or first
-    return {"run_id": run_id, "after_us": after_us, "after_id": after_id, "limit": limit + 1}
+    """Bind what a page begins after, by name; `first` has what the first page begins after.
+
+    Raises FilterError for an unusable cursor.
+    """
+    after = decode_cursor(cursor, *map(type, first.values())) or first.values()
+    bound = {f"after_{name}": key for name, key in zip(first, after)}
+    return {"run_id": run_id, "limit": limit + 1, **bound}
 
 
 def _fits(value: object, expected: type) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from compileboard.app.core.engine import Row
 from compileboard.app.core.fields import ID_PATTERN
-from compileboard.app.core.page import Page, bind_page, make_page
+from compileboard.app.core.page import FIRST, Key, Page, bind_page, make_page
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.reading import read_json
@@ -75,29 +75,47 @@ def read_facts(kind: Callable[..., Made], facts: Any, **beside: Any) -> Made:
 
 
 def list_rows(
-    connection: sqlite3.Connection, kind: Callable[..., Made], sql: str, **values: Any
+    kind: Callable[..., Made],
+    sql: str,
+    connection: sqlite3.Connection,
+    run_id: str | None = None,
+    *,
+    limit: int = 20,
+    **values: Any,
 ) -> list[Made]:
     """List the rows of a statement. A field `process` names the process of `process_id`."""
-    records: Iterable[Any] = connection.execute(sql, values)
+    records: Iterable[Any] = connection.execute(sql, {"run_id": run_id, "limit": limit} | values)
     if "process" in get_type_hints(kind):
         records = name_rows(connection, records)
     return [make_row(kind, row) for row in records]
 
 
-def list_page(
-    connection: sqlite3.Connection,
+def find_row(
     kind: Callable[..., Made],
     sql: str,
+    connection: sqlite3.Connection,
+    run_id: str | None = None,
+    **values: Any,
+) -> Made | None:
+    """Return the first row of a statement, None if there is none."""
+    return next(iter(list_rows(kind, sql, connection, run_id, **values)), None)
+
+
+def list_page(
+    kind: Callable[..., Made],
+    sql: str,
+    connection: sqlite3.Connection,
     run_id: str,
-    cursor: str | None,
-    limit: int,
+    cursor: str | None = None,
+    limit: int = 50,
     *,
-    key: tuple[str, str] = ("time_us", "id"),
-    first: tuple[int, int] = (-1, 0),
+    first: Mapping[str, Key] = FIRST,
+    key: Callable[[Made], tuple[Key, ...]] = attrgetter("time_us", "id"),
     **values: Any,
 ) -> Page[Made]:
-    """List a page of a run's rows in the order of `key`. Raises FilterError for an unusable
-    cursor.
+    """List a page of a run's rows, which begins after the key of the last row of the page before.
+
+    Raises FilterError for an unusable cursor.
     """
-    values |= bind_page(run_id, cursor, limit, first)
-    return make_page(list_rows(connection, kind, sql, **values), limit, attrgetter(*key))
+    rows = list_rows(kind, sql, connection, **bind_page(run_id, cursor, limit, first), **values)
+    return make_page(rows, limit, key)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from compileboard.app.core.fields import RunId, StartTime
 from compileboard.app.core.page import Page, decode_cursor, make_page
+from compileboard.app.core.rows import make_row
 
 STREAMS_SQL = """
 select
@@ -70,8 +71,5 @@ def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> 
         "stream_id": stream_id,
         "limit": limit + 1,
     }
-    rows = []
-    for row in reader.execute(STREAMS_SQL, values):
-        flags = {name: bool(row[name]) for name in ("is_here", "is_replaced")}
-        rows.append(StreamRow(**{**dict(row), **flags}))
+    rows = [make_row(StreamRow, row) for row in reader.execute(STREAMS_SQL, values)]
     return make_page(rows, limit, lambda row: (row.updated_us, row.run_id, row.stream_id))

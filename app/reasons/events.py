@@ -72,8 +72,10 @@ def list_events(
     *,
     limit: int = 20,
 ) -> list[Any]:
-    values = {"id": reason_id, "limit": limit}
-    listed = [list_rows(file, subject.event, subject.events_sql, **values) for file in files]
+    listed = [
+        list_rows(subject.event, subject.events_sql, file, id=reason_id, limit=limit)
+        for file in files
+    ]
     if len(listed) == 1:
         return listed[0]
     merged: list[Any] = [event for events in listed for event in events]

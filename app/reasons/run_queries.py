@@ -6,11 +6,13 @@ import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
-from compileboard.app.core.page import Page, bind_page, decode_cursor, make_page, recorded_us
-from compileboard.app.core.rows import list_page, list_rows, make_row
+from compileboard.app.core.page import Page, bind_page, make_page, recorded_us
+from compileboard.app.core.rows import list_page, make_row
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.store.causes import find_first_call, find_user_call
@@ -158,24 +160,7 @@ def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any
     return words | {"hints": tuple(body["hints"]) if body.get("hints") else words["hints"]}
 
 
-def list_graph_breaks(
-    connection: sqlite3.Connection,
-    run_id: str,
-    cursor: str | None = None,
-    limit: int = 50,
-    *,
-    distinct_id: int | None = None,
-) -> Page[GraphBreakRow]:
-    """Raises FilterError for an unusable cursor."""
-    return list_page(
-        connection,
-        GraphBreakRow,
-        RUN_BREAKS_SQL,
-        run_id,
-        cursor,
-        limit,
-        distinct_id=distinct_id,
-    )
+list_graph_breaks = partial(list_page, GraphBreakRow, RUN_BREAKS_SQL, distinct_id=None)
 
 
 def list_distinct_breaks(
@@ -184,7 +169,7 @@ def list_distinct_breaks(
     """List the breaks with the most compile time first. Raises FilterError for an unusable
     cursor.
     """
-    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
+    values = bind_page(run_id, cursor, limit, _FIRST)
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
     newest: dict[int, sqlite3.Row] = {}  # of the run itself
@@ -312,6 +297,8 @@ class LimitHit:
 # Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated
 # limit of 256.
 _AT_ONCE = 100
+# Before the most compile time.
+_FIRST = {"us": 2**62, "id": 2**62}
 _SELECT = """
 select
   r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
@@ -380,9 +367,9 @@ limit :limit
 """
 
 
-def keyed_sql(column: str, count: int) -> str:
+def keyed_sql(count: int) -> str:
     marks = ", ".join(f":key{n}" for n in range(count))
-    return f"{_SELECT} where r.{column} in ({marks}) order by r.time_us, r.id limit 2000"
+    return f"{_SELECT} where r.compile_key in ({marks}) order by r.time_us, r.id limit 2000"
 
 
 def guards_sql(count: int) -> str:
@@ -429,16 +416,14 @@ def list_recompiles(
 def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> list[RecompileRow]:
     if not keys:
         return []
-    return _to_rows(
-        connection, connection.execute(keyed_sql("compile_key", len(keys)), _marks(keys)).fetchall()
-    )
+    return _to_rows(connection, connection.execute(keyed_sql(len(keys)), _marks(keys)).fetchall())
 
 
 def list_chains(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
 ) -> Page[Chain]:
     """The most recompile time comes first. Raises FilterError for an unusable cursor."""
-    values = bind_page(run_id, cursor, limit, (2**62, 2**62))
+    values = bind_page(run_id, cursor, limit, _FIRST)
     records = name_rows(connection, connection.execute(CHAINS_SQL, values))
     rows = []
     for row in records:
@@ -460,15 +445,21 @@ def list_causes(
     """`of_older_entries` adds causes of older cache entries alone. Raises FilterError for an
     unusable cursor.
     """
-    after = decode_cursor(cursor, int, int, int) or (2**62, 2**62, 2**62)
-    keys = {"after_us": after[0], "after_count": after[1], "after_id": after[2]}
-    values = {"run_id": run_id, "least": 0 if of_older_entries else 1, "limit": limit + 1, **keys}
-    rows = [
-        replace(row, called_at=find_first_call(connection, run_id, row.file, row.function))
-        for row in list_rows(connection, RunCause, CAUSES_SQL, **values)
-    ]
-    return make_page(
-        rows, limit, lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id))
+    page = list_page(
+        RunCause,
+        CAUSES_SQL,
+        connection,
+        run_id,
+        cursor,
+        limit,
+        first={"us": 2**62, "count": 2**62, "id": 2**62},
+        key=lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id)),
+        least=0 if of_older_entries else 1,
+    )
+    return page.map(
+        lambda row: replace(
+            row, called_at=find_first_call(connection, run_id, row.file, row.function)
+        )
     )
 
 
@@ -476,9 +467,9 @@ def list_limit_hits(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[LimitHit]:
     """Raises FilterError for an unusable cursor."""
-    values = bind_page(run_id, cursor, limit, (-(2**62), 0))
+    values = bind_page(run_id, cursor, limit, {"us": -(2**62), "id": 0})
     rows = []
     for row in name_rows(connection, connection.execute(LIMITS_SQL, values)):
         called_at = find_user_call(connection, row["file"], row.pop("stack_id"))
         rows.append(LimitHit(**row, called_at=called_at))
-    return make_page(rows, limit, lambda row: (row.started_us, row.compile_key))
+    return make_page(rows, limit, attrgetter("started_us", "compile_key"))

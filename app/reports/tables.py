@@ -97,8 +97,8 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable(
         "artifacts",
         _paged(
-            lambda connection, run_id, cursor, limit: artifacts.list_artifacts(
-                connection, run_id, None, cursor, limit
+            lambda connection, run_id, **page: artifacts.list_artifacts(
+                connection, run_id, None, **page
             )
         ),
     ),

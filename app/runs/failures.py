@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES
 from compileboard.app.core import fields
-from compileboard.app.core.page import Page
-from compileboard.app.core.rows import list_page, list_rows
+from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.core.schema import one_of
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.store.reading import read_body
@@ -211,41 +211,12 @@ limit 200
 """
 
 
-def list_failures(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[FailureRow]:
-    """Raises FilterError for an unusable cursor."""
-    return list_page(connection, FailureRow, FAILURES_SQL, run_id, cursor, limit)
-
-
-def list_cache_lookups(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[CacheLookup]:
-    """Raises FilterError for an unusable cursor."""
-    return list_page(connection, CacheLookup, LOOKUPS_SQL, run_id, cursor, limit)
-
-
-def list_cudagraph_skips(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[CudagraphSkip]:
-    """Raises FilterError for an unusable cursor."""
-    return list_page(connection, CudagraphSkip, SKIPS_SQL, run_id, cursor, limit)
-
-
-def list_runtime_failures(
-    connection: sqlite3.Connection, run_id: str, limit: int = 20
-) -> list[FailureRow]:
-    return list_rows(connection, FailureRow, RUNTIME_SQL, run_id=run_id, limit=limit)
-
-
-def count_failed(
-    connection: sqlite3.Connection, run_id: str, limit: int = 20
-) -> list[FailureGroup]:
-    return list_rows(connection, FailureGroup, FAILED_SQL, run_id=run_id, limit=limit)
-
-
-def count_cache_results(connection: sqlite3.Connection, run_id: str) -> list[CacheResult]:
-    return list_rows(connection, CacheResult, CACHE_RESULTS_SQL, run_id=run_id)
+list_failures = partial(list_page, FailureRow, FAILURES_SQL)
+list_cache_lookups = partial(list_page, CacheLookup, LOOKUPS_SQL)
+list_cudagraph_skips = partial(list_page, CudagraphSkip, SKIPS_SQL)
+list_runtime_failures = partial(list_rows, FailureRow, RUNTIME_SQL)
+count_failed = partial(list_rows, FailureGroup, FAILED_SQL)
+count_cache_results = partial(list_rows, CacheResult, CACHE_RESULTS_SQL)
 
 
 MOST = 20
@@ -326,29 +297,18 @@ def list_unfinished(
     listed = []
     records = connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit})
     for row in name_rows(connection, records):
-        values = row | {"is_last": bool(row["is_last"])}
-        del values["process_id"]
-        spans = connection.execute(OPEN_SQL, {"key": row["compile_key"], "limit": _MOST_OPEN})
-        has_end = (
-            values["is_last"] and run.ended_us is not None and run.ended_us >= row["started_us"] > 0
-        )
-        until_us = (
-            run.ended_us - row["started_us"] if has_end and run.ended_us is not None else None
-        )
-        ended_us = None if until_us is None else run.ended_us
-        listed.append(
-            Unfinished(
-                **values,
-                until_us=until_us,
-                spans=tuple(_open_span(span, ended_us) for span in spans),
-            )
-        )
+        ended_us = None
+        if row["is_last"] and (run.ended_us or 0) >= row["started_us"] > 0:
+            ended_us = run.ended_us
+        spans = []
+        values = {"key": row["compile_key"], "limit": _MOST_OPEN}
+        for name, begin_us, depth, seen_us in connection.execute(OPEN_SQL, values):
+            open_us = (ended_us or seen_us) - begin_us
+            spans.append(OpenSpan(name, begin_us, depth, open_us if open_us > 0 else None))
+        until_us = None if ended_us is None else ended_us - row["started_us"]
+        del row["process_id"]
+        listed.append(make_row(Unfinished, {**row, "until_us": until_us, "spans": tuple(spans)}))
     return listed
-
-
-def _open_span(row: sqlite3.Row, ended_us: int | None) -> OpenSpan:
-    open_us = (ended_us or row["seen_us"]) - row["begin_us"]
-    return OpenSpan(row["name"], row["begin_us"], row["depth"], open_us if open_us > 0 else None)
 
 
 COUNT_SQL = """

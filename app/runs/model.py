@@ -269,9 +269,7 @@ def read_facts(
         changed=[
             settings for _process, settings in run_queries.list_changed_configs(reader, run.id)
         ],
-        cliffs=list_rows(
-            reader, StackCliff, run_queries.CLIFFS_SQL, run_id=run.id, limit=MOST_CLIFFS
-        ),
+        cliffs=list_rows(StackCliff, run_queries.CLIFFS_SQL, reader, run.id, limit=MOST_CLIFFS),
         cacheable_us=sum(cacheable) if cacheable else None,
     )
 
@@ -366,8 +364,6 @@ def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
         processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
         notes=trace_files.list_notes(reader, run_id),
         trace_files=trace_files.list_trace_files(reader, run_id),
-        logs=list_rows(
-            reader, Log, trace_files.LOGS_SQL, run_id=run_id, limit=trace_files.MOST_LOGS
-        ),
+        logs=list_rows(Log, trace_files.LOGS_SQL, reader, run_id, limit=trace_files.MOST_LOGS),
         rejects=trace_files.sum_rejects(reader, run_id),
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import dataclass, fields
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import SqliteEngine, get_row
 from compileboard.app.core.fields import Count, EventTime, Pid, ProcessId, RowId, StartTime
-from compileboard.app.core.page import Page, decode_cursor, make_page
-from compileboard.app.core.rows import list_rows, make_row
+from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.core.schema import published
 from compileboard.app.runs.rows import RUN_SQL, RunRow, to_row
 from compileboard.collectors.contract.shapes import RunFacts
@@ -222,14 +223,8 @@ def is_pruned(connection: sqlite3.Connection, run_id: str) -> bool:
     return connection.execute(PRUNED_SQL, {"run_id": run_id}).fetchone() is not None
 
 
-def list_processes(
-    connection: sqlite3.Connection, run_id: str, limit: int = 256
-) -> list[ProcessRow]:
-    return list_rows(connection, ProcessRow, PROCESSES_SQL, run_id=run_id, limit=limit)
-
-
-def list_configs(connection: sqlite3.Connection, run_id: str, limit: int = 200) -> list[ConfigUse]:
-    return list_rows(connection, ConfigUse, CONFIGS_SQL, run_id=run_id, limit=limit)
+list_processes = partial(list_rows, ProcessRow, PROCESSES_SQL, limit=256)
+list_configs = partial(list_rows, ConfigUse, CONFIGS_SQL, limit=200)
 
 
 def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) -> ConfigText | None:
@@ -286,24 +281,14 @@ class NoteRow:
         return columns | own
 
 
-def list_process_page(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[ProcessRow]:
-    """Raises FilterError for an unusable cursor."""
-    after = decode_cursor(cursor, int, str) or (-(2**62), "")
-    values = {"run_id": run_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
-    rows = list_rows(connection, ProcessRow, PROCESS_PAGE_SQL, **values)
-    return make_page(rows, limit, lambda row: (row.started_us, row.id))
-
-
-def list_notes(
-    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
-) -> Page[NoteRow]:
-    """Raises FilterError for an unusable cursor."""
-    after = decode_cursor(cursor, int) or (0,)
-    values = {"run_id": run_id, "after_id": after[0], "limit": limit + 1}
-    rows = list_rows(connection, NoteRow, NOTES_SQL, **values)
-    return make_page(rows, limit, lambda row: (row.id,))
+list_process_page = partial(
+    list_page,
+    ProcessRow,
+    PROCESS_PAGE_SQL,
+    first={"us": -(2**62), "id": ""},
+    key=attrgetter("started_us", "id"),
+)
+list_notes = partial(list_page, NoteRow, NOTES_SQL, first={"id": 0}, key=lambda row: (row.id,))
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]
         order by name
         limit :most
         """
-    return list_rows(reader, TraceFile, sql, run_id=run_id, most=MOST_FILES)
+    return list_rows(TraceFile, sql, reader, run_id, most=MOST_FILES)
 
 
 def get_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> TraceFile | None:
@@ -248,7 +248,7 @@ def list_steps(
 ) -> list[CompileEvent]:
     if not keys:
         return []
-    return list_rows(connection, CompileEvent, STEPS_SQL, keys=json.dumps(list(keys)), limit=limit)
+    return list_rows(CompileEvent, STEPS_SQL, connection, keys=json.dumps(list(keys)), limit=limit)
 
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:

@@ -153,7 +153,7 @@ def list_lines(
 def list_shape_compiles(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
 ) -> Page[ShapeCompile]:
-    values = bind_page(run_id, cursor, limit, (-(2**62), 0))
+    values = bind_page(run_id, cursor, limit, {"us": -(2**62), "id": 0})
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
     page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))

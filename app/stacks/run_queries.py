@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compileboard.app.compiles.outcomes import OUTCOME_SQL
 from compileboard.collectors.store.runs import load_process_names
@@ -81,29 +81,25 @@ class LooseRecord(NamedTuple):
     artifact_id: int | None  # the first; symbols have none
 
 
-def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
+def _list(connection: sqlite3.Connection, sql: str, run_id: str, limit: int) -> list[Any]:
     reader = connection.cursor()
-    reader.row_factory = None
-    return list(
-        map(LooseRecord._make, reader.execute(LOOSE_SQL, {"run_id": run_id, "limit": MOST_LOOSE}))
-    )
+    reader.row_factory = None  # plain tuples: there may be 20 000
+    return reader.execute(sql, {"run_id": run_id, "limit": limit}).fetchall()
+
+
+def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
+    return [LooseRecord(*row) for row in _list(connection, LOOSE_SQL, run_id, MOST_LOOSE)]
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
     """Return the frames of all stacks of a run, callers before callees."""
-    reader = connection.cursor()
-    reader.row_factory = None  # plain tuples: there may be 20 000
-    return list(
-        map(StackNode._make, reader.execute(NODES_SQL, {"run_id": run_id, "limit": MOST_NODES}))
-    )
+    return [StackNode(*row) for row in _list(connection, NODES_SQL, run_id, MOST_NODES)]
 
 
 def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
-    reader = connection.cursor()
-    reader.row_factory = None
-    rows = reader.execute(COMPILES_SQL, {"run_id": run_id, "limit": MOST_COMPILES}).fetchall()
+    rows = _list(connection, COMPILES_SQL, run_id, MOST_COMPILES)
     names = load_process_names(connection, {row[-1] for row in rows})
-    return [StackCompile._make((*row[:-1], names[row[-1]])) for row in rows]
+    return [StackCompile(*row[:-1], process=names[row[-1]]) for row in rows]
 
 
 def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from compileboard.app.core.rows import list_rows
 from compileboard.app.core.schema import published
 from compileboard.collectors.contract.compile_labels import (
     build_label,
@@ -86,9 +88,9 @@ class LaneWindow:
     """
 
     lane_id: int
-    spans: tuple[Span, ...]
-    short: tuple[ShortSpans, ...]
-    marks: tuple[InstantCount, ...]
+    spans: Sequence[Span]
+    short: Sequence[ShortSpans]
+    marks: Sequence[InstantCount]
     is_coarse: bool
 
 
@@ -338,11 +340,7 @@ def list_lanes(reader: sqlite3.Connection, run_id: str, limit: int = LANES) -> l
     return [Lane(**dict(row), name=names[row["process_id"]]) for row in rows]
 
 
-def list_totals(reader: sqlite3.Connection, run_id: str, limit: int = 500) -> list[NameTotal]:
-    return [
-        NameTotal(**dict(row))
-        for row in reader.execute(TOTALS_SQL, {"run_id": run_id, "limit": limit})
-    ]
+list_totals = partial(list_rows, NameTotal, TOTALS_SQL, limit=500)
 
 
 def get_window(
@@ -361,7 +359,7 @@ def get_window(
     """
     wide_us = max(1, round((to_us - from_us) / width))
     bucket_us = max(1, -(-(to_us - from_us) // BUCKETS))
-    values = {
+    values: dict[str, Any] = {
         "lane_id": lane.id,
         "deepest": lane.deepest,
         "from_us": from_us,
@@ -390,19 +388,13 @@ def get_window(
     ids = [row["id"] for row in reader.execute(BEFORE_SQL, wide)]
     ids += [row["id"] for row in reader.execute(WIDE_SQL[way], wide)]
     ids += [row["id"] for row in reader.execute(OPEN_SQL, values | {"most": OPEN})]
-    marks = reader.execute(MARKS_SQL, values | {"most": 1000})
     return LaneWindow(
         lane.id,
-        tuple(_list_spans(reader, ids)),
-        tuple(ShortSpans(**dict(row)) for row in reader.execute(SHORT_SQL[way], short)),
-        tuple(InstantCount(**dict(row)) for row in marks),
+        list_rows(Span, SPANS_SQL, reader, ids=_json_list(ids), most=len(ids)),
+        list_rows(ShortSpans, SHORT_SQL[way], reader, **short),
+        list_rows(InstantCount, MARKS_SQL, reader, **values, most=1000),
         is_coarse=cut is not None,
     )
-
-
-def _list_spans(reader: sqlite3.Connection, ids: Sequence[int]) -> Iterator[Span]:
-    for row in reader.execute(SPANS_SQL, {"ids": _json_list(ids), "most": len(ids)}):
-        yield Span(**dict(row))
 
 
 def list_labels(

@@ -73,7 +73,9 @@ def test_filters_take_name_and_part_of_a_title(explored_reader: sqlite3.Connecti
 def test_text_is_what_torch_wrote(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
     first = artifacts.list_named(
-        explored_reader, _key(explored_reader, run_id, "0/0"), "dynamo_output_graph"
+        explored_reader,
+        compile_key=_key(explored_reader, run_id, "0/0"),
+        name="dynamo_output_graph",
     )[0]
     artifact = artifacts.get_artifact(explored_reader, run_id, first.id)
     assert artifact is not None and artifact.text is not None
@@ -89,7 +91,7 @@ def test_text_is_what_torch_wrote(explored_reader: sqlite3.Connection) -> None:
 def test_counterpart_is_the_same_of_another_entry(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
     here, there = (_key(explored_reader, run_id, compile_id) for compile_id in ("0/0", "0/1"))
-    for row in artifacts.list_texts(explored_reader, here):
+    for row in artifacts.list_texts(explored_reader, compile_key=here):
         same = artifacts.find_counterpart(explored_reader, row, there)
         if same is not None:
             assert (same.name, same.compile_key) == (row.name, there)
@@ -123,13 +125,13 @@ def test_counterparts_keep_place_title_and_last_attempt(store: sqlite3.Connectio
 
 def test_neighbours_of_a_text_pass_over_descriptions(explored_reader: sqlite3.Connection) -> None:
     run_id = _run(explored_reader)
-    texts = artifacts.list_texts(explored_reader, _key(explored_reader, run_id, "0/0"))
+    texts = artifacts.list_texts(explored_reader, compile_key=_key(explored_reader, run_id, "0/0"))
     for before, text, after in zip([None, *texts], texts, [*texts[1:], None], strict=False):
         beside = artifacts.get_neighbours(explored_reader, text)
         assert (beside.previous, beside.next) == (before, after)
-    described = artifacts.list_named(explored_reader, texts[0].compile_key or 0, "describe_tensor")[
-        0
-    ]
+    described = artifacts.list_named(
+        explored_reader, compile_key=texts[0].compile_key or 0, name="describe_tensor"
+    )[0]
     assert artifacts.get_neighbours(explored_reader, described).next.name in artifacts.DESCRIPTIONS
 
 

@@ -102,9 +102,9 @@ def test_breaks_hang_on_the_models_they_came_with(
         for row in list_models(open_engine(h200), ModelFilter(suite="builtin"))
         if row.model == "detector"
     }
-    broke = list_task_breaks(h200, run_id, ["builtin/detector/performance"])
+    broke = list_task_breaks(h200, run_id, tasks='["builtin/detector/performance"]')
     assert broke and all("detector.py" in str(graph_break) for graph_break in broke)
-    assert list_task_breaks(h200, run_id, ["builtin/mlp/performance"]) == []
+    assert list_task_breaks(h200, run_id, tasks='["builtin/mlp/performance"]') == []
 
 
 def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(

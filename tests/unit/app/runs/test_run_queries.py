@@ -115,7 +115,7 @@ def test_a_compile_that_traced_its_function_twice_restarted(
 def test_a_compile_has_its_start_and_its_chain(reader: sqlite3.Connection) -> None:
     rows = {row.compile_id: row for row in compiles.list_compiles(reader, RUN).rows}
     first = rows["0/0"]
-    start = compiles.get_start(reader, first, compiles.list_records(reader, first.id))
+    start = compiles.get_start(reader, first, compiles.list_records(reader, key=first.id))
     assert trace_files.list_stack(start)[0]["code"] == "f(x)"
     chain = compiles.list_chain(reader, PROCESS, 0, 0)
     assert [(compile_row.compile_id, compile_row.outcome) for compile_row in chain] == [
@@ -261,7 +261,7 @@ def _plan(reader: sqlite3.Connection, sql: str) -> list[str]:
         recompiles.CHAINS_SQL,
         recompiles.CAUSES_SQL,
         recompiles.LIMITS_SQL,
-        recompiles.keyed_sql("compile_key", 3),
+        recompiles.keyed_sql(3),
         recompiles.guards_sql(3),
         failures.FAILURES_SQL,
         failures.FAILED_SQL,
