@@ -99,7 +99,7 @@ def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
 def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
     rows = _list(connection, COMPILES_SQL, run_id, MOST_COMPILES)
     names = load_process_names(connection, {row[-1] for row in rows})
-    return [StackCompile(*row[:-1], process=names[row[-1]]) for row in rows]
+    return [StackCompile._make((*row[:-1], names[row[-1]])) for row in rows]
 
 
 def list_codes(connection: sqlite3.Connection, ids: Iterable[int]) -> dict[int, str]:
