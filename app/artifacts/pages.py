@@ -41,6 +41,7 @@ from compileboard.app.runs.shell import find_run, render_run
 from compileboard.collectors.store.results import fill
 
 blueprint = Blueprint("artifacts", __name__)
+_NO_ARTIFACT = "{}: there is no artifact number {}."
 
 
 def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
@@ -73,13 +74,8 @@ def raw(run_id: str, artifact_id: str) -> Response:
     artifact = screen.artifact
     if artifact.text is None:
         abort(404, f"Artifact {artifact.id} has no text. {screen.state.meaning}")
-    response = Response(
-        artifact.text.encode("utf-8", "replace"), content_type="text/plain; charset=utf-8"
-    )
-    response.headers["X-Content-Type-Options"] = "nosniff"
     way = "attachment" if request.args.get("download") else "inline"
-    response.headers["Content-Disposition"] = f'{way}; filename="artifact-{artifact.id}.txt"'
-    return response
+    return _send_text(artifact.text, "plain", f'{way}; filename="artifact-{artifact.id}.txt"')
 
 
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/program")
@@ -90,25 +86,26 @@ def program(run_id: str, artifact_id: str) -> Response:
         text = build_program(get_run_reader(run_id), artifact)
     except ValueError as error:
         abort(404, f"No program: {error}.")
-    response = Response(
-        text.encode("utf-8", "replace"), content_type="text/x-python; charset=utf-8"
-    )
+    return _send_text(text, "x-python", f'attachment; filename="{name_program(artifact)}"')
+
+
+def _send_text(text: str, kind: str, disposition: str) -> Response:
+    response = Response(text.encode("utf-8", "replace"), content_type=f"text/{kind}; charset=utf-8")
     response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Disposition"] = f'attachment; filename="{name_program(artifact)}"'
+    response.headers["Content-Disposition"] = disposition
     return response
+
+
+def _find_side(run_id: str, name: str, text: str) -> Artifact | None:
+    """Return an artifact that a parameter names; None if there is none."""
+    return read_artifact(get_store(), run_id, check_artifact_id(name, text))
 
 
 def _read_side(run_id: str, name: str) -> Artifact | None:
     value = request.args.get(name, "").strip()
     if not value:
         return None
-    number = check_artifact_id(name, value)
-    artifact = read_artifact(get_store(), run_id, number)
-    return (
-        artifact
-        if artifact is not None
-        else abort(404, f"{name}: there is no artifact number {number}.")
-    )
+    return _find_side(run_id, name, value) or abort(404, _NO_ARTIFACT.format(name, int(value)))
 
 
 @blueprint.get("/runs/<run_id>/artifacts/diff")
@@ -232,22 +229,15 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
     return ArtifactText(**vars(screen.artifact))
 
 
-def _find_artifact(run_id: str, name: str, text: str) -> artifacts.Artifact:
-    number = check_artifact_id(name, text)
-    artifact = read_artifact(get_store(), run_id, number)
-    return (
-        artifact
-        if artifact is not None
-        else refuse(f"{name}: there is no artifact number {number}.")
-    )
-
-
 @operation(f"{_RUN}/diff")
 def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
     """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal
     stretches folded.
     """
-    a, b = (_find_artifact(detail.run.id, name, getattr(query, name)) for name in ("a", "b"))
+    a, b = (
+        _find_side(detail.run.id, name, text) or refuse(_NO_ARTIFACT.format(name, int(text)))
+        for name, text in (("a", query.a), ("b", query.b))
+    )
     pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
     values: dict[str, Any] = {
         "a": pair.a,

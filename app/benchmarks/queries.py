@@ -234,13 +234,12 @@ def judge_answer(row: ResultRow) -> str:
     """Return which of ACCURACIES an answer is; a newer upstream verdict passes if its name begins
     with pass.
     """
-    if row.accuracy is not None:
-        return _judge(row.accuracy)
-    status = None if row.judge is None else row.judge.status
-    return {"failed": "fail", "skipped": "skipped"}.get(status or "", "not_measured")
+    return _judge(row.accuracy, row.judge.status if row.judge else "")
 
 
-def _judge(accuracy: str) -> str:
+def _judge(accuracy: str | None, status: str) -> str:
+    if accuracy is None:
+        return {"failed": "fail", "skipped": "skipped"}.get(status, "not_measured")
     return "pass" if accuracy in HUD_PASSING or accuracy.startswith("pass") else "fail"
 
 
@@ -275,20 +274,14 @@ def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[
     for result in results:
         if selection.status in (None, result.status):
             of_status.add((result.suite, result.model))
-        answer = _judge_brief(result)
+        status = result.status if result.experiment == "accuracy" else ""
+        answer = _judge(result.accuracy, status)
         if answer != "not_measured" or result[:_IDENTITY] not in answers:
             answers[result[:_IDENTITY]] = answer
     of_answer = {
         (key[0], key[-1]) for key, answer in answers.items() if selection.accuracy in (None, answer)
     }
     return of_status & of_answer
-
-
-def _judge_brief(result: BriefResult) -> str:
-    if result.accuracy is not None:
-        return _judge(result.accuracy)
-    status = result.status if result.experiment == "accuracy" else ""
-    return {"failed": "fail", "skipped": "skipped"}.get(status, "not_measured")
 
 
 def list_results_of(engine: Engine, ids: Sequence[int]) -> list[ExperimentResult]:

@@ -31,7 +31,7 @@ from compileboard.app.core.format import (
     format_number,
     format_time,
 )
-from compileboard.app.core.labels import PhaseShare, list_shares
+from compileboard.app.core.labels import list_shares
 from compileboard.app.core.page import Page, check_content_id, read_id
 from compileboard.app.core.parameters import Parameter, order_by
 from compileboard.app.core.schema import Keywords, describe_type, one_of
@@ -147,25 +147,15 @@ def show(run_id: str, key: str) -> str:
         run=run,
         screen=screen,
         it=screen.compile,
-        records=[(record, list_fields(record), list_record_shares(record)) for record in records],
+        records=[
+            (record, list_fields(record), list_shares(record.phases_us)) for record in records
+        ],
         places=list_links(run_id, screen),
         has_shapes="shapes.show" in current_app.view_functions,
         chart=chart_phases(records) if records else None,
         has_charts=True,
         live=run.state == "running",
     )
-
-
-class _RecordedPhases:
-    def __init__(self, record: Compilation) -> None:
-        self.record = record
-
-    def get(self, phase: str) -> int | None:
-        return self.record.phases_us.get(phase)
-
-
-def list_record_shares(record: Compilation) -> list[PhaseShare]:
-    return list_shares(_RecordedPhases(record))
 
 
 _UNIT_SENTENCES = {

@@ -32,7 +32,7 @@ from compileboard.app.compiles.charts import chart_compiles, chart_phases
 from compileboard.app.compiles.page_model import build_compile, build_compiles
 from compileboard.app.core import db
 from compileboard.app.core.api import find_run
-from compileboard.app.core.charts import make_figure
+from compileboard.app.core.charts import Chart, make_figure
 from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.core.format import format_count, format_duration, format_time
 from compileboard.app.core.page import read_id
@@ -63,9 +63,9 @@ from compileboard.app.ranks.charts import chart_ranks
 from compileboard.app.ranks.model import build_ranks
 from compileboard.app.reasons import api as reasons_api
 from compileboard.app.reasons import charts as break_charts
-from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
-from compileboard.app.reasons.queries import get_reason_trends
-from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.queries import ReasonSubject, get_reason_trends
+from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.repros.pages import list_repro_failures, list_run_repros
 from compileboard.app.runs.api import RunDetailJson, get_run, list_causes, list_runs
 from compileboard.app.runs.overview_pages import OverviewScope
@@ -234,27 +234,28 @@ class Board:
         """Return the chart of kinds of graph breaks over runs; the keywords are those of
         `graph_breaks`.
         """
-        (chosen,) = read_given([BreakFilter], filters)
-        with self.reading():
-            trends = get_reason_trends(get_engine(), GRAPH_BREAKS, chosen)
-        chart = (
-            break_charts.chart_kinds(trends.grid.kinds, trends.slots) if trends.grid.kinds else None
-        )
-        return draw(chart, "No run has a graph break with these filters.")
+        return self._draw_kinds(GRAPH_BREAKS, filters, break_charts.chart_kinds, "a graph break")
 
     def recompiles_figure(self, **filters: Any) -> Any:
         """Return the chart of recompile causes over runs; the keywords are those of
         `recompiles`.
         """
-        (chosen,) = read_given([CauseFilter], filters)
+        return self._draw_kinds(RECOMPILES, filters, break_charts.chart_categories, "a recompile")
+
+    def _draw_kinds(
+        self,
+        subject: ReasonSubject,
+        filters: dict[str, Any],
+        chart: Callable[..., Chart],
+        noun: str,
+    ) -> Any:
+        (chosen,) = read_given([subject.filter], filters)
         with self.reading():
-            trends = get_reason_trends(get_engine(), RECOMPILES, chosen)
-        chart = (
-            break_charts.chart_categories(trends.grid.kinds, trends.slots)
-            if trends.grid.kinds
-            else None
+            trends = get_reason_trends(get_engine(), subject, chosen)
+        kinds = trends.grid.kinds
+        return draw(
+            chart(kinds, trends.slots) if kinds else None, f"No run has {noun} with these filters."
         )
-        return draw(chart, "No run has a recompile with these filters.")
 
     def __repr__(self) -> str:
         return f"<Board {self.path!r}>" if not self._is_closed else f"<Board {self.path!r}, closed>"

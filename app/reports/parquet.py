@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import sqlite3
 import types
@@ -12,21 +13,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from compileboard.app.artifacts.run_queries import ArtifactRow
-from compileboard.app.compiles.run_queries import Compilation
 from compileboard.app.core.format import format_iso_time
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.resources import __version__
-from compileboard.app.guards.run_queries import GuardSet
-from compileboard.app.reasons.run_queries import FailedGuard, GraphBreakRow, RecompileRow
+from compileboard.app.reasons.run_queries import FailedGuard
 from compileboard.app.reports.tables import BY_NAME, read_rows
-from compileboard.app.reports.text import COLUMNS, flatten_row, flatten_value
-from compileboard.app.repros.queries import ReproRow
-from compileboard.app.runs.trace_files import RejectSum
-from compileboard.app.timeline.run_queries import NameTotal
+from compileboard.app.reports.text import COLUMNS, KINDS, flatten_row, flatten_value
 from compileboard.collectors.contract.fields import FIELDS
 from compileboard.collectors.contract.records import list_types
-from compileboard.collectors.store.results import ResultRow
 
 if TYPE_CHECKING:
     from compileboard.app.benchmarks.suite import SuiteScreen
@@ -34,17 +28,6 @@ if TYPE_CHECKING:
     from compileboard.app.runs.run_queries import RunDetail
 
 
-_ROWS: dict[str, Any] = {
-    "compilations": Compilation,
-    "graph_breaks": GraphBreakRow,
-    "recompiles": RecompileRow,
-    "results": ResultRow,
-    "artifacts": ArtifactRow,
-    "spans_by_name": NameTotal,
-    "guards": GuardSet,
-    "rejects": RejectSum,
-    "repros": ReproRow,
-}
 _OF_HINTS: Mapping[Any, str] = {int: "int", float: "float", bool: "bool", tuple[str, ...]: "list"}
 _OF_UNITS = {
     "us": "int",
@@ -66,7 +49,7 @@ COMPARISON_TYPES: Mapping[str, str] = {
 
 @lru_cache(maxsize=16)
 def find_types(table: str) -> Mapping[str, str]:
-    types = _read_hints(_ROWS[table])
+    types = _read_hints(KINDS[table])
     if table == "compilations":
         types |= {
             name: _OF_UNITS[field.unit]
@@ -80,7 +63,7 @@ def find_types(table: str) -> Mapping[str, str]:
         }
     elif table == "spans_by_name":
         types["open_count"] = "int"
-    declared = list_types(*getattr(_ROWS[table], "tables", ()))
+    declared = list_types(*getattr(KINDS[table], "tables", ()))
     return {
         name: "moment" if declared.get(name) == "moment" else kind for name, kind in types.items()
     }
@@ -89,16 +72,13 @@ def find_types(table: str) -> Mapping[str, str]:
 def _read_hints(kind: Any) -> dict[str, str]:
     types_by_name = {}
     for name, hint in typing.get_type_hints(kind).items():
-        named = set(typing.get_args(hint)) - {types.NoneType} if _is_union(hint) else {hint}
+        is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+        named = set(typing.get_args(hint)) - {types.NoneType} if is_union else {hint}
         if named == {int, float}:
             types_by_name[name] = "float"
         elif len(named) == 1 and (type_name := _OF_HINTS.get(named.pop())):
             types_by_name[name] = type_name
     return types_by_name
-
-
-def _is_union(hint: Any) -> bool:
-    return isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
 
 
 Row = Mapping[str, Any]
@@ -248,11 +228,12 @@ def _fits(kind: str, value: Any) -> bool:
     return kind == "float" and isinstance(value, float)
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
+    """What was written since the last `take`."""
+
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
-        self.closed = False
 
     def write(self, data: Any) -> int:
         piece = bytes(data)
@@ -263,20 +244,8 @@ class _Sink:
     def tell(self) -> int:
         return self._size
 
-    def flush(self) -> None:
-        """Do nothing: the buffer is in memory."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
 
     def take(self) -> bytes:
         data = b"".join(self._pieces)

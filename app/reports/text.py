@@ -62,7 +62,20 @@ _RECORD = [
     *_names(Compilation, "metrics", "phases_us"),
     *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
 ]
+# What a row of each table is; a table has its fields as columns, but for those below.
+KINDS: dict[str, Any] = {
+    "compilations": Compilation,
+    "graph_breaks": GraphBreakRow,
+    "recompiles": RecompileRow,
+    "results": ResultRow,
+    "artifacts": ArtifactRow,
+    "spans_by_name": NameTotal,
+    "guards": GuardSet,
+    "rejects": RejectSum,
+    "repros": ReproRow,
+}
 COLUMNS: dict[str, Sequence[str]] = {
+    **{table: _names(kind) for table, kind in KINDS.items()},
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
     "graph_breaks": (*_names(GraphBreakRow), "page_url"),
     "recompiles": (
@@ -74,9 +87,6 @@ COLUMNS: dict[str, Sequence[str]] = {
     "results": list_names(ResultRow),
     "artifacts": (*_names(ArtifactRow), "meaning"),
     "spans_by_name": list_names(NameTotal),
-    "guards": _names(GuardSet),
-    "rejects": _names(RejectSum),
-    "repros": _names(ReproRow),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -130,14 +131,14 @@ def index() -> Response:
 def ready() -> Response:
     settings = get_settings()
     path = get_board_path()
-    checks = {"read": _check_read()}
+    checks = {"read": _check(lambda: get_health(get_reader()))}
     if settings.read_only == "no":
         checks["write"] = _check_write(path)
         checks["disk"] = _check_disk(path)
         if settings.follow == "yes":
             checks["follower"] = _check_follower(path)
     if parse_address(settings.db).clickhouse is not None:
-        checks["clickhouse"] = _check_engine()
+        checks["clickhouse"] = _check(lambda: get_newest_pub(get_engine()))
     is_ready = all(state == OK for state in checks.values())
     answer: dict[str, object] = {"ready": is_ready, "checks": checks}
     lost_count = _count_lost_files() if checks["read"] == OK else 0
@@ -159,17 +160,9 @@ def _count_lost_files() -> int:
         return 0
 
 
-def _check_read() -> str:
+def _check(read: Callable[[], object]) -> str:
     try:
-        get_health(get_reader())
-    except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
-        return _describe(error)
-    return OK
-
-
-def _check_engine() -> str:
-    try:
-        get_newest_pub(get_engine())
+        read()
     except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
         return _describe(error)
     return OK
