@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
 from compileboard.app.core.access import list_scopes
 from compileboard.app.core.api import NoBody, Operation
-from compileboard.app.core.parameters import ParameterField
 from compileboard.app.core.resources import __version__
 from compileboard.app.core.schema import Keywords, Schema, describe_type
 from compileboard.app.imports.pages import UPLOAD
@@ -112,33 +112,38 @@ _HEADERS = {
 }
 
 
-def _describe_parameter(part: ParameterField) -> dict[str, Any]:
-    about = {"name": part.name, "in": "query", "required": False}
-    return about | {"description": part.description, "schema": part.schema}
+_TEXT: Schema = {"type": "string"}
 
 
-def _describe_header(name: str, about: str) -> dict[str, Any]:
+def _describe_parameter(
+    name: str, place: str, description: str, schema: Schema = _TEXT, *, required: bool = True
+) -> dict[str, Any]:
     return {
         "name": name,
-        "in": "header",
-        "required": True,
-        "description": about,
-        "schema": {"type": "string"},
+        "in": place,
+        "required": required,
+        "description": description,
+        "schema": schema,
     }
 
 
-def _describe_path(path: str) -> list[dict[str, Any]]:
-    names = re.findall(r"<(?:path:)?(\w+)>", path)
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": PATH_PARAMETERS[name],
-            "schema": {"type": "string"},
-        }
-        for name in names
+def _list_parameters(operation: Operation) -> list[dict[str, Any]]:
+    names = re.findall(r"<(?:path:)?(\w+)>", operation.path)
+    of_path = [_describe_parameter(name, "path", PATH_PARAMETERS[name]) for name in names]
+    of_query = [
+        _describe_parameter(part.name, "query", part.description, part.schema, required=False)
+        for part in operation.parameters
     ]
+    headers = _HEADERS if operation.method == "PATCH" else {}
+    of_header = [_describe_parameter(name, "header", about) for name, about in headers.items()]
+    return [*of_path, *of_query, *of_header]
+
+
+def _refer(refusals: Mapping[str, tuple[str, str]]) -> dict[str, Schema]:
+    return {
+        status: {"$ref": f"#/components/responses/{key}"}
+        for status, (key, _help) in refusals.items()
+    }
 
 
 def _describe_answer(data: Schema, end: Schema) -> Schema:
@@ -157,18 +162,12 @@ def _describe_page(row: Schema, end: Schema) -> Schema:
 
 
 def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
-    failures = {
-        status: {"$ref": f"#/components/responses/{key}"}
-        for status, (key, _help) in _FAILURES.items()
-    }
+    failures = _refer(_FAILURES)
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "security": [{"token": list(list_scopes(operation.view, operation.method))}],
-        "parameters": [
-            *_describe_path(operation.path),
-            *map(_describe_parameter, operation.parameters),
-        ],
+        "parameters": _list_parameters(operation),
     }
     if operation.body is NoBody:
         failures["409"] = {"$ref": "#/components/responses/Conflict"}
@@ -179,20 +178,10 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
         }
     elif operation.method == "POST":
         described["requestBody"] = UPLOAD
-        failures |= {
-            status: {"$ref": f"#/components/responses/{key}"}
-            for status, (key, _) in _REFUSALS.items()
-        }
+        failures |= _refer(_REFUSALS)
     elif operation.method in ("PATCH", "PUT"):
         described["requestBody"] = _LINES
-        failures |= {
-            status: {"$ref": f"#/components/responses/{key}"}
-            for status, (key, _) in _PUSH_REFUSALS.items()
-        }
-        if operation.method == "PATCH":
-            described["parameters"] += [
-                _describe_header(name, about) for name, about in _HEADERS.items()
-            ]
+        failures |= _refer(_PUSH_REFUSALS)
     else:
         failures = {
             "304": {"description": "The same as the answer whose ETag was sent."},
