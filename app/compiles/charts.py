@@ -8,52 +8,65 @@ from typing import Any, Literal
 from compileboard.app.compiles.run_queries import Compilation, CompileRow
 from compileboard.app.core.charts import Chart, duration_axis, finish
 from compileboard.app.core.format import format_duration
-from compileboard.app.core.labels import PHASES, sum_phases
+from compileboard.app.core.labels import PHASES, HasPhases, Phase, sum_phases
 
 _LONGEST_LABEL = 60
 
 
-def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
-    highest = max((sum_phases(compile_row.phases) or 0 for compile_row in compiles), default=0)
-    divisor, unit = duration_axis(highest)
-    positions = list(range(len(compiles)))
-    traces: list[dict[str, Any]] = []
+def _list_traces(bars: Sequence[HasPhases], divisor: float) -> dict[Phase, dict[str, Any]]:
+    traces: dict[Phase, dict[str, Any]] = {}
     for phase in PHASES:
-        values = [compile_row.phases.get(phase.name) or 0 for compile_row in compiles]
-        if not any(values):
-            continue
-        traces.append(
-            {
+        times = [bar.get(phase.name) or 0 for bar in bars]
+        if any(times):
+            traces[phase] = {
                 "type": "bar",
                 "orientation": "h",
-                "x": [float(f"{value / divisor:.4g}") for value in values],
-                "y": positions,
+                "x": [float(f"{time / divisor:.4g}") for time in times],
+                "y": list(range(len(bars))),
                 "name": phase.label,
                 "meta": {"color": phase.color},
-                "customdata": [
-                    f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles
-                ],
-                "text": [
-                    format_duration(compile_row.phases.get(phase.name)) for compile_row in compiles
-                ],
-                "textposition": "none",
-                "hovertemplate": f"{phase.label}: %{{text}}",
             }
-        )
-    figure = finish(
+    return traces
+
+
+def _stack(
+    traces: Sequence[dict[str, Any]], unit: str, labels: Sequence[str], **layout: Any
+) -> dict[str, Any]:
+    return finish(
         traces,
         barmode="stack",
+        **layout,
         xaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
         yaxis={
             "tickmode": "array",
-            "tickvals": positions,
-            "ticktext": [_label(compile_row) for compile_row in compiles],
+            "tickvals": list(range(len(labels))),
+            "ticktext": labels,
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,
             "automargin": True,
         },
     )
+
+
+def _format_times(bars: Sequence[HasPhases], phase: Phase) -> list[str]:
+    return [format_duration(bar.get(phase.name)) for bar in bars]
+
+
+def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
+    bars = [compile_row.phases for compile_row in compiles]
+    divisor, unit = duration_axis(max((sum_phases(phases) or 0 for phases in bars), default=0))
+    traces = [
+        trace
+        | {
+            "customdata": [f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles],
+            "text": _format_times(bars, phase),
+            "textposition": "none",
+            "hovertemplate": f"{phase.label}: %{{text}}",
+        }
+        for phase, trace in _list_traces(bars, divisor).items()
+    ]
+    figure = _stack(traces, unit, [_label(compile_row) for compile_row in compiles])
     shown = len(compiles)
     note = (
         "by phase; a bar opens its compile"
@@ -96,52 +109,25 @@ KINDS = {"forward": "forward", "backward": "backward", "runtime": "runtime (firs
 
 def chart_phases(records: Sequence[Compilation]) -> Chart:
     divisor, unit = duration_axis(max((record.duration_us or 0 for record in records), default=0))
-    positions = list(range(len(records)))
-    phases = [
-        phase for phase in PHASES if any(record.phases_us.get(phase.name) for record in records)
-    ]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": [
-                float(f"{(record.phases_us.get(phase.name) or 0) / divisor:.4g}")
-                for record in records
-            ],
-            "y": positions,
-            "name": phase.label,
-            "meta": {"color": phase.color},
-            "customdata": [format_duration(record.phases_us.get(phase.name)) for record in records],
+    bars = [record.phases_us for record in records]
+    phases = _list_traces(bars, divisor)
+    traces = [
+        trace
+        | {
+            "customdata": _format_times(bars, phase),
             "hovertemplate": f"{phase.label}: %{{customdata}}",
         }
-        for phase in phases
+        for phase, trace in phases.items()
     ]
-    figure = finish(
-        traces,
-        barmode="stack",
-        bargap=max(0.25, 1 - 0.22 * len(records)),
-        xaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6},
-        yaxis={
-            "tickmode": "array",
-            "tickvals": positions,
-            "ticktext": [f"{record.kind} " for record in records],
-            "autorange": "reversed",
-            "showgrid": False,
-            "zeroline": False,
-            "automargin": True,
-        },
-    )
+    labels = [f"{record.kind} " for record in records]
+    figure = _stack(traces, unit, labels, bargap=max(0.25, 1 - 0.22 * len(records)))
     columns = [("Record", False), ("Duration", True), *((phase.label, True) for phase in phases)]
     rows = [
         [
             KINDS.get(record.kind, record.kind),
-            _cell_of_record(record.duration_us),
-            *(_cell_of_record(record.phases_us.get(p.name)) for p in phases),
+            _cell(record.duration_us),
+            *(_cell(record.phases_us.get(p.name)) for p in phases),
         ]
         for record in records
     ]
     return Chart("phases-chart", "Phases", figure, columns, rows, "a bar a compilation record", "s")
-
-
-def _cell_of_record(value: int | None) -> str | None:
-    return None if value is None else format_duration(value)
