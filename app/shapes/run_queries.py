@@ -157,7 +157,7 @@ def list_shape_compiles(
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
     page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))
-    return Page(tuple(_read_compile(connection, row) for row in page.rows), page.next)
+    return page.map(lambda row: _read_compile(connection, row))
 
 
 def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeCompile:
