@@ -28,7 +28,12 @@ def choose_start(item: pytest.Item) -> None:
 def fork_settings(command: list[Any], environment: dict[str, str]) -> dict[str, str]:
     """Return what makes the program of a command a fork, if it is a file that imports torch."""
     files = [str(word) for word in command if str(word).endswith(".py")][:1]
-    if _real or sys.platform != "linux" or not files or not _imports_torch(files[0]):
+    return worker_settings(environment) if files and _imports_torch(files[0]) else {}
+
+
+def worker_settings(environment: dict[str, str]) -> dict[str, str]:
+    """Return what makes our own workers forks that import torch."""
+    if _real or sys.platform != "linux":
         return {}
     return {FORKS: _serve(environment["PYTHONPATH"])}
 

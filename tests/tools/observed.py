@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.store.codec import unpack
-from tests.tools.forks import fork_settings
+from tests.tools.forks import fork_settings, worker_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 PYTHON = sys.executable
 QUICK = ROOT / "tests" / "tools" / "quick"
+STARTS_WORKERS = ("bench", "repro")
 SEARCHED = f"{QUICK}{os.pathsep}{ROOT}"  # PYTHONPATH of what tests start
 
 
@@ -82,6 +83,8 @@ class Workplace:
     def collect(self, *arguments: Any, env: dict[str, str] | None = None, **options: Any) -> Any:
         """Run one command of the collector to its end."""
         command = [PYTHON, "-m", "compileboard.collectors", *map(str, arguments)]
+        if arguments and arguments[0] in STARTS_WORKERS:
+            env = {**self.forks(), **(env or {})}
         options = {
             "capture_output": True,
             "text": True,
@@ -93,16 +96,20 @@ class Workplace:
 
     def run(self, *command: Any, options: tuple[str, ...] = (), **rest: Any) -> Any:
         """Observe a command to its end; a path to a program is run with this interpreter."""
-        rest["env"] = {**self._forks(command), **(rest.get("env") or {})}
+        rest["env"] = {**self.forks_of(command), **(rest.get("env") or {})}
         return self.collect("run", "--db", self.database, *options, "--", *program(command), **rest)
 
     def plain(self, *command: Any, env: dict[str, str] | None = None, **rest: Any) -> Any:
         """Run the same command without us."""
         rest = {"capture_output": True, "text": True, "timeout": 200, "cwd": self.folder, **rest}
-        env = {**self._forks(command), **(env or {})}
+        env = {**self.forks_of(command), **(env or {})}
         return subprocess.run(program(command), env=self.environ(**env), **rest)
 
-    def _forks(self, command: tuple[Any, ...]) -> dict[str, str]:
+    def forks(self) -> dict[str, str]:
+        """Return the environment in which our workers are forks of a process that has torch."""
+        return worker_settings(self.environ())
+
+    def forks_of(self, command: tuple[Any, ...]) -> dict[str, str]:
         return fork_settings(list(command), self.environ())
 
     def start(

@@ -38,7 +38,7 @@ def bench(workplace: Workplace, *words: str) -> subprocess.CompletedProcess[str]
     ]
     return subprocess.run(
         command,
-        env=workplace.environ(),
+        env=workplace.environ(**workplace.forks()),
         cwd=workplace.folder,
         capture_output=True,
         text=True,
@@ -189,7 +189,7 @@ def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     words = ["-m", "compileboard.collectors", *words[words.index("bench") :]]
     done = subprocess.run(
         [sys.executable, *words, "--db", workplace.database],
-        env=workplace.environ(),
+        env=workplace.environ(**workplace.forks()),
         cwd=workplace.folder,
         capture_output=True,
         text=True,
@@ -229,7 +229,11 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_goes_on(tmp_path: Path) -> Non
         "40",
     ]
     with subprocess.Popen(
-        command, env=workplace.environ(), cwd=workplace.folder, stderr=subprocess.PIPE, text=True
+        command,
+        env=workplace.environ(**workplace.forks()),
+        cwd=workplace.folder,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as started:
         assert started.stderr is not None
         for line in started.stderr:

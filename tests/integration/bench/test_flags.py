@@ -58,7 +58,7 @@ def bench(workplace: Workplace, *words: str, cwd: Path | None = None) -> subproc
     ]
     return subprocess.Popen(
         [*command, "--quick", "--device", "cpu", *words],
-        env=workplace.environ(),
+        env=workplace.environ(**workplace.forks()),
         cwd=cwd or workplace.folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

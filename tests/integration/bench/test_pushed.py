@@ -38,7 +38,7 @@ def test_a_pushed_run_writes_its_files_and_is_gone_on_with(tmp_path: Path) -> No
         command = [sys.executable, "-m", "collectors", *words, "--server", server.address]
         with subprocess.Popen(
             command,
-            env=workplace.environ(),
+            env=workplace.environ(**workplace.forks()),
             cwd=workplace.folder,
             stderr=subprocess.PIPE,
             text=True,

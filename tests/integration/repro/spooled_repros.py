@@ -89,7 +89,7 @@ def observe(
     workplace = Workplace(folder, lossy=True)
     ended = subprocess.run(
         command,
-        env=workplace.environ(**variables),
+        env=workplace.environ(**variables, **workplace.forks_of(command)),
         cwd=folder,
         capture_output=True,
         text=True,

@@ -1,23 +1,40 @@
 """Let a program of a test be a fork of a process that has imported torch: 2 s less each.
 
 `serve` is that process. `become_fork` runs as a test's Python starts: if it is to run a file that
-imports torch, it asks for a fork, which gets its arguments, environment, folder and streams, passes
-on signals, and ends as the fork ended. What torch reads from the environment while it is imported
-makes a start of its own, as the mark `real_start` does.
+imports torch, or one of our own workers that does, it asks for a fork, which gets its arguments,
+environment, folder and open files, passes on signals, and ends as the fork ended. What torch reads
+from the environment while it is imported makes a start of its own, as the mark `real_start` does.
 """
 
 import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
 import sys
+import time
 import types
 
 FORKS = "QUICK_FORKS"  # the socket's path
 READ_BY_TORCH = ("TORCH", "PYTORCH", "OMP_", "MKL_", "KMP_", "TRITON", "CUDA", "LD_")
-READ_LATE = {"TORCHINDUCTOR_CACHE_DIR"}
+READ_LATE = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+# Ours that import torch; the first argument of each is the process that it ends with.
+WORKERS = (
+    "compileboard.collectors.bench.worker.child:serve",
+    "compileboard.collectors.bench.worker.child:start",
+    "compileboard.collectors.bench.distributed.rank:start",
+    "compileboard.collectors.repro.isolation:start_driver",
+)
+WORKER_AT, PARENT_AT = 4, 5  # in `python -c CODE PACKAGE WORKER PARENT …`
+PR_SET_PDEATHSIG = 1
+MOST_FILES = 16
+MOST_OTHERS = 2
+others = {}
+open_until_the_end = []
+BEYOND_ALL = 200  # no file that is passed has such a number
 OWN_START = ("COMPILEBOARD_TRIAL", "COMPILEBOARD_STACK_ROOM")
 LONGEST = 1 << 20
 
@@ -30,33 +47,77 @@ def read_at_import(environment):
     }
 
 
+def is_worker(words):
+    return len(words) > PARENT_AT and words[1] == "-c" and words[WORKER_AT] in WORKERS
+
+
+def imports_torch(words):
+    if len(words) < 2 or not words[1].endswith(".py"):
+        return is_worker(words)
+    with open(words[1], encoding="utf-8") as file:
+        return "import torch" in file.read()
+
+
+def list_passed_files():
+    """List the open files that this process was given: Python's own are not inheritable."""
+    numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    passed = []
+    for number in sorted(numbers):
+        with contextlib.suppress(OSError):  # the folder's own is closed by now
+            if number < 3 or os.get_inheritable(number):
+                passed.append(number)
+    return passed
+
+
+def ask(path, request):
+    server = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            server.connect(path)
+            break
+        except FileNotFoundError:  # it is importing torch
+            if os.getppid() == 1:
+                raise
+            time.sleep(0.05)
+    body = json.dumps(request).encode()
+    socket.send_fds(server, [len(body).to_bytes(8, "big")], request["files"])
+    server.sendall(body)
+    return server.makefile("rb")
+
+
 def become_fork():
     """Return where this process has to run its program itself."""
     path, words = os.environ[FORKS], sys.orig_argv
-    if len(words) < 2 or not words[1].endswith(".py") or any(map(os.environ.get, OWN_START)):
+    if any(map(os.environ.get, OWN_START)):
         return
     with contextlib.suppress(OSError):
-        with open(words[1], encoding="utf-8") as file:
-            if "import torch" not in file.read():
-                return
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(path)
+        if not imports_torch(words):
+            return
+        is_ours = is_worker(words)
+        if is_ours:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != int(words[PARENT_AT]):
+                os._exit(1)
+        files = list_passed_files()
         request = {
             "words": words,
             "environment": dict(os.environ),
             "cwd": os.getcwd(),
             "umask": os.umask(0o022),
+            "files": files,
         }
         os.umask(request["umask"])
-        body = json.dumps(request).encode()
-        socket.send_fds(server, [len(body).to_bytes(8, "big")], [0, 1, 2])
-        server.sendall(body)
-        answers = server.makefile("rb")
-        pid = int(answers.readline() or 0)
+        answers = ask(path, request)
+        answer = answers.readline()
+        if answer.startswith(b"/"):  # a process that imported torch in this environment
+            answers = ask(answer.decode().strip(), request)
+            answer = answers.readline()
+        pid = int(answer or 0)
         if not pid:
             return
+        send = os.killpg if is_ours else os.kill
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, lambda n, _frame: os.kill(pid, n))
+            signal.signal(number, lambda n, _frame: send(pid, n))
         status = int(answers.readline() or 256)
         if status < 0:
             import resource
@@ -71,7 +132,8 @@ def become_fork():
 def serve(path):
     """Answer until whoever started this process closes its standard input."""
     import torch
-    import torch._dynamo.testing  # noqa: F401
+    import torch._dynamo.testing
+    import torch._inductor.compile_fx  # noqa: F401
 
     imported = read_at_import(os.environ)
     listener = socket.socket(socket.AF_UNIX)
@@ -92,21 +154,14 @@ def serve(path):
         if ended in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(ended, 4096)
-        for pid, asker in list(running.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                with contextlib.suppress(OSError):
-                    asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
-                running.pop(pid).close()
-            elif asker in ready:  # it was killed
-                os.kill(pid, signal.SIGKILL)
-                running.pop(pid).close()
-                os.waitpid(pid, 0)
+        end_finished(running, ready)
         if listener in ready:
             asker, _ = listener.accept()
             request, streams = receive(asker)
-            if read_at_import(request["environment"]) != imported:
-                asker.sendall(b"0\n")
+            wanted = read_at_import(request["environment"])
+            if wanted != imported:
+                other = is_worker(request["words"]) and serve_beside(path, wanted)
+                asker.sendall(f"{other or 0}\n".encode())
                 asker.close()
             elif (pid := os.fork()) == 0:
                 signal.set_wakeup_fd(-1)
@@ -115,9 +170,9 @@ def serve(path):
                     one.close()
                 os.close(ended)
                 os.close(wake)
-                for number, stream in enumerate(streams):
-                    os.dup2(stream, number)
-                    os.close(stream)
+                if is_worker(request["words"]):
+                    os.setsid()
+                take_files(streams, request["files"])
                 return request
             else:
                 running[pid] = asker
@@ -126,8 +181,53 @@ def serve(path):
                 os.close(stream)
 
 
+def end_finished(running, ready):
+    """Answer the askers whose forks have ended; end the forks whose askers have."""
+    for pid, asker in list(running.items()):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            with contextlib.suppress(OSError):
+                asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            running.pop(pid).close()
+        elif asker in ready:  # it was killed
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
+            running.pop(pid).close()
+            os.waitpid(pid, 0)
+
+
+def serve_beside(path, variables):
+    """Start a process like this one that imports torch with other variables; return its path."""
+    beside = f"{path}.{len(others)}"
+    key = json.dumps(variables, sort_keys=True)
+    if key in others:
+        return others[key]
+    if len(others) == MOST_OTHERS:
+        return None
+    own = {name: value for name, value in os.environ.items() if not name.startswith(READ_BY_TORCH)}
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.dup2(reading, 0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.execve(sys.executable, [sys.executable, __file__, beside], {**own, **variables})
+    os.close(reading)
+    others[key] = beside
+    open_until_the_end.append(writing)
+    return beside
+
+
+def take_files(received, numbers):
+    """Give received files the numbers that they have in the process that passed them."""
+    beyond = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, BEYOND_ALL) for number in received]
+    for number in received:
+        os.close(number)
+    for number, copy in zip(numbers, beyond):
+        os.dup2(copy, number)
+        os.close(copy)
+
+
 def receive(asker):
-    head, streams, _, _ = socket.recv_fds(asker, 8, 3)
+    head, streams, _, _ = socket.recv_fds(asker, 8, MOST_FILES)
     body = b""
     while len(body) < int.from_bytes(head, "big"):
         body += asker.recv(LONGEST)
@@ -136,14 +236,14 @@ def receive(asker):
 
 def prepare(request):
     """Make this process look as if it had been started; return its program."""
-    path = request["words"][1]
+    words = request["words"]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     rest = [entry for entry in sys.path[1:] if entry not in given]
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
     os.umask(request["umask"])
-    sys.orig_argv, sys.argv = request["words"], request["words"][1:]
+    sys.orig_argv, sys.argv = words, words[1:]
     wanted = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [*wanted, *rest]
     sys.path_importer_cache.clear()
@@ -152,11 +252,17 @@ def prepare(request):
     with contextlib.suppress(ImportError):
         import sitecustomize  # noqa: F401  the hooks' own, where it is observed
     os.environ[FORKS] = forks
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     module = types.ModuleType("__main__")
-    module.__file__ = path
     module.__builtins__ = __builtins__
     sys.modules["__main__"] = module
+    if is_worker(words):
+        sys.argv = ["-c", *words[3:]]
+        sys.argv[PARENT_AT - 2] = str(os.getppid())
+        sys.path.insert(0, "")
+        return compile(words[2], "<string>", "exec"), module.__dict__
+    path = words[1]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    module.__file__ = path
     with open(path, "rb") as file:
         return compile(file.read(), path, "exec"), module.__dict__
 
