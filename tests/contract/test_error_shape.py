@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -22,18 +23,24 @@ from tests.unit.app.recorded import BREAK_ID, CAUSE_ID, RUN, record_run
 SCHEMAS = get_document()["components"]["schemas"]
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
-    path = tmp_path / "compileboard.db"
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recorded") / "compileboard.db"
     migrate(path)
     with closing(open_writer(path)) as connection:
         record_run(connection)
     return path
 
 
+@pytest.fixture(scope="module")
+def client(recorded: Path) -> FlaskClient:
+    return create_app(Settings(db=str(recorded))).test_client()
+
+
 @pytest.fixture
-def client(database: Path) -> FlaskClient:
-    return create_app(Settings(db=str(database))).test_client()
+def database(recorded: Path, tmp_path: Path) -> Path:
+    """Copy the recorded database for a test that spoils it."""
+    return Path(shutil.copy(recorded, tmp_path))
 
 
 def assert_failed(answer: TestResponse, status: int, sentence: str = "") -> None:
@@ -174,7 +181,8 @@ def test_a_database_that_is_away_is_503(tmp_path: Path) -> None:
     assert client.get("/api/v1/openapi.json").status_code == 200
 
 
-def test_a_newer_database_is_503(client: FlaskClient, database: Path) -> None:
+def test_a_newer_database_is_503(database: Path) -> None:
+    client = create_app(Settings(db=str(database))).test_client()
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("pragma user_version = 99")
     assert_failed(client.get("/api/v1/runs"), 503)
@@ -188,9 +196,8 @@ def test_a_file_that_is_no_database_is_500(tmp_path: Path) -> None:
     )
 
 
-def test_a_mistake_of_ours_is_500_and_says_nothing_of_itself(
-    client: FlaskClient, database: Path
-) -> None:
+def test_a_mistake_of_ours_is_500_and_says_nothing_of_itself(database: Path) -> None:
+    client = create_app(Settings(db=str(database))).test_client()
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("drop table run_tags")
     answer = client.get("/api/v1/runs")

@@ -324,9 +324,10 @@ def test_ten_thousand_repros_take_no_time(client: FlaskClient, store: sqlite3.Co
     Ingestor(store).ingest("MANY", events)
     for address in ("/repros", "/repros?q=op19", "/runs/MANY/repros", f"/repros/{COMPILE_REPRO}"):
         client.get(address)
-        started = time.perf_counter()
+        started = time.process_time()
         assert client.get(address).status_code == 200
-        assert time.perf_counter() - started < 0.6, address  # 0.15 s on a machine of its own
+        # 0.15 s; a statement for each of them takes seconds.
+        assert time.process_time() - started < 1.5, address
 
 
 def test_a_wrong_answers_figures_have_names(client: FlaskClient, store: sqlite3.Connection) -> None:
