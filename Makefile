@@ -21,7 +21,7 @@ $(shell rm -f $(READY))
 endif
 endif
 
-.PHONY: setup demo test nightly lint types contracts unit mutants fuzz
+.PHONY: setup demo test tests nightly lint types contracts unit mutants fuzz
 
 setup: $(READY)
 
@@ -64,9 +64,13 @@ mutants: setup
 fuzz: setup
 	COMPILEBOARD_FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(PY) -m pytest -q tests/contract/test_fuzzed_api.py
 
+# The tests begin at once, and mypy and the import contracts run beside them.
+test: lint
+	@$(MAKE) --no-print-directory -j2 tests types contracts
+
 # In the order of tests/conftest.py: xdist's own begins with files of many tests and ends with a worker alone at the
 # longest ones. Three at once, on two cores: a fifth of the time all tests of two workers waited.
-test: lint types contracts
+tests: setup
 	$(PY) -m pytest -m "not nightly" $(SPREAD)
 
 # What `make test` has one of each, the others; and what needs libraries and programs that .ci/nightly installs.

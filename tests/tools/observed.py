@@ -201,6 +201,11 @@ class Workplace:
 USED: list[Workplace] = []
 
 
+def forking_environ() -> dict[str, str]:
+    """Return this process's environment, in which our workers are forks."""
+    return {**os.environ, **worker_settings({"PYTHONPATH": SEARCHED})}
+
+
 def program(command: tuple[Any, ...]) -> list[str]:
     """Put the interpreter before a Python file."""
     words = [str(word) for word in command]

@@ -28,7 +28,7 @@ from compileboard.start import shared_command
 from tests.tools.killing import running
 from tests.tools.observed import ROOT, Workplace
 
-pytestmark = [pytest.mark.torch, pytest.mark.real_start]
+pytestmark = pytest.mark.torch
 
 PLANTED = ROOT / "tests" / "data" / "bench" / "planted.py"
 
@@ -61,7 +61,8 @@ def make_task(model: str, **changes: Any) -> Task:
 
 
 def run(server: ForkServer, tmp_path: Path, task: Task, name: str = "task") -> ExperimentOutcome:
-    environment = Workplace(tmp_path).environ(COMPILEBOARD_TASK=name)
+    workplace = Workplace(tmp_path)
+    environment = workplace.environ(COMPILEBOARD_TASK=name, **workplace.forks())
     return isolation.run_task(
         task, tmp_path / name, environment, cwd=str(ROOT), beat=lambda: None, server=server
     )
@@ -155,11 +156,12 @@ def test_the_first_export_counts_where_a_later_one_fails(
                 program, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 1000)
             )
 
+    workplace = Workplace(tmp_path)
     (tmp_path / "later.py").write_text(LATER_EXPORT)
     ref = ModelRef("local", model, BUILD, f"path:{tmp_path}/later.py,model:{model}", batch_size=4)
     task, environment = (
         replace(make_task("Fine"), ref=ref),
-        Workplace(tmp_path).environ(COMPILEBOARD_TASK="task"),
+        workplace.environ(COMPILEBOARD_TASK="task", **workplace.forks()),
     )
     beat = end_time if model == "Hangs" else lambda: None
     done = isolation.run_task(
@@ -175,6 +177,7 @@ def test_the_first_export_counts_where_a_later_one_fails(
     assert done.facts["export"]["export_again_error"] == error
 
 
+@pytest.mark.real_start
 def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +187,7 @@ def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.real_start
 def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(
     tmp_path: Path,
 ) -> None:
@@ -231,6 +235,7 @@ def tell(
     }
 
 
+@pytest.mark.real_start
 def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(
     server: ForkServer, tmp_path: Path
 ) -> None:
@@ -244,6 +249,7 @@ def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(
     assert "worker.child:start" in first["message"] and str(tmp_path / "one") in first["message"]
 
 
+@pytest.mark.real_start
 def test_another_environment_begins_another_server(server: ForkServer, tmp_path: Path) -> None:
     first, second = (
         tell(server, tmp_path, "one", tmp_path),
@@ -253,6 +259,7 @@ def test_another_environment_begins_another_server(server: ForkServer, tmp_path:
     assert first["server"] != second["server"] and not running(int(first["server"]))
 
 
+@pytest.mark.real_start
 def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
     server: ForkServer, tmp_path: Path
 ) -> None:
@@ -265,6 +272,7 @@ def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
     assert "its process cannot be started" in str(done.message)
 
 
+@pytest.mark.real_start
 def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> None:
     with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:
         first = tell(server, tmp_path, "one", tmp_path)
@@ -274,6 +282,7 @@ def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> No
     assert int(second["server"]) == os.getpid()
 
 
+@pytest.mark.real_start
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('this torch is broken')")
@@ -304,6 +313,7 @@ def test_what_is_measured_decides_what_is_forked(
     assert is_forkable(task) is is_to_be_forked
 
 
+@pytest.mark.real_start
 def test_a_setting_of_inductor_reaches_a_fork(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     path = workplace.write(TELLING, "telling.py")

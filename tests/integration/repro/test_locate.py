@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.repro import Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.integration.repro.planted_repros import make_repro, make_repros
+from tests.tools.observed import forking_environ
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 LOCATE = "compileboard.collectors.repro.locate"
@@ -22,7 +22,11 @@ FUSION = "tests.integration.repro.planted_fusion"
 
 def run(target: str, repro: Repro, **options: Any) -> dict[str, Any]:
     return run_task(
-        f"{LOCATE}.{target}", repro, options, limits=TrialLimits(150.0), environment=os.environ
+        f"{LOCATE}.{target}",
+        repro,
+        options,
+        limits=TrialLimits(150.0),
+        environment=forking_environ(),
     )
 
 

@@ -24,6 +24,7 @@ from compileboard.collectors.repro.repro import (  # noqa: E402
 )
 from compileboard.collectors.repro.trials import TrialLimits  # noqa: E402
 from tests.integration.repro.planted_repros import make_repros  # noqa: E402
+from tests.tools.observed import forking_environ  # noqa: E402
 
 TASK = "compileboard.collectors.repro.minify.task:run"
 PLANTED = {
@@ -64,7 +65,9 @@ def repros(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repro]:
 def _minify(
     repro: Repro, timeout: float = 200, **options: Any
 ) -> tuple[Minification, dict[str, Any]]:
-    body = run_task(TASK, repro, options, limits=TrialLimits(timeout), environment=os.environ)
+    body = run_task(
+        TASK, repro, options, limits=TrialLimits(timeout), environment=forking_environ()
+    )
     return Minification.load(body["answer"]), body
 
 

@@ -152,8 +152,15 @@ for value in map(float, sys.argv[2:]):
 """
 
 
-@pytest.mark.parametrize("end", ["crash", "error"])
-@pytest.mark.parametrize("values", [("-1",), ("1", "-1")])
+@pytest.mark.parametrize(
+    ("end", "values"),
+    [
+        ("crash", ("-1",)),
+        ("error", ("1", "-1")),
+        pytest.param("crash", ("1", "-1"), marks=pytest.mark.nightly),
+        pytest.param("error", ("-1",), marks=pytest.mark.nightly),
+    ],
+)
 def test_values_are_written_before_the_first_call(
     workplace: Workplace, end: str, values: tuple[str, ...]
 ) -> None:

@@ -18,6 +18,7 @@ from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import main as make_db
 from tests.unit.app.clickhouse.published import (
     BOTH_ENGINES,
+    PAGES_ON_BOTH_ENGINES,
     OpenClient,
     OpenEngine,
     PublishedBoards,
@@ -60,16 +61,19 @@ def published_boards(chdb_folder: Path) -> PublishedBoards:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what is marked, and what opens an engine, over a file and again over ClickHouse."""
+    """Run what is marked, and what opens an engine, over a file and again over ClickHouse.
+
+    Pages over ClickHouse come at night: test_both_stores compares every address by day.
+    """
     if "engine_name" not in metafunc.fixturenames:
         return
     chosen = metafunc.definition.iter_markers("parametrize")
     if any("engine_name" in mark.args[0] for mark in chosen):
         return
-    if metafunc.definition.get_closest_marker("both_engines") or (
-        "open_engine" in metafunc.fixturenames
-    ):
+    if "open_engine" in metafunc.fixturenames:
         metafunc.parametrize("engine_name", BOTH_ENGINES)
+    elif metafunc.definition.get_closest_marker("both_engines"):
+        metafunc.parametrize("engine_name", PAGES_ON_BOTH_ENGINES)
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 BOTH_ENGINES = ["sqlite", pytest.param("clickhouse", marks=pytest.mark.clickhouse)]
+PAGES_ON_BOTH_ENGINES = [
+    "sqlite",
+    pytest.param("clickhouse", marks=[pytest.mark.clickhouse, pytest.mark.nightly]),
+]
 on_both_engines = pytest.mark.both_engines  # of a test, or as `pytestmark` of a module
 board_on_both_engines = pytest.mark.parametrize(
     "board", BOTH_ENGINES, indirect=True

@@ -137,7 +137,17 @@ def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str
     return texts
 
 
-@pytest.mark.parametrize("words", ["torch", "forward", "size+mismatch", "forward+-torch", "relu"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "torch",
+        "forward+-torch",
+        *(
+            pytest.param(words, marks=pytest.mark.nightly)
+            for words in ("forward", "size+mismatch", "relu")
+        ),
+    ],
+)
 def test_search_finds_the_same(
     clients: tuple[FlaskClient, FlaskClient], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

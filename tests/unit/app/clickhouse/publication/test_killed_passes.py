@@ -37,6 +37,7 @@ def _ids(board: sqlite3.Connection) -> list[str]:
     return [row["id"] for row in board.execute("select id from runs order by id")]
 
 
+@pytest.mark.nightly
 def test_whatever_a_pass_was_killed_at_the_next_one_makes_good(
     client: Any, board: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
