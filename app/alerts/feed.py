@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import Any
 from urllib.parse import urlencode
-from xml.etree import ElementTree
 
-from flask import Blueprint, Response, request, url_for
+from flask import Blueprint, Response, render_template, request, url_for
 
 from compileboard.app.alerts.message import clean
 from compileboard.app.core.db import get_reader, get_settings
 from compileboard.app.core.format import format_iso_time
-from compileboard.app.core.page import FilterError, Page, check_limit
+from compileboard.app.core.page import FilterError, check_limit
 from compileboard.app.incidents.model import INCIDENT_LABELS, Incident
 from compileboard.app.incidents.queries import list_incidents, read_incident_filter
 
 blueprint = Blueprint("feed", __name__)
 
-ATOM = "http://www.w3.org/2005/Atom"
 # No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is
 # served.
 TAG = "tag:compileboard.invalid,2026:incidents"
@@ -42,54 +41,38 @@ def incidents() -> Response:
     limit = check_limit(given.get("limit"), get_settings().page_size)
     page = list_incidents(get_reader(), selection, given.get("cursor"), limit, "noticed_us")
     changed_us = max((incident.changed_us for incident in page.rows), default=0)
-    response = Response(_write(page, given, changed_us), content_type=TYPE)
+    filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
+    here = url_for("feed.incidents", _external=True)
+    body = render_template(
+        "alerts/feed.xml",
+        title=", ".join(f"{key} {value}" for key, value in filters.items()),
+        tag=TAG,
+        query=_write_query(filters),  # of all pages the same (RFC 5005)
+        changed=format_iso_time(changed_us),
+        here=here + _write_query(given),
+        next=page.next and here + _write_query(given | {"cursor": page.next}),
+        entries=[_make_entry(incident) for incident in page.rows],
+        line=_clean,
+    )
+    response = Response(body, content_type=TYPE)
     response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
     return response
 
 
-def _write(page: Page[Incident], given: dict[str, str], changed_us: int) -> bytes:
-    filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
-    root = ElementTree.Element("feed", {"xmlns": ATOM})
-    named = ", ".join(f"{key} {value}" for key, value in filters.items())
-    _write_text(root, "title", f"CompileBoard incidents{f': {named}' if named else ''}")
-    _write_text(root, "id", TAG + _ask(filters))  # of all pages the same (RFC 5005)
-    _write_text(root, "updated", format_iso_time(changed_us))
-    here, kind = url_for("feed.incidents", _external=True), TYPE.partition(";")[0]
-    _link(root, "self", here + _ask(given), kind)
-    if page.next:
-        _link(root, "next", here + _ask(given | {"cursor": page.next}), kind)
-    _link(
-        root, "alternate", url_for("incidents.index", _external=True) + _ask(filters), "text/html"
-    )
-    _write_text(ElementTree.SubElement(root, "author"), "name", "CompileBoard")
-    for incident in page.rows:
-        _write_entry(root, incident)
-    body: bytes = ElementTree.tostring(root, encoding="utf-8")
-    return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
-
-
-def _ask(query: dict[str, str]) -> str:
+def _write_query(query: dict[str, str]) -> str:
     return f"?{urlencode(sorted(query.items()))}" if query else ""
 
 
-def _write_entry(root: ElementTree.Element, incident: Incident) -> None:
-    entry = ElementTree.SubElement(root, "entry")
-    _write_text(entry, "title", incident.title)
-    _write_text(entry, "id", f"{TAG}/{incident.id}")
-    _write_text(entry, "published", format_iso_time(incident.noticed_us or incident.found_us))
-    _write_text(entry, "updated", format_iso_time(incident.changed_us))
-    address = url_for("incidents.show", incident_id=incident.id, _external=True)
-    _link(entry, "alternate", address, "text/html")
+def _make_entry(incident: Incident) -> dict[str, Any]:
     authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(incident))
-    for name in [author for author in authors if author.strip()] or ["CompileBoard"]:
-        _write_text(ElementTree.SubElement(entry, "author"), "name", name)
-    for term in dict.fromkeys((incident.direction, incident.state, incident.suite)):
-        if term:
-            ElementTree.SubElement(entry, "category", {"term": _clean(term)})
-    content = ElementTree.SubElement(entry, "content", {"type": "text"})
-    content.text = "\n".join(
-        clean(_FORBIDDEN.sub("", line), 1000) for line in _list_lines(incident)
-    )
+    return {
+        "incident": incident,
+        "published": format_iso_time(incident.noticed_us or incident.found_us),
+        "updated": format_iso_time(incident.changed_us),
+        "authors": [name for name in authors if name.strip()] or ["CompileBoard"],
+        "terms": dict.fromkeys(filter(None, (incident.direction, incident.state, incident.suite))),
+        "content": "\n".join(_clean(line, 1000) for line in _list_lines(incident)),
+    }
 
 
 def _list_lines(incident: Incident) -> Iterator[str]:
@@ -116,14 +99,6 @@ def _list_lines(incident: Incident) -> Iterator[str]:
 
 def _list_commits(incident: Incident) -> list[dict[str, object]]:
     return list((incident.commits or {}).get("listed") or ())
-
-
-def _write_text(parent: ElementTree.Element, tag: str, text: str) -> None:
-    ElementTree.SubElement(parent, tag).text = _clean(text)
-
-
-def _link(parent: ElementTree.Element, rel: str, href: str, kind: str) -> None:
-    ElementTree.SubElement(parent, "link", {"rel": rel, "href": _clean(href, 4000), "type": kind})
 
 
 def _clean(text: str, limit: int = _TITLE_LIMIT) -> str:

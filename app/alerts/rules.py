@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
 from email.utils import parseaddr
 from fnmatch import filter as keep_fitting
@@ -44,15 +44,15 @@ class Digest:
     weekday: int | None = None
 
 
-def parse_quiet(text: str, days: frozenset[int] = frozenset()) -> Quiet | None:
+def parse_quiet(text: str) -> Quiet | None:
     """Parse `22:00-07:00`, '' for no quiet hours; return None for anything else."""
     if not text:
-        return Quiet(days=days)
+        return NEVER_QUIET
     parsed = _SPAN.fullmatch(text)
     if parsed is None:
         return None
     start, end = int(parsed[2]) * 60 + int(parsed[3]), int(parsed[5]) * 60 + int(parsed[6])
-    return None if start == end else Quiet(start, end, days)
+    return None if start == end else Quiet(start, end)
 
 
 def parse_digest(text: str) -> Digest | None:
@@ -223,30 +223,17 @@ def list_due(rule: AlertRule, waiting: Sequence[Delivery], now_us: int) -> list[
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+HOST = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 _ADDRESS = re.compile(r"(\w://)([^/?#\s'\"]*)([^\s'\"]*)")
-Accept = Callable[[Any], Any]
+Accept = Callable[[Any], Any]  # a key's value from the file's, None if it cannot be used
 
 
-def parse_table(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) and value else None
+def parse_matching(pattern: re.Pattern[str]) -> Accept:
+    return lambda value: value if isinstance(value, str) and pattern.fullmatch(value) else None
 
 
-def parse_list(value: Any) -> list[Any] | None:
-    return value if isinstance(value, list) and value else None
-
-
-def parse_name(value: Any) -> str | None:
-    return value if isinstance(value, str) and NAME.fullmatch(value) else None
-
-
-def parse_variable(value: Any) -> str | None:
-    return value if isinstance(value, str) and VARIABLE.fullmatch(value) else None
-
-
-def parse_host(value: Any) -> str | None:
-    return (
-        value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9.:_-]{1,253}", value) else None
-    )
+def parse_filled(kind: type) -> Accept:
+    return lambda value: value if isinstance(value, kind) and value else None
 
 
 def parse_texts(value: Any) -> tuple[str, ...] | None:
@@ -256,22 +243,15 @@ def parse_texts(value: Any) -> tuple[str, ...] | None:
         and texts
         and all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
     )
-    return tuple(texts) if good else None
+    return tuple(dict.fromkeys(texts)) if good else None
 
 
-def parse_metrics(value: Any) -> tuple[str, ...] | None:
-    texts = parse_texts(value)
-    return (
-        texts if texts and all(keep_fitting(list_metric_names(), text) for text in texts) else None
-    )
-
-
-def parse_known(known: tuple[str, ...]) -> Accept:
-    def take(value: Any) -> tuple[str, ...] | None:
+def parse_each(is_good: Callable[[str], object]) -> Accept:
+    def accept(value: Any) -> tuple[str, ...] | None:
         texts = parse_texts(value)
-        return tuple(dict.fromkeys(texts)) if texts and set(texts) <= set(known) else None
+        return texts if texts and all(map(is_good, texts)) else None
 
-    return take
+    return accept
 
 
 def one_of(known: tuple[str, ...]) -> Accept:
@@ -286,10 +266,10 @@ def format_one_of(known: tuple[str, ...]) -> str:
     )
 
 
-def parse_days(value: Any) -> tuple[int, ...] | None:
+def parse_days(value: Any) -> frozenset[int] | None:
     texts = parse_texts(value)
-    good = texts and set(texts) <= set(DAYS) and len(set(texts)) < len(DAYS)
-    return tuple(DAYS.index(text) for text in texts) if texts and good else None
+    good = texts and set(texts) <= set(DAYS) and len(texts) < len(DAYS)
+    return frozenset(map(DAYS.index, texts)) if texts and good else None
 
 
 def parse_whole(low: int, high: int) -> Accept:
@@ -343,11 +323,6 @@ def parse_address(value: Any) -> str | None:
         address.isascii() and re.fullmatch(r"[^@\s<>,]+@[^@\s<>,]+", address) and "," not in value
     )
     return value if good else None
-
-
-def parse_addresses(value: Any) -> tuple[str, ...] | None:
-    texts = parse_texts(value)
-    return texts if texts and all(parse_address(text) for text in texts) else None
 
 
 def show(value: object) -> str:
@@ -426,31 +401,102 @@ KINDS = ("webhook", "slack", "email")
 SECURITIES = ("starttls", "tls", "none")
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 MOST_BYTES = 1 << 20
-HTTP_KEYS = ("kind", "url_env", "secret_env", "timeout_s")
-KEYS = {
-    "webhook": HTTP_KEYS,
-    "slack": ("kind", "url_env", "timeout_s"),
-    "email": (
-        "kind",
-        "host",
-        "port",
-        "security",
-        "username_env",
-        "password_env",
-        "from",
-        "to",
-        "timeout_s",
-    ),
-}
-_WHEN = ("quiet", "quiet_days", "timezone", "digest", "since")
-RULE_KEYS = ("name", "channels", "direction", "subject", *PATTERNS, "least_percent", *_WHEN)
-_SECRETS = {
-    "url": "url_env",
-    "secret": "secret_env",
-    "password": "password_env",
-    "username": "username_env",
-}
 _NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
+_MAIL_FORM = "an address, as perf@example.org or Perf <perf@example.org>"
+_PATTERN_FORM = "a pattern as resnet*, or a list of such"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a table: what it takes, in code and in words, and its default."""
+
+    accept: Accept
+    expected: str
+    default: Any = None
+    is_required: bool = False
+
+
+def _name_variable(example: str, *, is_required: bool = False) -> Key:
+    return Key(
+        parse_matching(VARIABLE),
+        f"the name of an environment variable, as {example}",
+        "",
+        is_required,
+    )
+
+
+ZONE = Key(parse_zone, "a time zone's name, as Europe/Berlin or UTC")
+TOP_KEYS = {
+    "base_url": Key(parse_url, "the dashboard's address, as https://compileboard.example.org", ""),
+    "timezone": ZONE,
+    "channels": Key(parse_filled(dict), "tables, as [channels.team]", {}, is_required=True),
+    "rules": Key(parse_filled(list), "tables, as [[rules]]", [], is_required=True),
+}
+KIND = Key(one_of(KINDS), format_one_of(KINDS), is_required=True)
+TIMEOUT = Key(parse_whole(1, 60), "whole seconds from 1 to 60", 10)
+WEBHOOK = _name_variable("TEAM_WEBHOOK", is_required=True)
+CHANNEL_KEYS = {
+    "webhook": {
+        "kind": KIND,
+        "url_env": WEBHOOK,
+        "secret_env": _name_variable("TEAM_WEBHOOK"),
+        "timeout_s": TIMEOUT,
+    },
+    "slack": {"kind": KIND, "url_env": WEBHOOK, "timeout_s": TIMEOUT},
+    "email": {
+        "kind": KIND,
+        "host": Key(
+            parse_matching(HOST), "a host's name, as smtp.example.org", "", is_required=True
+        ),
+        "port": Key(parse_whole(1, 65535), "a port from 1 to 65535"),
+        "security": Key(one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
+        "username_env": _name_variable("SMTP_PASSWORD"),
+        "password_env": _name_variable("SMTP_PASSWORD"),
+        "from": Key(parse_address, _MAIL_FORM, "", is_required=True),
+        "to": Key(
+            parse_each(parse_address), f"{_MAIL_FORM}, or a list of such", (), is_required=True
+        ),
+        "timeout_s": TIMEOUT,
+    },
+}
+
+
+def _list_rule_keys(channels: tuple[str, ...]) -> dict[str, Key]:
+    metrics = list_metric_names()
+    patterns = {name: Key(parse_texts, _PATTERN_FORM, ()) for name in PATTERNS}
+    return {
+        "name": Key(parse_matching(NAME), _NAME_FORM, "", is_required=True),
+        "channels": Key(
+            parse_each(channels.__contains__),
+            f"a list of {format_one_of(channels)}",
+            (),
+            is_required=True,
+        ),
+        "direction": Key(
+            parse_each(DIRECTIONS.__contains__), format_one_of(DIRECTIONS), ("worse",)
+        ),
+        "subject": Key(parse_each(SUBJECTS.__contains__), format_one_of(SUBJECTS), ()),
+        **patterns,
+        "metric": Key(
+            parse_each(lambda text: keep_fitting(metrics, text)),
+            f"patterns of {', '.join(metrics)}",
+            (),
+        ),
+        "least_percent": Key(parse_percent, "a number of percent, 0 or more", 0.0),
+        "quiet": Key(
+            lambda given: parse_quiet(given) if isinstance(given, str) else None,
+            "hours as 22:00-07:00, from one to another",
+            NEVER_QUIET,
+        ),
+        "quiet_days": Key(parse_days, f"a list of {', '.join(DAYS)}, six at most", frozenset()),
+        "timezone": ZONE,
+        "digest": Key(
+            lambda given: given if _is_digest(given) else None,
+            "none, daily 08:00 or weekly mon 08:00",
+            "none",
+        ),
+        "since": Key(parse_date, "a date, as 2026-11-01"),
+    }
 
 
 class RulesTable:
@@ -464,40 +510,29 @@ class RulesTable:
             f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}"
         )
 
-    def check_keys(self, known: Iterable[str]) -> None:
-        known = tuple(known)
+    def read(self, keys: Mapping[str, Key]) -> dict[str, Any]:
+        """Return the value of each key; what is unknown or unusable is a mistake."""
         for key in self.values:
-            if key in known:
-                continue
-            if f"{key}_env" in known and key in _SECRETS:
-                name = _SECRETS[key]
+            if f"{key}_env" in keys:
                 self.mistakes.append(
                     f"{self.where}: {key} is given in the file, where secrets are not kept; "
-                    f"expected {name}, the name "
-                    "of an environment variable that holds it"
+                    f"expected {key}_env, the name of an environment variable that holds it"
                 )
-            else:
+            elif key not in keys:
                 self.mistakes.append(
-                    f"{self.where}: there is no key {show(key)}; expected one of {', '.join(known)}"
+                    f"{self.where}: there is no key {show(key)}; expected one of {', '.join(keys)}"
                 )
+        return {name: self.get(name, key) for name, key in keys.items()}
 
-    def get(
-        self,
-        key: str,
-        accept: Accept,
-        expected: str,
-        default: Any = None,
-        *,
-        required: bool = False,
-    ) -> Any:
-        if key not in self.values:
-            if required:
-                self.mistakes.append(f"{self.where}: {key} is missing; expected {expected}")
-            return default
-        made = accept(self.values[key])
+    def get(self, name: str, key: Key) -> Any:
+        if name not in self.values:
+            if key.is_required:
+                self.mistakes.append(f"{self.where}: {name} is missing; expected {key.expected}")
+            return key.default
+        made = key.accept(self.values[name])
         if made is None:
-            self.say(key, self.values[key], expected)
-            return default
+            self.say(name, self.values[name], key.expected)
+            return key.default
         return made
 
 
@@ -525,20 +560,18 @@ def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
     """Build rules from a parsed file. Raises RulesError with every mistake in it."""
     mistakes: list[str] = []
     top = RulesTable(path, document, mistakes)
-    top.check_keys(("base_url", "timezone", "channels", "rules"))
-    base_url = top.get(
-        "base_url", parse_url, "the dashboard's address, as https://compileboard.example.org", ""
-    )
-    zone = top.get("timezone", parse_zone, _ZONE_FORM, ZoneInfo("UTC"))
-    channels = _read_channels(path, top, mistakes)
-    rules = _read_all_rules(path, top, zone, channels, mistakes)
+    values = top.read(TOP_KEYS)
+    channels = _read_channels(path, values["channels"], mistakes)
+    named = document.get("channels")
+    known = tuple(named) if isinstance(named, dict) else ()
+    zone = values["timezone"] or ZoneInfo("UTC")
+    rules = _read_all_rules(path, values["rules"], zone, known, mistakes)
     if mistakes:
         raise RulesError(mistakes)
-    return Rules(path, base_url, channels, rules)
+    return Rules(path, values["base_url"], channels, rules)
 
 
-def _read_channels(path: str, top: RulesTable, mistakes: list[str]) -> dict[str, Channel]:
-    tables = top.get("channels", parse_table, "tables, as [channels.team]", {}, required=True)
+def _read_channels(path: str, tables: Mapping[str, Any], mistakes: list[str]) -> dict[str, Channel]:
     channels: dict[str, Channel] = {}
     for name, values in tables.items():
         where = f"{path}: channel {show(name)}"
@@ -554,58 +587,32 @@ def _read_channels(path: str, top: RulesTable, mistakes: list[str]) -> dict[str,
 
 
 def _read_channel(name: str, table: RulesTable) -> Channel | None:
-    kind = table.get("kind", one_of(KINDS), format_one_of(KINDS), required=True)
+    kind = table.get("kind", KIND)
     if kind is None:
         return None
-    table.check_keys(KEYS[kind])
-    timeout_s = table.get("timeout_s", parse_whole(1, 60), "whole seconds from 1 to 60", 10)
+    values = table.read(CHANNEL_KEYS[kind])
     if kind == "email":
-        return _read_email(name, table, timeout_s)
-    variable = "the name of an environment variable, as TEAM_WEBHOOK"
-    return Channel(
-        name,
-        kind,
-        url_env=table.get("url_env", parse_variable, variable, "", required=True),
-        secret_env=table.get("secret_env", parse_variable, variable, ""),
-        timeout_s=timeout_s,
-    )
-
-
-def _read_email(name: str, table: RulesTable, timeout_s: int) -> Channel:
-    variable = "the name of an environment variable, as SMTP_PASSWORD"
-    security = table.get("security", one_of(SECURITIES), format_one_of(SECURITIES), "starttls")
-    username = table.get("username_env", parse_variable, variable, "")
-    password = table.get("password_env", parse_variable, variable, "")
-    if ("username_env" in table.values) != ("password_env" in table.values):
-        has, lacks = sorted(
-            ("username_env", "password_env"), key=lambda other_name: other_name not in table.values
-        )
-        table.mistakes.append(
-            f"{table.where}: {lacks} is missing; expected both or none, and {has} is there"
-        )
-    if password and security == "none":
-        table.say("security", security, "starttls or tls, as a password is sent")
-    address = "an address, as perf@example.org or Perf <perf@example.org>"
-    return Channel(
-        name,
-        "email",
-        timeout_s=timeout_s,
-        host=table.get("host", parse_host, "a host's name, as smtp.example.org", "", required=True),
-        port=table.get("port", parse_whole(1, 65535), "a port from 1 to 65535", PORTS[security]),
-        security=security,
-        username_env=username,
-        password_env=password,
-        sender=table.get("from", parse_address, address, "", required=True),
-        to=table.get("to", parse_addresses, f"{address}, or a list of such", (), required=True),
-    )
+        values["sender"] = values.pop("from")
+        values["port"] = values["port"] or PORTS[values["security"]]
+        has = [key for key in ("username_env", "password_env") if key in table.values]
+        if len(has) == 1:
+            lacks = "password_env" if has == ["username_env"] else "username_env"
+            table.mistakes.append(
+                f"{table.where}: {lacks} is missing; expected both or none, and {has[0]} is there"
+            )
+        if values["password_env"] and values["security"] == "none":
+            table.say("security", "none", "starttls or tls, as a password is sent")
+    return Channel(name, **values)
 
 
 def _read_all_rules(
-    path: str, top: RulesTable, zone: ZoneInfo, channels: Mapping[str, Channel], mistakes: list[str]
+    path: str,
+    tables: Iterable[Any],
+    zone: ZoneInfo,
+    channels: tuple[str, ...],
+    mistakes: list[str],
 ) -> tuple[AlertRule, ...]:
-    tables = top.get("rules", parse_list, "tables, as [[rules]]", [], required=True)
-    named = top.values.get("channels")
-    known = tuple(named) if isinstance(named, dict) else tuple(channels)
+    keys = _list_rule_keys(channels)
     rules: list[AlertRule] = []
     for number, values in enumerate(tables, 1):
         if not isinstance(values, dict):
@@ -614,56 +621,26 @@ def _read_all_rules(
         where = (
             f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
         )
-        rule = _read_rule(RulesTable(where, values, mistakes), zone, known)
+        rule = _read_rule(RulesTable(where, values, mistakes), keys, zone)
         if rule.name and any(other_rule.name == rule.name for other_rule in rules):
             mistakes.append(f"{where}: another rule has that name; expected each name once")
         rules.append(rule)
     return tuple(rules)
 
 
-def _read_rule(table: RulesTable, zone: ZoneInfo, known: tuple[str, ...]) -> AlertRule:
-    table.check_keys(RULE_KEYS)
-    zone = table.get("timezone", parse_zone, _ZONE_FORM, zone)
-    days = frozenset(
-        table.get("quiet_days", parse_days, f"a list of {', '.join(DAYS)}, six at most", ())
-    )
-    quiet = table.get(
-        "quiet",
-        lambda given: parse_quiet(given, days) if isinstance(given, str) else None,
-        _QUIET_FORM,
-    )
-    digest = table.get(
-        "digest", lambda given: given if _is_digest(given) else None, _DIGEST_FORM, "none"
-    )
-    words = "a pattern as resnet*, or a list of such"
+def _read_rule(table: RulesTable, keys: Mapping[str, Key], zone: ZoneInfo) -> AlertRule:
+    values = table.read(keys)
+    days, digest = values.pop("quiet_days"), values.pop("digest")
+    quiet = replace(values.pop("quiet"), days=days)
     return AlertRule(
-        name=table.get("name", parse_name, _NAME_FORM, "", required=True),
-        channels=table.get(
-            "channels", parse_known(known), f"a list of {format_one_of(known)}", (), required=True
-        ),
-        zone=zone,
-        direction=table.get(
-            "direction", parse_known(DIRECTIONS), format_one_of(DIRECTIONS), ("worse",)
-        ),
-        subject=table.get("subject", parse_known(SUBJECTS), format_one_of(SUBJECTS), ()),
-        **{name: table.get(name, parse_texts, words, ()) for name in PATTERNS if name != "metric"},
-        metric=table.get(
-            "metric", parse_metrics, f"patterns of {', '.join(list_metric_names())}", ()
-        ),
-        least_percent=table.get(
-            "least_percent", parse_percent, "a number of percent, 0 or more", 0.0
-        ),
-        quiet=quiet or parse_quiet("", days),  # type: ignore[arg-type]
+        zone=values.pop("timezone") or zone,
+        since_us=values.pop("since"),
+        quiet=quiet,
         quiet_text=_format_quiet(table.values.get("quiet"), days),
         digest=parse_digest(digest),
         digest_text=digest,
-        since_us=table.get("since", parse_date, "a date, as 2026-11-01"),
+        **values,
     )
-
-
-_ZONE_FORM = "a time zone's name, as Europe/Berlin or UTC"
-_QUIET_FORM = "hours as 22:00-07:00, from one to another"
-_DIGEST_FORM = "none, daily 08:00 or weekly mon 08:00"
 
 
 def _format_quiet(hours: object, days: frozenset[int]) -> str:

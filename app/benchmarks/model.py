@@ -51,8 +51,7 @@ from compileboard.app.benchmarks.trend_queries import TrendRun, list_trend_runs
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import Store, open_run_or_board
-from compileboard.app.incidents.model import SeriesChange
-from compileboard.app.incidents.page_model import rank_change
+from compileboard.app.incidents.model import SeriesChange, rank_change
 from compileboard.app.incidents.queries import list_series_changes
 from compileboard.app.repros.queries import ReproRow, list_repros
 from compileboard.collectors.store.results import (

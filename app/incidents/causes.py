@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.app.benchmarks.metrics import PASSES
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.model import (
+    CauseCheck,
+    IncidentCause,
     SeriesChange,
     describe_cause,
     describe_environment,
@@ -28,8 +30,6 @@ from compileboard.collectors.fixes.titles import name_stack_values
 BREAKS_SQL = """
 select
   b.id, f.file, f.name as function, b.line, b.source_line,
-  (select e.line from graph_breaks as e where e.distinct_id = b.id
-    and e.run_id = :run_id limit 1) as run_line,
   coalesce(b.gb_type, b.reason) as reason, null as source
 from json_each(:ids) as wanted
 join distinct_breaks as b on b.id = wanted.value
@@ -45,8 +45,7 @@ with located as (
   join recompile_causes as c on c.id = wanted.value
 )
 select
-  c.id, f.file, f.name as function, c.line, null as source_line, c.line as run_line, c.reason,
-  c.source
+  c.id, f.file, f.name as function, c.line, null as source_line, c.reason, c.source
 from located as c
 left join functions as f on f.id = c.function_id
 """
@@ -81,13 +80,15 @@ limit 10000
 
 @dataclass(frozen=True)
 class CodeLocation:
-    file: str | None
-    function: str | None
-    line: int | None
-    source_line: str | None
-    run_line: int | None
-    reason: str
+    file: str | None = None
+    function: str | None = None
+    line: int | None = None
+    source_line: str | None = None
+    reason: str = ""
     source: str | None = None
+
+
+NOWHERE = CodeLocation()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def list_run_files(connection: sqlite3.Connection, run_id: str) -> list[str]:
 
 
 _MORE = ("new", "more often")
+NO_ROW: Mapping[str, Any] = {}
 _CODE = {"graph_break": ("break_id", "Graph break"), "recompile": ("cause_id", "Recompile")}
 MOST_CAUSES = 5
 MOST_OTHERS = 12
@@ -169,7 +171,7 @@ class CauseFinder:
 
     def find(
         self, lead: SeriesChange, changes: Sequence[SeriesChange]
-    ) -> tuple[list[dict[str, Any]], list[str]]:
+    ) -> tuple[list[IncidentCause], list[str]]:
         if lead.metric == PASSES.name and lead.kind != "vanished" and lead.direction == "worse":
             return [self._describe_failure(lead)], []
         rows: dict[tuple[str, str], tuple[dict[str, Any], SeriesChange]] = {}
@@ -196,12 +198,12 @@ class CauseFinder:
         ]
         causes = _join_recompiles_of_breaks(_merge_near(causes))
         for cause in causes:
-            cause["checks"] += [*_check_environment(lead, cause), *_check_explained(cause, changes)]
+            cause.checks.extend(_check_environment(lead, cause) + _check_explained(cause, changes))
         causes.sort(
             key=lambda cause: (
-                -sum(check["passed"] for check in cause["checks"]),
-                _KINDS.index(cause["kind"]),
-                -(cause["after"] or 0),
+                -cause.passed_count,
+                _KINDS.index(cause.kind),
+                -(cause.after or 0),
             )
         )
         others = [describe_cause(row) for row, _of in rows.values() if _is_other(row)]
@@ -209,7 +211,7 @@ class CauseFinder:
 
     def _list_code(
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]], kind: str
-    ) -> list[dict[str, Any]]:
+    ) -> list[IncidentCause]:
         own = [(row, of) for row, of in rows if row["kind"] == kind and row["word"] in _MORE]
         name, title = _CODE[kind]
         ids = [row[name] for row, _of in own if row.get(name)]
@@ -218,17 +220,14 @@ class CauseFinder:
         )
         causes = []
         for row, of in own:
-            location = locations.get(row.get(name) or "")
+            location = locations.get(row.get(name) or "", NOWHERE)
             cause = _make(kind, f"{title}{_at(location)}", row, location)
-            cause["checks"] = [_check_first_seen(lead, of, row)]
+            cause.checks.append(_check_first_seen(lead, of, row))
             causes.append(cause)
         return causes
 
     def _locate_breaks(self, lead: SeriesChange, ids: Sequence[str]) -> dict[str, CodeLocation]:
-        values = {
-            "ids": json.dumps([parse_id(id_) for id_ in ids]),
-            "run_id": lead.first_run_id,
-        }
+        values = {"ids": json.dumps([parse_id(id_) for id_ in ids])}
         file = open_run_or_board(self._store, lead.first_run_id)
         return _read_locations(file.execute(BREAKS_SQL, values))
 
@@ -246,7 +245,7 @@ class CauseFinder:
             locations |= _read_locations(file.execute(CAUSES_SQL, values))
         return locations
 
-    def _describe_failure(self, lead: SeriesChange) -> dict[str, Any]:
+    def _describe_failure(self, lead: SeriesChange) -> IncidentCause:
         first = open_run_or_board(self._store, lead.first_run_id)
         failed = get_failed_result(self._store, lead)
         labels = [str(row["label"]) for row in lead.causes if row["kind"] == "failure"]
@@ -258,21 +257,21 @@ class CauseFinder:
         error, _newline, _rest = failed.message.partition("\n")
         name, _colon, message = error.partition(": ")
         location = self._find_user_line(failed.message, lead.first_run_id)
-        cause = _make("failure", f"{name[:100]}{_at(location)}", None, location)
         detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
-        cause["reason"] = f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT]
         values = {"run_id": lead.first_run_id, "error_type": name}
-        cause["is_compile_failure"] = bool(first.execute(COMPILE_FAILURE_SQL, values).fetchone()[0])
-        cause["checks"] = [
-            _check(True, f"First failed in {_name_first(lead)}"),
-            *_check_environment(lead, cause),
-        ]
+        cause = replace(
+            _make("failure", f"{name[:100]}{_at(location)}", location=location),
+            reason=f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT],
+            is_compile_failure=bool(first.execute(COMPILE_FAILURE_SQL, values).fetchone()[0]),
+        )
+        cause.checks.append(_check(True, f"First failed in {_name_first(lead)}"))
+        cause.checks.extend(_check_environment(lead, cause))
         return cause
 
-    def _find_user_line(self, message: str, run_id: str) -> CodeLocation | None:
+    def _find_user_line(self, message: str, run_id: str) -> CodeLocation:
         own = [match for match in _FRAME.finditer(message) if "site-packages" not in match[1]]
         if not own:
-            return None
+            return NOWHERE
         path, line, source_line = own[-1].groups()
         known = [
             file
@@ -280,48 +279,43 @@ class CauseFinder:
             if path.endswith(f"/{file}") or path == file
         ]
         file = max(known, key=len, default=path.rpartition("/")[2])
-        return CodeLocation(file, None, int(line), source_line.strip() or None, int(line), "")
+        return CodeLocation(file, None, int(line), source_line.strip() or None)
 
 
 def _make(
-    kind: str, text: str, row: dict[str, Any] | None = None, location: CodeLocation | None = None
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "text": text[:_REASON_LIMIT],
-        "reason": (
-            location.reason if location and location.reason else (row or {}).get("label") or ""
-        )[:_REASON_LIMIT],
-        "file": location and location.file,
-        "line": location and location.line,
-        "run_line": location and location.run_line,
-        "source_line": location and location.source_line,
-        "function": location and location.function,
-        "source": location and location.source,
-        "break_id": (row or {}).get("break_id"),
-        "cause_id": (row or {}).get("cause_id"),
-        "before": (row or {}).get("before"),
-        "after": (row or {}).get("after"),
-        "also": [],
-        "checks": [],
-    }
+    kind: str, text: str, row: Mapping[str, Any] = NO_ROW, location: CodeLocation = NOWHERE
+) -> IncidentCause:
+    return IncidentCause(
+        kind=kind,
+        text=text[:_REASON_LIMIT],
+        reason=(location.reason or row.get("label") or "")[:_REASON_LIMIT],
+        file=location.file,
+        line=location.line,
+        source_line=location.source_line,
+        function=location.function,
+        break_id=row.get("break_id"),
+        cause_id=row.get("cause_id"),
+        before=row.get("before"),
+        after=row.get("after"),
+        also=[],
+        checks=[],
+        source=location.source or "",
+        explained=set(_EXPLAINED.get(kind, ())),
+    )
 
 
-def _at(location: CodeLocation | None) -> str:
-    if location is None or not location.file:
+def _at(location: CodeLocation) -> str:
+    if not location.file:
         return ""
     if location.line is None:
         return f" in {location.function}" if location.function else ""
     return f" at {location.file}:{location.line}"
 
 
-def _list_environment(lead: SeriesChange) -> list[dict[str, Any]]:
-    causes = []
-    for part in lead.environment:
-        causes.append(
-            _make("environment", describe_environment(part))
-            | {"checks": [_check(True, f"Changed with {_name_first(lead)}")]}
-        )
+def _list_environment(lead: SeriesChange) -> list[IncidentCause]:
+    causes = [_make("environment", describe_environment(part)) for part in lead.environment]
+    for cause in causes:
+        cause.checks.append(_check(True, f"Changed with {_name_first(lead)}"))
     return causes
 
 
@@ -336,53 +330,50 @@ def _is_other(row: dict[str, Any]) -> bool:
     return not is_cause and row["kind"] not in ("setting", "eager_mode")
 
 
-def _merge_near(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_near(causes: list[IncidentCause]) -> list[IncidentCause]:
     """Merge graph breaks of one statement: print(x.item()) breaks twice."""
-    merged: list[dict[str, Any]] = []
-    for cause in sorted(causes, key=lambda cause: -(cause["after"] or 0)):
+    merged: list[IncidentCause] = []
+    for cause in sorted(causes, key=lambda cause: -(cause.after or 0)):
         near = next((other for other in merged if _is_near(cause, other)), None)
         if near is None:
             merged.append(cause)
         else:
-            near["also"].append(cause["reason"])
+            near.also.append(cause.reason)
     return merged
 
 
-def _is_near(cause: dict[str, Any], other: dict[str, Any]) -> bool:
-    same = (
-        cause["kind"] == other["kind"] == "graph_break"
-        and cause["file"]
-        and cause["file"] == other["file"]
+def _is_near(cause: IncidentCause, other: IncidentCause) -> bool:
+    return (
+        cause.kind == other.kind == "graph_break"
+        and bool(cause.file)
+        and cause.file == other.file
+        and cause.line is not None
+        and other.line is not None
+        and abs(cause.line - other.line) <= _NEAR_LINES
     )
-    lines = (cause["line"], other["line"])
-    return bool(same and None not in lines and abs(lines[0] - lines[1]) <= _NEAR_LINES)
 
 
-def _join_recompiles_of_breaks(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _join_recompiles_of_breaks(causes: list[IncidentCause]) -> list[IncidentCause]:
     breaks = {
-        cause["function"]: cause
-        for cause in causes
-        if cause["kind"] == "graph_break" and cause["function"]
+        cause.function: cause for cause in causes if cause.kind == "graph_break" and cause.function
     }
     own = []
     for cause in causes:
-        broken = breaks.get(cause["function"])
-        if cause["kind"] == "recompile" and broken and (cause["source"] or "").find(_STACK) >= 0:
-            text = cause["reason"].removeprefix("tensor ")
-            broken["checks"].append(
-                _check(True, f"Explains the recompile after it: {name_stack_values(text)}")
-            )
-            broken["explains_recompiles"] = True
+        broken = breaks.get(cause.function) if cause.function else None
+        if cause.kind == "recompile" and broken and _STACK in cause.source:
+            text = name_stack_values(cause.reason.removeprefix("tensor "))
+            broken.checks.append(_check(True, f"Explains the recompile after it: {text}"))
+            broken.explained.update(_RECOMPILES)
         else:
             own.append(cause)
     return own
 
 
-def _check(passed: bool, text: str) -> dict[str, Any]:
-    return {"passed": passed, "text": text[:_REASON_LIMIT]}
+def _check(passed: bool, text: str) -> CauseCheck:
+    return CauseCheck(passed, text[:_REASON_LIMIT])
 
 
-def _check_first_seen(lead: SeriesChange, of: SeriesChange, row: dict[str, Any]) -> dict[str, Any]:
+def _check_first_seen(lead: SeriesChange, of: SeriesChange, row: dict[str, Any]) -> CauseCheck:
     verb = "First seen in" if row["word"] == "new" else "More often since"
     metric = find_metric_of(lead).label.lower()
     if of.first_run_id == lead.first_run_id:
@@ -395,8 +386,8 @@ def _name_first(change: SeriesChange) -> str:
     return shorten_commit(after.get("commit")) or f"run {change.first_run_id}"
 
 
-def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[str, Any]]:
-    if cause["kind"] == "environment" or not lead.before or not lead.after:
+def _check_environment(lead: SeriesChange, cause: IncidentCause) -> list[CauseCheck]:
+    if cause.kind == "environment" or not lead.before or not lead.after:
         return []
     changed = [str(part.get("word")) for part in lead.environment]
     if changed:
@@ -404,20 +395,12 @@ def _check_environment(lead: SeriesChange, cause: dict[str, Any]) -> list[dict[s
     return [_check(True, "GPU, driver, torch and triton unchanged")]
 
 
-def _check_explained(
-    cause: dict[str, Any], changes: Sequence[SeriesChange]
-) -> list[dict[str, Any]]:
-    names = _EXPLAINED.get(cause["kind"])
-    if names is None:
+def _check_explained(cause: IncidentCause, changes: Sequence[SeriesChange]) -> list[CauseCheck]:
+    if not cause.explained:
         return []
-    names = names | (_RECOMPILES if cause.get("explains_recompiles") else set())
-    explained = sum(change.metric in names for change in changes)
+    explained = sum(change.metric in cause.explained for change in changes)
     total = len(changes)
     if explained == total:
-        return [
-            _check(
-                True,
-                f"Can explain {'the change' if total == 1 else f'all {total} changed metrics'}",
-            )
-        ]
+        whole = "the change" if total == 1 else f"all {total} changed metrics"
+        return [_check(True, f"Can explain {whole}")]
     return [_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")]

@@ -27,17 +27,21 @@ from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
+from compileboard.app.core.schema import get_plain
 from compileboard.app.core.store import Store
 from compileboard.app.incidents.causes import CauseFinder, get_failed_result
 from compileboard.app.incidents.groups import group_changes, match_incidents
 from compileboard.app.incidents.model import (
+    HeadlineMetric,
     Incident,
+    IncidentCause,
     SeriesChange,
     describe_headline,
     describe_size,
     describe_values,
     find_metric_of,
     name_subject,
+    rank_change,
     rank_severity,
 )
 from compileboard.collectors.contract.categories import label_category
@@ -349,7 +353,7 @@ class IncidentAssembler:
             incidents.setdefault((incident.suite, incident.branch), []).append(incident)
         for partition, members in sorted(of_partition.items()):
             groups = group_changes(members, self._ranks)
-            leads = [pick_lead(group) for group in groups]
+            leads = [min(group, key=rank_change) for group in groups]
             matched = match_incidents(groups, leads, incidents.get(partition, ()))
             known = {incident.id: incident for incident in incidents.get(partition, ())}
             moves += matched.moves
@@ -392,7 +396,9 @@ class IncidentAssembler:
         )
         recovered = self._describe(recovered_id) if state == "recovered" and recovered_id else None
         causes, others = self._causes.find(lead, live)
-        models = list(dict.fromkeys(name_subject(change) for change in sorted(drivers, key=_rank)))
+        models = list(
+            dict.fromkeys(name_subject(change) for change in sorted(drivers, key=rank_change))
+        )
         evidence = {
             "last_good": good.before,
             "first_bad": lead.after,
@@ -401,8 +407,10 @@ class IncidentAssembler:
             "environment": lead.environment,
             "measured_as": lead.measured_as,
             "models": models[:MOST_MODELS],
-            "headline": [_make_headline(change) for change in pick_headlines(live, lead, causes)],
-            "causes": causes,
+            "headline": [
+                vars(_make_headline(change)) for change in pick_headlines(live, lead, causes)
+            ],
+            "causes": get_plain(causes),
             "others": others,
         }
         confirmed = [change.confirmed_us for change in drivers if change.confirmed_us is not None]
@@ -437,23 +445,6 @@ def _is_unchanged(before: Incident, group: Sequence[SeriesChange], changed_ids: 
         return False
     return before.change_count == (
         sum(change.state != "withdrawn" for change in group) or len(group)
-    )
-
-
-def pick_lead(group: Sequence[SeriesChange]) -> SeriesChange:
-    return min(group, key=_rank)
-
-
-def _rank(change: SeriesChange) -> tuple[Any, ...]:
-    direction = ("worse", "better", "changed").index(change.direction)
-    is_withdrawn, is_suite = change.state == "withdrawn", change.subject == "suite"
-    return (
-        is_withdrawn,
-        direction,
-        is_suite,
-        rank_severity(change),
-        -abs(change.relative or 0),
-        change.id,
     )
 
 
@@ -498,34 +489,34 @@ def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
 
 
 def pick_headlines(
-    live: Sequence[SeriesChange], lead: SeriesChange, causes: Sequence[Mapping[str, Any]] = ()
+    live: Sequence[SeriesChange], lead: SeriesChange, causes: Sequence[IncidentCause] = ()
 ) -> list[SeriesChange]:
     """Return the most important changes: the lead, its other metrics, then other models."""
-    ordered = sorted((change for change in live if change.id != lead.id), key=_rank)
+    ordered = sorted((change for change in live if change.id != lead.id), key=rank_change)
     shown, metrics = [lead], {lead.metric}
     for change in [change for change in ordered if change.model == lead.model] or ordered:
         if change.metric not in metrics and change.direction == lead.direction:
             metrics.add(change.metric)
             shown.append(change)
-    counted = _COUNTED.get(causes[0].get("kind", "")) if causes else None
+    counted = _COUNTED.get(causes[0].kind) if causes else None
     explaining = [change for change in shown[HEADLINE_COUNT:] if change.metric == counted]
     return [*shown[: HEADLINE_COUNT - len(explaining)], *explaining]
 
 
-def _make_headline(change: SeriesChange) -> dict[str, Any]:
-    return {
-        "change_id": change.id,
-        "subject": name_subject(change),
-        "metric": change.metric,
-        "label": find_metric_of(change).label,
-        "values": describe_values(change),
-        "size": describe_size(change),
-        "direction": change.direction,
-    }
+def _make_headline(change: SeriesChange) -> HeadlineMetric:
+    return HeadlineMetric(
+        change_id=change.id,
+        subject=name_subject(change),
+        metric=change.metric,
+        label=find_metric_of(change).label,
+        values=describe_values(change),
+        size=describe_size(change),
+        direction=change.direction,
+    )
 
 
 def make_title(
-    lead: SeriesChange, live: Sequence[SeriesChange], causes: Sequence[Mapping[str, Any]]
+    lead: SeriesChange, live: Sequence[SeriesChange], causes: Sequence[IncidentCause]
 ) -> str:
     """Format as `<model>: <most severe change>, <cause>`."""
     models = {
@@ -534,13 +525,11 @@ def make_title(
     models = {model for model in models if model[0] != "suite"} or models
     subject = name_subject(lead) if len(models) == 1 else format_plural(len(models), "model")
     what = (
-        "fails to compile"
-        if causes and causes[0].get("is_compile_failure")
-        else describe_headline(lead)
+        "fails to compile" if causes and causes[0].is_compile_failure else describe_headline(lead)
     )
     if len(models) > 1:
         what += f" ({name_subject(lead)})"
-    cause = causes[0]["text"] if causes else ""
+    cause = causes[0].text if causes else ""
     cause = (
         cause[:1].lower() + cause[1:]
         if cause.startswith(("Graph", "Recompile", "Setting"))

@@ -266,6 +266,18 @@ def rank_severity(change: SeriesChange) -> int:
     return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _LEAST_SEVERE)
 
 
+def rank_change(change: SeriesChange) -> tuple[Any, ...]:
+    """Return a sort key: the most severe change first, withdrawn ones last."""
+    return (
+        change.state == "withdrawn",
+        DIRECTIONS.index(change.direction),
+        change.subject == "suite",
+        rank_severity(change),
+        -abs(change.relative or 0),
+        change.id,
+    )
+
+
 def name_subject(change: SeriesChange) -> str:
     return f"Suite {change.suite}" if change.subject == "suite" else change.model
 
@@ -398,11 +410,16 @@ class IncidentRun:
 
     run_id: Annotated[str, "ID of the run."]
     commit: Annotated[str | None, "Its commit, whole."]
-    short_commit: Annotated[str, "Seven digits of it; empty where not recorded."]
     subject: Annotated[str | None, "Subject of the commit."]
     name: Annotated[str | None, "Name of the run."]
     started_us: Annotated[TimeUs, "When it started."]
     torch: Annotated[str | None, "Its torch version."]
+
+    @property
+    @published
+    def short_commit(self) -> Annotated[str, "Seven digits of it; empty where not recorded."]:
+        """Return seven digits of it; empty where not recorded."""
+        return shorten_commit(self.commit)
 
     @property
     def label(self) -> str:
@@ -436,6 +453,10 @@ class IncidentCause:
     after: Annotated[Any, "Occurrences after."]
     also: Annotated[list[str], "Other breaks of the same statement."]
     checks: Annotated[list[CauseCheck], "What speaks for it, and against."]
+    # Of a cause that is being found; not stored.
+    source: str = field(default="", metadata=PRIVATE)
+    explained: set[str] = field(default_factory=set, metadata=PRIVATE)  # names of metrics
+    is_compile_failure: bool = field(default=False, metadata=PRIVATE)
 
     @property
     def passed_count(self) -> int:

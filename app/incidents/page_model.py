@@ -37,7 +37,7 @@ from compileboard.app.incidents.model import (
     SeriesChange,
     Sparkline,
     find_metric_of,
-    rank_severity,
+    rank_change,
 )
 from compileboard.app.incidents.queries import (
     IncidentCounts,
@@ -125,7 +125,6 @@ SPARKLINE_COUNT = 30
 SPARKLINE_US = 20 * 86_400_000_000  # before and after: reading two years takes ten times as long
 MOST_REPROS = 5
 ABSENT = "There is no incident {}; unconfirmed ones disappear when later runs do not show them."
-_DIRECTIONS = ("worse", "better", "changed")
 
 
 @dataclass(frozen=True)
@@ -250,18 +249,6 @@ def _find_fixable(
         if same:
             return same[0]
     return None
-
-
-def rank_change(change: SeriesChange) -> tuple[Any, ...]:
-    direction = _DIRECTIONS.index(change.direction)
-    severity = rank_severity(change)
-    return (
-        change.state == "withdrawn",
-        change.subject == "suite",
-        direction,
-        severity,
-        -abs(change.relative or 0),
-    )
 
 
 def build_series(

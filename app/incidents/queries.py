@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
 
+from compileboard.app.core import schema
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.app.core.parameters import (
     OTHER_KEYS,
@@ -36,8 +37,8 @@ from compileboard.app.incidents.model import (
     IncidentCause,
     IncidentRun,
     SeriesChange,
-    shorten_commit,
 )
+from compileboard.collectors.store.incidents import SERIES
 
 ACTIVE = "active"
 CONFIRMED = "confirmed"
@@ -336,7 +337,7 @@ def _read(row: sqlite3.Row) -> Incident:
         name: value for name, value in dict(row).items() if name in Incident.__dataclass_fields__
     }
     first_bad = _read_run(evidence.get("first_bad")) or IncidentRun(
-        row["first_bad_run_id"], None, "", None, None, row["first_us"], None
+        row["first_bad_run_id"], None, None, None, row["first_us"], None
     )
     return Incident(
         **own,
@@ -354,33 +355,25 @@ def _read(row: sqlite3.Row) -> Incident:
 
 
 def _read_run(run: Mapping[str, Any] | None) -> IncidentRun | None:
-    return IncidentRun(**run, short_commit=shorten_commit(run["commit"])) if run else None
+    return IncidentRun(**run) if run else None
 
 
 def _read_cause(cause: Mapping[str, Any]) -> IncidentCause:
-    own: dict[str, Any] = {name: cause.get(name) for name in IncidentCause.__dataclass_fields__}
+    own: dict[str, Any] = {name: cause.get(name) for name in schema.list_names(IncidentCause)}
     return IncidentCause(**own | {"checks": [CauseCheck(**check) for check in cause["checks"]]})
 
 
-@dataclass(frozen=True)
-class WorseChange:
-    suite: str
-    model: str
-    mode: str
-    dtype: str
-    device: str
-    hardware: str
-    backend: str
-    dynamic: int
-    batch_size: int
-    world_size: int
+class WorseChange(NamedTuple):
+    """How long a series is worse than it was: until the incident recovered."""
+
+    key: tuple[str | int, ...]  # of its measured models
     branch: str
     first_us: int
     recovered_us: int | None
 
     @property
-    def key(self) -> tuple[str | int, ...]:
-        return tuple(vars(self).values())[:-3]
+    def model(self) -> str:
+        return str(self.key[SERIES.index("model")])
 
     def covers(self, started_us: int) -> bool:
         return self.first_us <= started_us and (
@@ -415,7 +408,7 @@ def list_worse_changes(
     connection: sqlite3.Connection, incident_ids: Sequence[str]
 ) -> list[WorseChange]:
     return [
-        WorseChange(*row)
+        WorseChange(tuple(row[: len(SERIES)]), *row[len(SERIES) :])
         for row in connection.execute(WORSE_SQL, {"ids": json.dumps(list(incident_ids))})
     ]
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from compileboard.app.incidents.causes import _merge_near
+from compileboard.app.incidents.model import IncidentCause
 
 
-def make_break(line: int | None, **facts: Any) -> dict[str, Any]:
-    return {
-        "kind": "graph_break",
-        "file": "m.py",
-        "line": line,
-        "after": 1,
-        "reason": f"{line}",
-        "also": [],
-    } | facts
+def make_break(line: int | None, file: str = "m.py", kind: str = "graph_break") -> IncidentCause:
+    return IncidentCause(
+        kind=kind,
+        text="",
+        reason=f"{line}",
+        file=file,
+        line=line,
+        source_line=None,
+        function=None,
+        break_id=None,
+        cause_id=None,
+        before=None,
+        after=1,
+        also=[],
+        checks=[],
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,8 +41,8 @@ def make_break(line: int | None, **facts: Any) -> dict[str, Any]:
         (make_break(10, kind="recompile"), 2),
     ],
 )
-def test_breaks_in_neighbouring_lines_are_one_cause(other: dict[str, Any], count: int) -> None:
-    merged = _merge_near([make_break(10, after=2), other])
+def test_breaks_in_neighbouring_lines_are_one_cause(other: IncidentCause, count: int) -> None:
+    merged = _merge_near([replace(make_break(10), after=2), other])
 
     assert len(merged) == count
-    assert merged[0]["also"] == ([other["reason"]] if count == 1 else [])
+    assert merged[0].also == ([other.reason] if count == 1 else [])
