@@ -10,11 +10,14 @@ from datetime import datetime, timezone
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
-from html import escape
+from functools import lru_cache
 
-from compileboard.app.alerts.message import AlertMessage, MessageLine, clean
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+from compileboard.app.alerts.message import AlertMessage, clean
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, hold_deadline
+from compileboard.app.core.resources import resource_folder
 
 SUBJECT_LIMIT = 200
 _FAILURES = (OSError, smtplib.SMTPException)
@@ -34,8 +37,8 @@ def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
     domain = parseaddr(channel.sender)[1].rpartition("@")[2]
     mail["Message-ID"] = f"<{message.id}.compileboard@{domain}>"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
-    mail.set_content(write_text(message))
-    mail.add_alternative(write_html(message), subtype="html")
+    mail.set_content(write_body(message, "mail.txt"))
+    mail.add_alternative(write_body(message, "mail.html"), subtype="html")
     return mail
 
 
@@ -136,34 +139,18 @@ def _explain(error: Exception) -> str:
     return clean(str(error), 300) or type(error).__name__
 
 
-def write_text(message: AlertMessage) -> str:
-    lines: list[str] = []
-    for part in message.parts:
-        lines += [part.title, ""]
-        for line in part.lines:
-            lines += [f"- {line.text}", *([f"  {line.url}"] if line.url else [])]
-        for label, texts in part.facts:
-            lines += ["", f"{label}:", *(f"  {text}" for text in texts)]
-        lines += ["", ""]
-    lines.append(f"Rule {message.rule}" + (f" · {message.url}" if message.url else ""))
-    return "\n".join(lines) + "\n"
+@lru_cache(maxsize=1)
+def _make_environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(str(resource_folder("templates"))),
+        autoescape=select_autoescape(),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
-def write_html(message: AlertMessage) -> str:
-    parts = ['<!doctype html><html lang="en"><head><meta charset="utf-8"><title>']
-    parts.append(f"{escape(clean(message.title))}</title></head><body>")
-    for part in message.parts:
-        parts.append(
-            f"<h2>{escape(part.title)}</h2><ul>{''.join(map(_write_item, part.lines))}</ul>"
-        )
-        for label, texts in part.facts:
-            listed = "".join(f"<li>{escape(text)}</li>" for text in texts)
-            parts.append(f"<h3>{escape(label)}</h3><ul>{listed}</ul>")
-    end = f"Rule {escape(message.rule)}"
-    end += f' · <a href="{escape(message.url)}">open the dashboard</a>' if message.url else ""
-    return "".join([*parts, f"<p>{end}</p></body></html>\n"])
-
-
-def _write_item(line: MessageLine) -> str:
-    text = escape(line.text)
-    return f'<li><a href="{escape(line.url)}">{text}</a></li>' if line.url else f"<li>{text}</li>"
+def write_body(message: AlertMessage, name: str) -> str:
+    """Render `mail.txt` or `mail.html`."""
+    template = _make_environment().get_template(f"alerts/{name}")
+    return template.render(message=message, title=clean(message.title))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.comparison.environment import (
@@ -27,7 +28,7 @@ from compileboard.app.comparison.model import (
     ModelPair,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown, pair_entries
-from compileboard.app.comparison.queries import DistinctItem, FunctionCost
+from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
 from compileboard.collectors.contract.verdicts import (
     compare_counts,
     decide_overall,
@@ -69,17 +70,12 @@ def diff_distinct(
     words = compare_counts(before, after)
     changes = [
         DistinctChange(
-            item.fingerprint,
-            item.kind,
-            item.reason,
-            item.function,
-            item.file,
-            item.line,
-            None if key[0] is None else name(key[0]),
-            words[key],
-            before[key],
-            after[key],
-            item.model,
+            **{part.name: getattr(item, part.name) for part in fields(Distinct)},
+            model=None if key[0] is None else name(key[0]),
+            word=words[key],
+            base_count=before[key],
+            new_count=after[key],
+            key=item.model,
         )
         for key, item in items.items()
     ]
@@ -128,10 +124,7 @@ def compare(base: ComparedSide, new: ComparedSide, anyway: bool = False) -> Comp
         base=base,
         new=new,
         anyway=anyway,
-        pairs=paired.pairs,
-        only_base=paired.only_base,
-        only_new=paired.only_new,
-        excluded=paired.excluded,
+        **vars(paired),
         sums=sum_metrics(paired.pairs),
         breaks=diff_distinct(base.breaks, new.breaks, comparable, name),
         causes=diff_distinct(base.causes, new.causes, comparable, name),

@@ -202,14 +202,20 @@ class ChangedSetting:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    base: ComparedSide
-    new: ComparedSide
-    anyway: bool
+class Paired:
+    """The models of two sides: those that both measured, and why the others are left out."""
+
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]
     only_new: tuple[ModelResult, ...]
     excluded: tuple[Excluded, ...]
+
+
+@dataclass(frozen=True)
+class Comparison(Paired):
+    base: ComparedSide
+    new: ComparedSide
+    anyway: bool
     sums: tuple[MetricSum, ...]
     breaks: CompareDistinct
     causes: CompareDistinct

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from compileboard.app.benchmarks.labels import REASONS, describe_part, split_backend
@@ -15,6 +14,7 @@ from compileboard.app.comparison.model import (
     Key,
     ModelPair,
     ModelResult,
+    Paired,
 )
 from compileboard.collectors.contract.verdicts import judge_sides
 
@@ -24,14 +24,6 @@ EAGER_MOVED = {
 }
 Entry = TypeVar("Entry")
 Pairs = list[tuple[Entry, Entry]]
-
-
-@dataclass(frozen=True)
-class Paired:
-    pairs: tuple[ModelPair, ...]
-    only_base: tuple[ModelResult, ...]
-    only_new: tuple[ModelResult, ...]
-    excluded: tuple[Excluded, ...]
 
 
 def pair_entries(

@@ -20,8 +20,9 @@ from compileboard.app.comparison.model import (
     MetricSum,
     ModelPair,
     ModelResult,
+    Paired,
 )
-from compileboard.app.comparison.pairs import Paired, describe_entry, list_shown
+from compileboard.app.comparison.pairs import describe_entry, list_shown
 from compileboard.app.core.format import format_count, format_plural
 from compileboard.app.core.schema import one_of
 from compileboard.collectors.contract.compile_labels import build_label

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.alerts.delivery import load_event, send_message
-from compileboard.app.alerts.mail import make_mail, send_mail, write_html
+from compileboard.app.alerts.mail import make_mail, send_mail, write_body
 from compileboard.app.alerts.message import AlertMessage, make_message, make_test_message
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
@@ -159,7 +159,7 @@ def test_mail_has_the_headers_that_we_gave_it_alone(store: sqlite3.Connection) -
         == "<id1.compileboard@example.org>"
         == make_mail(message, MAIL)["Message-ID"]
     )
-    text = write_html(message)
+    text = write_body(message, "mail.html")
     assert set(re.findall(r"<(\w+)", text)) <= {
         "html",
         "head",
