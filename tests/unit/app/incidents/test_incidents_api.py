@@ -37,8 +37,8 @@ def post(client: FlaskClient, action: str, body: Any) -> tuple[int, Any]:
             "Breaky: speedup down 11%, graph break",
             [
                 "Breaky: speedup 0.65× → 0.578× (−11%)",
-                "Breaky: graphs 0 → 0.578 (+0.578)",
                 "Suite bench_models: geomean speedup 0.65× → 0.578× (−11%)",
+                "Breaky: graphs 0 → 0.578 (+0.578)",
             ],
         ),
         ("gone", "Sleeper: no longer measured", ["Sleeper: no longer measured"]),
