@@ -71,41 +71,11 @@ def build_comparison(
 
     Raises FilterError if a side does not exist or neither has the suite.
     """
-    named = name_runs(store.board, store.engine, clock, base, new)
-    return ComparisonScreen(read_comparison(store, clock, *named, anyway=anyway, suite=suite))
-
-
-def build_default_comparison(
-    store: Store,
-    clock: RecorderClock,
-    base: str | None,
-    new: str | None,
-    *,
-    anyway: bool = False,
-    suite: str | None = None,
-) -> ComparisonScreen | None:
-    """Compare like `build_comparison`; a missing side is the newest benchmark, or the one before
-    it.
-
-    Returns None if there is nothing to compare with.
-    """
-    both = find_default(store.board, store.engine, clock, base or None, new or None)
-    return (
-        build_comparison(store, clock, *both, anyway=anyway, suite=suite or None) if both else None
-    )
-
-
-def read_comparison(
-    store: Store,
-    clock: RecorderClock,
-    base: str,
-    new: str,
-    *,
-    anyway: bool = False,
-    suite: str | None = None,
-) -> Comparison:
-    texts = (("base", base), ("new", new))
-    named = [find_side(store.board, store.engine, clock, text, name) for name, text in texts]
+    base, new = name_runs(store.board, store.engine, clock, base, new)
+    named = [
+        find_side(store.board, store.engine, clock, text, name)
+        for name, text in (("base", base), ("new", new))
+    ]
     sides = []
     warnings = []
     for side, other in (named, named[::-1]):
@@ -129,7 +99,28 @@ def read_comparison(
             f"suite: neither {base[:80]} nor {new[:80]} has a result of suite {suite[:80]!r}"
         )
     comparison = compare(sides[0], sides[1], anyway)
-    return replace(comparison, warnings=(*comparison.warnings, *warnings))
+    comparison = replace(comparison, warnings=(*comparison.warnings, *warnings))
+    return ComparisonScreen(comparison)
+
+
+def build_default_comparison(
+    store: Store,
+    clock: RecorderClock,
+    base: str | None,
+    new: str | None,
+    *,
+    anyway: bool = False,
+    suite: str | None = None,
+) -> ComparisonScreen | None:
+    """Compare like `build_comparison`; a missing side is the newest benchmark, or the one before
+    it.
+
+    Returns None if there is nothing to compare with.
+    """
+    both = find_default(store.board, store.engine, clock, base or None, new or None)
+    return (
+        build_comparison(store, clock, *both, anyway=anyway, suite=suite or None) if both else None
+    )
 
 
 MOST_OF_A_KIND = 3

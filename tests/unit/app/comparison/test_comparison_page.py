@@ -22,7 +22,7 @@ from compileboard.app.benchmarks.metrics import BY_NAME
 from compileboard.app.cli.main import main
 from compileboard.app.comparison import charts
 from compileboard.app.comparison.charts import chart_changes
-from compileboard.app.comparison.compare import read_comparison
+from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.comparison.table import format_share
 from compileboard.app.core.charts import MAX_CHART_BYTES
 from compileboard.app.core.newest import read_clock
@@ -204,7 +204,7 @@ def test_the_command_writes_what_the_page_saves(
 
 @pytest.mark.usefixtures("suite")
 def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection) -> None:
-    comparison = read_comparison(SingleFile(reader), read_clock(), RUNS[2], NEW)
+    comparison = build_comparison(SingleFile(reader), read_clock(), RUNS[2], NEW).comparison
     chart = chart_changes(
         BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}"
     )

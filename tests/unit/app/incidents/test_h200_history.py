@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.benchmarks.model import build_model
-from compileboard.app.comparison.compare import read_comparison
+from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.store import SingleFile
 from compileboard.app.incidents.model import SeriesChange
@@ -77,7 +77,9 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(
         row[0]
         for row in history.execute("select id from runs order by started_us limit 2 offset 13")
     )
-    encoder, ranker = read_comparison(SingleFile(history), read_clock(), before, after).pairs
+    encoder, ranker = build_comparison(
+        SingleFile(history), read_clock(), before, after
+    ).comparison.pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "speedup changed because eager mode did"
     assert ranker.warning == ""
