@@ -29,9 +29,8 @@ from compileboard.app.alerts.rules import (
 )
 from compileboard.app.benchmarks.trend_queries import read_choice
 from compileboard.app.core.db import get_clock, get_reader, get_settings
-from compileboard.app.core.page import Page, check_limit
+from compileboard.app.core.page import check_limit
 from compileboard.app.core.parameters import check_keys
-from compileboard.app.incidents.model import Incident
 from compileboard.app.incidents.queries import get_incident
 
 
@@ -51,39 +50,6 @@ class ChannelStatus:
     channel: Channel
     where: str
     unset: Sequence[str]
-
-
-@dataclass(frozen=True)
-class AlertsScreen:
-    rules: Rules | None
-    mistakes: Sequence[str]
-    statuses: Sequence[RuleStatus]
-    channels: Sequence[ChannelStatus]
-    deliveries: Page[Delivery]
-    incidents: Mapping[str, Incident]
-
-
-def build_alerts(
-    reader: sqlite3.Connection,
-    path: str,
-    environ: Mapping[str, str],
-    state: str | None,
-    cursor: str | None,
-    limit_count: int,
-    now_us: int,
-) -> AlertsScreen:
-    page = list_deliveries(reader, state, None, cursor, limit_count)
-    rules, mistakes = _load(path)
-    ids = dict.fromkeys(row.incident_id for row in page.rows)
-    incidents = (get_incident(reader, incident_id) for incident_id in ids)
-    return AlertsScreen(
-        rules=rules,
-        mistakes=mistakes,
-        statuses=list_rule_statuses(reader, rules, now_us) if rules else (),
-        channels=list_channel_statuses(rules, environ) if rules else (),
-        deliveries=page,
-        incidents={incident.id: incident for incident in incidents if incident},
-    )
 
 
 def _load(path: str) -> tuple[Rules | None, list[str]]:
@@ -145,18 +111,18 @@ def index() -> str:
     check_keys(args, ("state", "cursor", "limit"))
     state = read_choice(args, "state", ("", *STATES), "") or None
     limit_count = check_limit(args.get("limit"), settings.page_size)
-    now_us = get_clock().now_us
+    reader = get_reader()
+    page = list_deliveries(reader, state, None, args.get("cursor"), limit_count)
+    rules, mistakes = _load(settings.alerts)
+    ids = dict.fromkeys(row.incident_id for row in page.rows)
     return render_template(
         "alerts/index.html",
-        screen=build_alerts(
-            get_reader(),
-            settings.alerts,
-            os.environ,
-            state,
-            args.get("cursor"),
-            limit_count,
-            now_us,
-        ),
+        rules=rules,
+        mistakes=mistakes,
+        statuses=list_rule_statuses(reader, rules, get_clock().now_us) if rules else (),
+        channels=list_channel_statuses(rules, os.environ) if rules else (),
+        deliveries=page,
+        incidents={id_: get_incident(reader, id_) for id_ in ids},
         path=settings.alerts,
         state=state,
         states=STATES,

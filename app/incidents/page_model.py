@@ -18,7 +18,6 @@ from compileboard.app.benchmarks.lines import (
     lay_out,
 )
 from compileboard.app.benchmarks.metrics import PASSES, Metric
-from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.series_queries import list_run_points
 from compileboard.app.benchmarks.trend_queries import (
     TrendFilter,
@@ -29,7 +28,6 @@ from compileboard.app.benchmarks.trend_queries import (
 )
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock
-from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.incidents.model import (
     Incident,
@@ -40,15 +38,10 @@ from compileboard.app.incidents.model import (
     rank_change,
 )
 from compileboard.app.incidents.queries import (
-    IncidentCounts,
-    IncidentFilter,
-    count_incidents,
     get_change,
-    get_detection,
     get_incident,
     list_changes_of,
     list_comments,
-    list_incidents,
 )
 from compileboard.app.repros.queries import ReproRow, list_repros
 from compileboard.app.runs.advice import CauseRow
@@ -128,15 +121,6 @@ ABSENT = "There is no incident {}; unconfirmed ones disappear when later runs do
 
 
 @dataclass(frozen=True)
-class IncidentsScreen:
-    page: Page[Incident]
-    sparklines: Sequence[Sparkline | None]
-    counts: IncidentCounts
-    detected_us: int | None
-    has_runs: bool
-
-
-@dataclass(frozen=True)
 class IncidentSeries:
     change: SeriesChange
     metric: Metric
@@ -188,25 +172,6 @@ def build_sparkline(
     recovered_id = incident.recovered.run_id if incident.recovered else None
     end = next((at for at, run in enumerate(runs) if run.id == recovered_id), len(runs))
     return Sparkline([values.get(run.id) for run in runs], start, end)
-
-
-def build_incidents(
-    reader: sqlite3.Connection,
-    engine: Engine,
-    selected: IncidentFilter,
-    cursor: str | None,
-    limit_count: int,
-    clock: RecorderClock,
-) -> IncidentsScreen:
-    page = list_incidents(reader, selected, cursor, limit_count)
-    counts, detection = count_incidents(reader), get_detection(reader)
-    return IncidentsScreen(
-        page=page,
-        sparklines=[build_sparkline(reader, engine, incident, clock) for incident in page.rows],
-        counts=counts,
-        detected_us=detection.finished_us if detection else None,
-        has_runs=bool(counts.incident_count or list_bench_runs(engine)),
-    )
 
 
 def build_detail(reader: sqlite3.Connection, incident_id: str) -> IncidentDetail | None:

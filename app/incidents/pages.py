@@ -9,6 +9,7 @@ from flask import Blueprint, abort, make_response, redirect, render_template, re
 from werkzeug.wrappers import Response
 
 from compileboard.app.benchmarks.lines import find_choice
+from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.trend_charts import list_table_rows, share_runs
 from compileboard.app.core.access import choose_author, describe_author
 from compileboard.app.core.api import PageQuery, operation, refuse
@@ -41,12 +42,14 @@ from compileboard.app.incidents.page_model import (
     IncidentSeries,
     build_detail,
     build_incident,
-    build_incidents,
+    build_sparkline,
 )
 from compileboard.app.incidents.queries import (
     FILTERS,
     IncidentFilter,
+    count_incidents,
     find_incident_of,
+    get_detection,
     list_incident_choices,
     read_incident_filter,
 )
@@ -78,19 +81,19 @@ def index() -> str:
     reader, args = get_reader(), request.args
     limit_count = check_limit(args.get("limit"), min(LIST_LIMIT, get_settings().page_size))
     selected = read_incident_filter(args)
-    screen = build_incidents(
-        reader, get_engine(), selected, args.get("cursor"), limit_count, get_clock()
-    )
+    page = list_page(reader, selected, args.get("cursor"), limit_count)
+    counts, detection = count_incidents(reader), get_detection(reader)
+    lines = [build_sparkline(reader, get_engine(), row, get_clock()) for row in page.rows]
     given = {key: args.get(key, "") for key in FILTERS}
     return render_template(
         "incidents/index.html",
-        screen=screen,
+        listed=page,
+        counts=counts,
+        detected_us=detection.finished_us if detection else None,
+        has_runs=bool(counts.incident_count or list_bench_runs(get_engine())),
         sparklines=[
-            sparkline
-            and draw_sparkline(
-                sparkline.values, bad_from=sparkline.bad_from, bad_to=sparkline.bad_to
-            )
-            for sparkline in screen.sparklines
+            line and draw_sparkline(line.values, bad_from=line.bad_from, bad_to=line.bad_to)
+            for line in lines
         ],
         given=given,
         filtered=any(given.values()),
