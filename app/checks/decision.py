@@ -25,11 +25,13 @@ from compileboard.app.checks.model import (
 from compileboard.app.checks.pairing import Ambiguous, pair
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
 from compileboard.app.checks.tables import is_file, read_table
+from compileboard.app.comparison.model import name_some
 from compileboard.app.comparison.pairs import pair_entries
 from compileboard.app.comparison.sides import need_run
 from compileboard.app.comparison.summary import describe_changes
 from compileboard.app.comparison.table import list_verdicts
 from compileboard.app.core.fields import Count
+from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import Store, open_run_or_board
@@ -89,7 +91,7 @@ class Report:
     @property
     def headline(self) -> str:
         looked = [rule for rule in self.rules if not rule.lacks]
-        rules = f"{len(looked)} rule{'' if len(looked) == 1 else 's'}"
+        rules = format_plural(len(looked), "rule")
         against = f" against {self.baseline}" if self.baseline else ""
         if not self.failures and self.due:
             names = ", ".join(report.rule.name for report in self.due)
@@ -101,7 +103,7 @@ class Report:
             return f"PASS: {self.run}{against}, {rules}"
         count = len(self.failures)
         return (
-            f"FAIL: {count} verdict{'' if count == 1 else 's'} of {self.run}{against} "
+            f"FAIL: {format_plural(count, 'verdict')} of {self.run}{against} "
             f"fail{'s' if count == 1 else ''}"
         )
 
@@ -233,13 +235,9 @@ def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
     ours, theirs = actual.names(), expected.names()
     if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
         raise CannotCompare(
-            f"{actual.title} and {expected.title} have no model in common: {_some(ours)} "
-            f"against {_some(theirs)}"
+            f"{actual.title} and {expected.title} have no model in common: "
+            f"{name_some(sorted(ours))} against {name_some(sorted(theirs))}"
         )
-
-
-def _some(names: set[str]) -> str:
-    return ", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _check_environment(

@@ -17,7 +17,7 @@ from compileboard.app.checks.pairing import (
 )
 from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison.baselines import get_baseline, load_baseline
-from compileboard.app.comparison.model import ModelResult, make_result, read_accuracy
+from compileboard.app.comparison.model import ModelResult, make_result, name_some, read_accuracy
 from compileboard.app.comparison.queries import choose_samples, load_repeats
 from compileboard.app.comparison.sides import find_run, find_word, name_baselines
 from compileboard.app.core.format import format_plural
@@ -279,9 +279,7 @@ def choose_both(
     for name in names:
         if name not in known:
             titles = " nor ".join(dict.fromkeys(side.title for side in sides))
-            some = ", ".join(sorted(known)[:5]) + (
-                f" and {len(known) - 5} more" if len(known) > 5 else ""
-            )
+            some = name_some(sorted(known), 5)
             raise CannotCompare(
                 f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}"
             )

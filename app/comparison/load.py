@@ -15,6 +15,7 @@ from compileboard.app.comparison.model import (
     ComparedRun,
     ComparedSide,
     make_result,
+    name_some,
 )
 from compileboard.app.comparison.sides import NamedSide, name_side
 from compileboard.app.core.newest import RecorderClock
@@ -190,10 +191,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
     if not runs:
         return side, ""
     names = sorted({detail.run.name for detail in side.runs} - {detail.run.name for detail in runs})
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    warning = (
-        f"only {side.asked} ran {', '.join(names[:3])}{more}, which is left out" if names else ""
-    )
+    warning = f"only {side.asked} ran {name_some(names)}, which is left out" if names else ""
     return replace(side, runs=runs), warning
 
 

@@ -317,6 +317,12 @@ TOTALS = (
 )
 
 
+def name_some(names: Sequence[str], most: int = 3) -> str:
+    """Format as `a, b, c and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def group_of(name: str) -> str:
     return next(key for key, (_label, names) in GROUPS.items() if name in names)
 

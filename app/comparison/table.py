@@ -15,6 +15,7 @@ from compileboard.app.comparison.model import (
     MetricDelta,
     ModelPair,
     group_of,
+    name_some,
 )
 from compileboard.app.core.format import format_count, format_number, format_plural
 from compileboard.app.core.page import FilterError, check_order
@@ -195,9 +196,7 @@ def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
     back += sum(pair.accuracy == "fixed" for pair in comparison.pairs)
     if not failing and not back:
         return []
-    named = ", ".join(model[:60] for model in failing[:3]) + (
-        f" and {len(failing) - 3} more" if len(failing) > 3 else ""
-    )
+    named = name_some([model[:60] for model in failing])
     note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
     anchor = "left-out" if comparison.excluded else "models"
     return [ComparisonHeadline("Newly failing", format_count(len(failing)), note, anchor)]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from compileboard.app.comparison.model import name_some
 from compileboard.app.core.format import format_day, format_plural
 from compileboard.app.core.schema import one_of
 from compileboard.app.incidents.model import Incident
@@ -202,8 +203,7 @@ def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[Verdi
             else []
         )
     if facts.passing_again:
-        more = len(facts.passing_again) - _FEW
-        names = ", ".join(facts.passing_again[:_FEW]) + (f" and {more} more" if more > 0 else "")
+        names = name_some(facts.passing_again, _FEW)
         parts.append(f"{names} no longer {'fails' if len(facts.passing_again) == 1 else 'fail'}")
     parts += [f"Environment changed: {', '.join(facts.environment)}"] if facts.environment else []
     parts += (
