@@ -193,7 +193,7 @@ def observe(
 
         def beat() -> None:
             if launch is not None:
-                launch.step(show)
+                launch.recording.step(show)
             if destination is not None:
                 destination.step()
 

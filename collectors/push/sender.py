@@ -4,7 +4,6 @@ stream is being written.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -22,6 +21,7 @@ from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.spool import replace_file
+from compileboard.collectors.store.leases import try_lock
 from compileboard.collectors.wire.http import ServerAway
 
 IDLE_S, LINGER_S = 0.25, 1.0
@@ -228,18 +228,8 @@ def _read_status_file(root: Path) -> dict[str, Any]:
     return empty
 
 
-def _take_lock(root: Path) -> int | None:
-    descriptor = os.open(root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def is_sending(root: Path) -> bool:
-    lock = _take_lock(root)
+    lock = try_lock(root / LOCK_NAME)
     if lock is None:
         return True
     os.close(lock)
@@ -254,12 +244,12 @@ def spawn_sender(root: Path) -> None:
 
 def send_all(root: Path) -> int:
     while True:
-        lock = _take_lock(root)
+        lock = try_lock(root / LOCK_NAME)
         for _ in range(LOCK_TRIES):  # who looks whether anybody sends holds it for a moment
             if lock is not None:
                 break
             time.sleep(LOCK_PAUSE_S)
-            lock = _take_lock(root)
+            lock = try_lock(root / LOCK_NAME)
         if lock is None:
             return 0
         try:

@@ -27,7 +27,7 @@ from compileboard.collectors.record.facts import (
 from compileboard.collectors.record.program import ProgramExit, signal_name
 from compileboard.collectors.record.recorder import Recorder
 from compileboard.collectors.record.sidecar import spawn_sidecar
-from compileboard.collectors.record.spool import Manifest, SpoolLock, writers_alive
+from compileboard.collectors.record.spool import Manifest, lock_spool, writers_alive
 from compileboard.collectors.store.connection import (
     BUSY_TIMEOUT_MS,
     StoreBusy,
@@ -73,10 +73,9 @@ class Recording:
         self.trouble: str | None = None
         self._told: set[str] = set()  # troubles that were said
         self.given_up = False  # trouble that no later step can mend
-        self.lock: SpoolLock | None = None
+        self.lock: int | None = None
         try:
-            self.lock = SpoolLock(folder)
-            self.lock.take()
+            self.lock = lock_spool(folder)
         except OSError as error:
             self._note_trouble(error)
 
@@ -136,7 +135,7 @@ class Recording:
 
     def _release(self) -> None:
         if self.lock is not None:
-            self.lock.release()
+            os.close(self.lock)
             self.lock = None
 
     def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
@@ -273,9 +272,6 @@ class Launch:
         self.environment = child_environment(
             self.manifest, environment, self.manifest.run_id, folder
         )
-
-    def step(self, show_progress: Callable[[Recorder], None] | None) -> None:
-        self.recording.step(show_progress)
 
     def end(self, outcome: ProgramExit) -> None:
         if outcome.signal_number is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME, RECORDS_SUFFIX
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.record.spool import (
-    SpoolLock,
+    lock_spool,
     note_reason,
     read_manifest,
     set_aside,
@@ -70,11 +70,12 @@ def _lock_spool(folder: Path) -> Iterator[bool]:
     if not (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*{RECORDS_SUFFIX}")):
         yield False  # a run that is just about to begin, or never did
         return
-    lock = SpoolLock(folder)
+    lock = lock_spool(folder)
     try:
-        yield lock.take()
+        yield lock is not None
     finally:
-        lock.release()
+        if lock is not None:
+            os.close(lock)
 
 
 def _try(folder: Path, report: RecoveryReport) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.recorder import Recorder
-from compileboard.collectors.record.spool import SpoolLock, read_manifest, writers_alive
+from compileboard.collectors.record.spool import lock_spool, read_manifest, writers_alive
 from compileboard.collectors.store.connection import StoreError, StoreMoved, StoreTooNew
 
 STEP_S = 0.2
@@ -22,8 +22,7 @@ def spawn_sidecar(folder: Path) -> None:
 def run_sidecar(folder: Path) -> int:
     """Follow a spool until its run ended or its writers are gone; return 1 if something is left."""
     try:
-        lock = SpoolLock(folder)
-        if not lock.take():
+        if lock_spool(folder) is None:  # held until this process ends
             return 0
         while True:
             recorder = _open(folder)

@@ -6,7 +6,6 @@ Bad lines are counted as rejects with file, line and kind; all good lines are re
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -33,6 +32,7 @@ from compileboard.collectors.contract.spool_format import (
 )
 from compileboard.collectors.contract.values import clean_text, fit_event
 from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.store.leases import try_lock
 
 BATCH_BYTES = 4 << 20
 LARGEST_LINE_BYTES = 64 << 20
@@ -237,19 +237,9 @@ def _captured(process_id: str, record: Any) -> Captured:
     )
 
 
-class SpoolLock:
-    def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-    def take(self) -> bool:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        os.close(self._descriptor)
+def lock_spool(folder: Path) -> int | None:
+    """Lock a spool until the descriptor is closed; None if another recorder has it."""
+    return try_lock(folder / LOCK_NAME)
 
 
 def writers_alive(folder: Path) -> int:
@@ -259,14 +249,12 @@ def writers_alive(folder: Path) -> int:
     alive = 0
     for path in list_files(folder, RECORDS_SUFFIX):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = try_lock(path, os.O_RDONLY)
         except FileNotFoundError:
             continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if descriptor is None:
             alive += 1
-        finally:
+        else:
             os.close(descriptor)
     return alive
 

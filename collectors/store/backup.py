@@ -12,7 +12,6 @@ atomically.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -34,7 +33,7 @@ from compileboard.collectors.store.connection import (
     open_immutable,
     open_reader,
 )
-from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease
+from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease, try_lock
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     RunFileDamaged,
@@ -164,18 +163,16 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
     partial = folder.with_name(f"{folder.name}.partial")
     try:
         partial.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = try_lock(partial, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise BackupError(
             f"{partial} cannot be made ({error.strerror}); give another folder."
         ) from error
+    if descriptor is None:
+        raise BackupError(
+            f"another backup is being written to {folder}; wait for it, or give another name."
+        )
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BackupError(
-                f"another backup is being written to {folder}; wait for it, or give another name."
-            ) from None
         try:
             for left in partial.iterdir():
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

@@ -140,33 +140,26 @@ _KEPT = ("id", "found_us", "changed_us", "noticed_us")  # written beside what de
 DETECTED = RECORDS["series_changes"].list_names(*_KEPT, *IDENTITY, "incident_id")
 # What detection says of an incident; status, owner and reason are people's.
 ASSEMBLED = RECORDS["incidents"].list_names(*_KEPT, "status", "owner", "reason")
-_COLUMNS = ("id", *IDENTITY, *DETECTED)
 
-# The statements name our own columns alone; every value is bound.
-SAVE_CHANGE = f"""
-insert into series_changes ({", ".join(_COLUMNS)}, found_us, changed_us, noticed_us)
-values (
-  {", ".join(f":{name}" for name in _COLUMNS)}, :now_us, :now_us,
-  iif(:confirmed_us is null, null, :now_us)
-)
-on conflict (id) do update set
-  {", ".join(f"{name} = excluded.{name}" for name in DETECTED if name != "confirmed_us")},
-  confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
-  noticed_us = coalesce(noticed_us, excluded.noticed_us),
-  changed_us = excluded.changed_us
-"""  # noqa: S608 - our own names
-SAVE_INCIDENT = f"""
-insert into incidents (id, {", ".join(ASSEMBLED)}, found_us, changed_us, noticed_us)
-values (
-  :id, {", ".join(f":{name}" for name in ASSEMBLED)}, :now_us, :now_us,
-  iif(:confirmed_us is null, null, :now_us)
-)
-on conflict (id) do update set
-  {", ".join(f"{name} = excluded.{name}" for name in ASSEMBLED if name != "confirmed_us")},
-  confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
-  noticed_us = coalesce(noticed_us, excluded.noticed_us),
-  changed_us = excluded.changed_us
-"""  # noqa: S608 - our own names
+
+def _save(table: str, names: tuple[str, ...], detected: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = excluded.{name}" for name in detected if name != "confirmed_us")
+    return f"""
+    insert into {table} ({", ".join(names)}, found_us, changed_us, noticed_us)
+    values (
+      {", ".join(f":{name}" for name in names)}, :now_us, :now_us,
+      iif(:confirmed_us is null, null, :now_us)
+    )
+    on conflict (id) do update set
+      {changes},
+      confirmed_us = coalesce(confirmed_us, excluded.confirmed_us),
+      noticed_us = coalesce(noticed_us, excluded.noticed_us),
+      changed_us = excluded.changed_us
+    """  # noqa: S608 - our own names; every value is bound
+
+
+SAVE_CHANGE = _save("series_changes", ("id", *IDENTITY, *DETECTED), DETECTED)
+SAVE_INCIDENT = _save("incidents", ("id", *ASSEMBLED), ASSEMBLED)
 # What was never confirmed was noise, unless somebody spoke of it; the rest stays and says so.
 DROP_CHANGE = "delete from series_changes where id = :id and confirmed_us is null"
 WITHDRAW_CHANGE = """

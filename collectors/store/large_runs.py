@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any
@@ -28,7 +28,7 @@ from compileboard.collectors.store.connection import (
     write_transaction,
 )
 from compileboard.collectors.store.leases import REOPEN, take_lease
-from compileboard.collectors.store.pruning import DeletionSteps, delete_detail
+from compileboard.collectors.store.pruning import WriteSteps, delete_detail
 from compileboard.collectors.store.reopening import open_run_file, put_back_rollups, reopen_run
 from compileboard.collectors.store.run_rows import DETAIL, ROWS_AT_ONCE, RowCopy, order_tables
 from compileboard.collectors.store.runs import publish_run
@@ -91,7 +91,7 @@ def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
             if sealed is None:
                 return True
             try:
-                _Reopening(writer, sealed, database).run()
+                _restore(writer, sealed, database)
             except (_RunChanged, sqlite3.IntegrityError):
                 continue
             return True
@@ -123,84 +123,66 @@ def _wait_for_turn(database: str) -> Iterator[None]:
         yield
 
 
-class _Reopening:
-    def __init__(self, connection: sqlite3.Connection, sealed: SealedRun, database: str) -> None:
-        self._connection = connection
-        self._sealed = sealed
-        self._database = database
-        self._key: dict[str, object] = {"run_id": sealed.run_id, "file_name": sealed.file.name}
-        self._step_count = 0
+_IS_MARKED = """
+select 1 from sealed_runs
+where run_id = :run_id and file_name = :file_name and emptied_us = 0
+"""
 
-    def run(self) -> None:
-        with open_run_file(self._database, self._sealed.file) as file:
-            self._mark()
-            # A row may come before what it points to.
-            self._connection.execute("pragma foreign_keys = off")
-            try:
-                copy = RowCopy(file, self._connection, self._sealed.run_id, DETAIL)
-                self._put_detail(copy)
-            finally:
-                self._connection.execute("pragma foreign_keys = on")
-            self._step(lambda: self._finish(file, copy.shifts.get("compiles", 0)))
-        checkpoint(self._connection)
 
-    def _mark(self) -> None:
-        with write_transaction(self._connection):
-            marked = self._connection.execute(
-                (
-                    "update sealed_runs set emptied_us = 0 where run_id = :run_id and file_name = "
-                    ":file_name"
-                ),
-                self._key,
-            )
-            if not marked.rowcount:
-                raise _RunChanged
-        if not self._sealed.is_emptied:
-            delete_detail(self._connection, DeletionSteps(self._connection, self._check), self._key)
+def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -> None:
+    """Restore a run in steps. Raises _RunChanged if it or its file is another one meanwhile."""
+    key = {"run_id": sealed.run_id, "file_name": sealed.file.name}
 
-    def _check(self) -> None:
-        query = (
-            "select 1 from sealed_runs where run_id = :run_id and file_name = :file_name and "
-            "emptied_us = 0"
-        )
-        if self._connection.execute(query, self._key).fetchone() is None:
+    def check() -> None:
+        if connection.execute(_IS_MARKED, key).fetchone() is None:
             raise _RunChanged
 
-    def _step(self, work: Callable[[], bool]) -> bool:
-        began_s = time.monotonic()
-        with write_transaction(self._connection):
-            self._check()
-            has_more = work()
-        self._step_count += 1
-        if self._step_count % CHECKPOINT_EVERY == 0:
-            checkpoint(self._connection)
-        time.sleep(max(0.005, PAUSE * (time.monotonic() - began_s)))
-        return has_more
+    with open_run_file(database, sealed.file) as file:
+        with write_transaction(connection):
+            connection.execute(
+                """
+                update sealed_runs set emptied_us = 0
+                where run_id = :run_id and file_name = :file_name
+                """,
+                key,
+            )
+            check()
+        if not sealed.is_emptied:
+            delete_detail(connection, WriteSteps(connection, check), sealed.run_id)
+        steps = WriteSteps(connection, check, pause=PAUSE, checkpoint_every=CHECKPOINT_EVERY)
+        # A row may come before what it points to.
+        connection.execute("pragma foreign_keys = off")
+        try:
+            copy = RowCopy(file, connection, sealed.run_id, DETAIL)
+            rows = (
+                (name, row)
+                for name in order_tables(copy.tables, DETAIL)
+                for row in copy.read(name, descending=True)
+            )
+            while steps.run(lambda: _put_some(copy, rows)):
+                pass
+        finally:
+            connection.execute("pragma foreign_keys = on")
 
-    def _put_detail(self, copy: RowCopy) -> None:
-        rows = (
-            (name, row)
-            for name in order_tables(copy.tables, DETAIL)
-            for row in copy.read(name, descending=True)
-        )
-        while self._step(lambda: self._put_some(copy, rows)):
-            pass
+        def finish() -> int:
+            put_back_rollups(file, connection, sealed.run_id, copy.shifts.get("compiles", 0))
+            publish_run(connection, sealed.run_id)  # so that it is not sealed again at once
+            return 1
 
-    def _put_some(self, copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> bool:
-        copy.byte_count, count = 0, 0
-        pending: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for name, row in islice(rows, ROWS_AT_ONCE):
-            count += 1
-            if copy.tables[name].has_id and name not in copy.shifts:
-                copy.shifts[name] = copy.find_shift(name)
-            pending[name].append(copy.convert(name, row))
-            if copy.byte_count >= BYTES_AT_ONCE:
-                break
-        for name, converted in pending.items():
-            copy.insert(name, converted[::-1])
-        return count > 0
+        steps.run(finish)
+    checkpoint(connection)
 
-    def _finish(self, file: sqlite3.Connection, shift: int) -> bool:
-        put_back_rollups(file, self._connection, self._sealed.run_id, shift)
-        publish_run(self._connection, self._sealed.run_id)  # so that it is not sealed again at once
-        return False
+
+def _put_some(copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> int:
+    copy.byte_count, count = 0, 0
+    pending: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, row in islice(rows, ROWS_AT_ONCE):
+        count += 1
+        if copy.tables[name].has_id and name not in copy.shifts:
+            copy.shifts[name] = copy.find_shift(name)
+        pending[name].append(copy.convert(name, row))
+        if copy.byte_count >= BYTES_AT_ONCE:
+            break
+    for name, converted in pending.items():
+        copy.insert(name, converted[::-1])
+    return count

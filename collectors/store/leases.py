@@ -60,12 +60,23 @@ def take_lease(
     path = Path(os.path.realpath(database))
     folder = Path(f"{path}-locks")
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(
-        folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    descriptor = try_lock(folder / name, shared=shared)
+    if descriptor is None:
+        return None
+    for made in (folder, folder / name):
+        copy_owner(made, path if path.exists() else path.parent)
+    return Lease(descriptor)
+
+
+def try_lock(
+    path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, shared: bool = False
+) -> int | None:
+    """Lock a file until its descriptor is closed, and return that; None if another process has it.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        for made in (folder, folder / name):
-            copy_owner(made, path if path.exists() else path.parent)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
@@ -73,26 +84,22 @@ def take_lease(
     except BaseException:
         os.close(descriptor)
         raise
-    return Lease(descriptor)
+    return descriptor
 
 
 def is_taken(database: str | os.PathLike[str], name: str) -> bool:
-    return is_locked(Path(f"{os.path.realpath(database)}-locks", name), fcntl.LOCK_EX)
+    return is_locked(Path(f"{os.path.realpath(database)}-locks", name), shared=False)
 
 
-def is_locked(path: Path, operation: int = fcntl.LOCK_SH) -> bool:
-    """Return whether a process holds a lock that excludes `operation`; False without a file."""
+def is_locked(path: Path, *, shared: bool = True) -> bool:
+    """Return whether a process holds a lock that excludes another one; False without a file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = try_lock(path, os.O_RDONLY, shared=shared)
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
+    if descriptor is not None:
         os.close(descriptor)
-    return False
+    return descriptor is None
 
 
 def read_renewed(database: str | os.PathLike[str], name: str) -> float | None:

@@ -147,7 +147,7 @@ def prune_runs(
         if detail_bytes is None:
             continue  # something new of it came
         yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
-    delete_unused_texts(connection, DeletionSteps(connection), trashed)
+    delete_unused_texts(connection, WriteSteps(connection), trashed)
     checkpoint(connection)
 
 
@@ -183,13 +183,24 @@ def vacuum(connection: sqlite3.Connection) -> None:
     checkpoint(connection)
 
 
-class DeletionSteps:
+class WriteSteps:
+    """Short transactions with a pause after each, `pause` times as long, so that others can write.
+
+    `check` is called in each; it raises if the rest is not to be done any more.
+    """
+
     def __init__(
-        self, connection: sqlite3.Connection, check: Callable[[], None] = lambda: None
+        self,
+        connection: sqlite3.Connection,
+        check: Callable[[], None] = lambda: None,
+        *,
+        pause: float = 0.25,
+        checkpoint_every: int = CHECKPOINT_EVERY,
     ) -> None:
         self._connection = connection
-        # In each transaction: it raises where the rest is not to be done any more.
         self._check = check
+        self._pause = pause
+        self._checkpoint_every = checkpoint_every
         self._count = 0
 
     def run(self, work: Callable[[], int]) -> int:
@@ -198,9 +209,9 @@ class DeletionSteps:
             self._check()
             count = work()
         self._count += 1
-        if self._count % CHECKPOINT_EVERY == 0:
+        if self._count % self._checkpoint_every == 0:
             checkpoint(self._connection)
-        time.sleep(min(0.1, 0.001 + (time.monotonic() - began_s) / 4))
+        time.sleep(0.001 + self._pause * (time.monotonic() - began_s))
         return count
 
     def delete(self, tables: Iterable[tuple[str, str]], values: dict[str, object]) -> None:
@@ -237,9 +248,7 @@ def _prune_anywhere(
 
     detail_bytes = _measure_detail(connection, run_id)
     try:
-        _prune_run(
-            connection, DeletionSteps(connection, check), run_id, trashed, now_us, detail_bytes
-        )
+        _prune_run(connection, WriteSteps(connection, check), run_id, trashed, now_us, detail_bytes)
     except _Sealed:
         return _prune_file(connection, run_id, now_us)
     return detail_bytes
@@ -254,7 +263,7 @@ def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int
         path = folder / "run.db"
         unpack_current(database, sealed.file, path)
         with closing(open_writer(path, create=False)) as file:
-            _prune_run(file, DeletionSteps(file), run_id, (), now_us, 0)
+            _prune_run(file, WriteSteps(file), run_id, (), now_us, 0)
             index_run(file, run_id)
             checkpoint(file)
             file.execute("pragma journal_mode = delete")
@@ -282,7 +291,7 @@ def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int
 
 def _prune_run(
     connection: sqlite3.Connection,
-    steps: DeletionSteps,
+    steps: WriteSteps,
     run_id: str,
     trashed: Sequence[int],
     now_us: int,
@@ -301,7 +310,7 @@ def _prune_run(
         return remove_run_words(connection, run_id)
 
     steps.run(mark)
-    delete_detail(connection, steps, key)
+    delete_detail(connection, steps, run_id)
     delete_texts(connection, steps, text_ids, trashed)
 
     def finish() -> int:
@@ -315,9 +324,8 @@ def _prune_run(
     steps.run(finish)
 
 
-def delete_detail(
-    connection: sqlite3.Connection, steps: DeletionSteps, key: dict[str, object]
-) -> None:
+def delete_detail(connection: sqlite3.Connection, steps: WriteSteps, run_id: str) -> None:
+    key: dict[str, object] = {"run_id": run_id}
     if (
         connection.execute(
             "select 1 from trace_files where run_id = :run_id limit 1", key
@@ -354,7 +362,7 @@ def list_texts(connection: sqlite3.Connection, run_id: str) -> list[int]:
 
 
 def delete_texts(
-    connection: sqlite3.Connection, steps: DeletionSteps, ids: Sequence[int], trashed: Sequence[int]
+    connection: sqlite3.Connection, steps: WriteSteps, ids: Sequence[int], trashed: Sequence[int]
 ) -> None:
     pending = sorted(set(ids) - set(trashed))
     for start in range(0, len(pending), TEXTS_AT_ONCE):
@@ -363,7 +371,7 @@ def delete_texts(
 
 
 def delete_unused_texts(
-    connection: sqlite3.Connection, steps: DeletionSteps, trashed: Sequence[int]
+    connection: sqlite3.Connection, steps: WriteSteps, trashed: Sequence[int]
 ) -> None:
     delete_texts(
         connection, steps, [row["id"] for row in connection.execute(UNUSED_TEXTS)], trashed

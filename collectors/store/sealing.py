@@ -18,7 +18,7 @@ from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import StoreError, checkpoint, write_transaction
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.pruning import (
-    DeletionSteps,
+    WriteSteps,
     delete_detail,
     delete_texts,
     delete_unused_texts,
@@ -198,9 +198,9 @@ def _empty(
         if connection.execute(query, key).fetchone() is None:
             raise _Reopened
 
-    steps, trashed = DeletionSteps(connection, check), list_trashed_texts(database_path(connection))
+    steps, trashed = WriteSteps(connection, check), list_trashed_texts(database_path(connection))
     try:
-        delete_detail(connection, steps, {"run_id": run_id})
+        delete_detail(connection, steps, run_id)
         if text_ids is None:
             delete_unused_texts(connection, steps, trashed)
         else:

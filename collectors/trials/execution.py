@@ -249,7 +249,7 @@ def _run(program: RecordedProgram, launch: Launch, folder: Path) -> ProgramExit:
         return run_program(
             list(program.argv),
             launch.environment,
-            lambda: launch.step(show),
+            lambda: launch.recording.step(show),
             cwd=str(program.folder),
             stdin=DEVNULL,
             **streams,

@@ -204,7 +204,7 @@ STEPS = [
     "compileboard.collectors.record.facts.scrub_environment",
     "compileboard.collectors.record.facts.scrub_argv",
     "compileboard.collectors.record.spool.Manifest.write",
-    "compileboard.collectors.record.live.SpoolLock",
+    "compileboard.collectors.record.live.lock_spool",
     "compileboard.collectors.record.live.open_recorder",
     "compileboard.collectors.record.live.writers_alive",
     "compileboard.collectors.logs.sqlite_sink.open_writer",
