@@ -100,6 +100,7 @@ CAPABILITIES = {
     "events": "graph breaks, recompiles, caches and failures as torch reports them",
     "graph_breaks": "graph breaks",
     "recompiles": "recompiles",
+    "failed_guards": "every failed guard of a recompile, not the first of each cache entry alone",
     "compile_context": "which compile an event belongs to",
     "counters": "torch's final counters",
     "compile_times": "torch's own table of phase times",

@@ -212,6 +212,9 @@ class FailedGuard(fields.Categorized):
     suggestion: fields.Suggestion
     source_line: fields.SourceLine
     line: fields.LineNumber
+    also_failed: Annotated[
+        tuple[str, ...], "The other failed guards of the cache entry, where they were recorded."
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -378,9 +381,11 @@ def guards_sql(count: int) -> str:
 select
   g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected,
   g.actual,
-  u.suggestion, g.source_line, g.line
+  u.suggestion, g.source_line, g.line, case when g.position = 0 then e.body end as body
 from guard_failures as g
 join recompile_causes as u on u.id = g.cause_id
+join recompiles as r on r.id = g.recompile_id
+left join events as e on e.process_id = r.process_id and e.sequence = r.sequence
 where g.recompile_id in ({marks})
 order by g.recompile_id, g.position
 limit 50000
@@ -393,15 +398,46 @@ def _marks(keys: Iterable[int]) -> dict[str, int]:
 
 def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list[RecompileRow]:
     guards: dict[int, list[FailedGuard]] = {}
+    failed: dict[str | None, list[dict[str, Any]]] = {}
     for first in range(0, len(records), _AT_ONCE):
         some = records[first : first + _AT_ONCE]
         for row in connection.execute(guards_sql(len(some)), _marks(row["id"] for row in some)):
             values = dict(row)
+            body = values.pop("body")
+            if values["position"] == 0:
+                failed = _group_failed(read_body(body))
+            values |= _describe_failed(values, failed.get(values["cache_entry"], []))
             guards.setdefault(values.pop("recompile_id"), []).append(make_row(FailedGuard, values))
     return [
         RecompileRow(**row, guards=tuple(guards.get(row["id"], ())))
         for row in name_rows(connection, records)
     ]
+
+
+def _group_failed(body: dict[str, Any]) -> dict[str | None, list[dict[str, Any]]]:
+    groups: dict[str | None, list[dict[str, Any]]] = {}
+    for guard in body.get("failed") or ():
+        groups.setdefault(guard.get("cache_entry"), []).append(guard)
+    return groups
+
+
+def _describe_failed(
+    guard: dict[str, Any], failed: Sequence[dict[str, Any]]
+) -> dict[str, str | tuple[str, ...] | None]:
+    """Return the value that torch's own guard saw, if the hook read it, and the other guards."""
+    is_own = [
+        (other.get("category"), other.get("source")) == (guard["category"], guard["source"])
+        for other in failed
+    ]
+    seen = (other.get("actual") for other, own in zip(failed, is_own, strict=True) if own)
+    return {
+        "actual": guard["actual"] or next(filter(None, seen), None),
+        "also_failed": tuple(
+            f"{other['reason']}, now {other['actual']}" if other.get("actual") else other["reason"]
+            for other, own in zip(failed, is_own, strict=True)
+            if not own
+        ),
+    }
 
 
 def list_recompiles(

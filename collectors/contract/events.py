@@ -191,6 +191,10 @@ class Recompiled(FrameContext):
     KIND = "recompiled"
     recompiled_from: str | None = None  # newest cache entry
     guards: list[GuardFailure] = field(default_factory=list)
+    # Every failed guard of every cache entry, where a hook could ask them all; of the entries in
+    # `unread`, not each guard could be asked.
+    failed: list[GuardFailure] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     text: str = ""
 
 
@@ -436,6 +440,14 @@ def dump_event(event: Event) -> str:
     body: dict[str, Json] = {"v": SCHEMA_VERSION, "kind": event.KIND, **event.__dict__}
     if isinstance(event, Recompiled):
         body["guards"] = [guard.__dict__ for guard in event.guards]
+        body["failed"] = [
+            {
+                name: value
+                for name, value in guard.__dict__.items()
+                if value is not None or name == "cache_entry"
+            }
+            for guard in event.failed
+        ]
     if not body.get("envelope", True):
         del body["envelope"]
     return _ENCODER.encode(body)
@@ -460,9 +472,10 @@ def build_event(body: Mapping[str, Json]) -> Event:
     try:
         values = _pick(cls, body)
         if cls is Recompiled:
-            values["guards"] = [
-                GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get("guards", [])
-            ]
+            for name in ("guards", "failed"):
+                values[name] = [
+                    GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get(name, [])
+                ]
         return cls(**values)
     except TypeError as error:
         raise ValueError(f"a {cls.KIND} event lacks a field: {error}") from None

@@ -45,6 +45,11 @@ def content_digest(*parts: str | int | None) -> str:
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
 
+def cause_fingerprint(guard_fingerprint: str, file: str | None, function: str | None) -> str:
+    """What identifies the recompiles of a function for a guard in every database."""
+    return content_digest("cause", guard_fingerprint, file, function)[:32]
+
+
 def content_id(*parts: str | int | None) -> int:
     """Return an ID that is equal in every database: the first 63 bits of the digest, as an SQLite
     integer.

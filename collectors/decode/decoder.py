@@ -173,10 +173,17 @@ class Decoder:
             return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
-        newest = guards[0].cache_entry if guards else None
+        failed, unread = recompile_reasons.parse_failed(
+            captured.extra.get("failed"), guards, self._namer
+        )
         return [
             events.Recompiled(
-                **self._context(captured), recompiled_from=newest, guards=guards, text=text
+                **self._context(captured),
+                recompiled_from=guards[0].cache_entry if guards else None,
+                guards=guards,
+                failed=failed,
+                unread=unread,
+                text=text,
             )
         ]
 

@@ -44,6 +44,7 @@ _CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
 _INTERNAL = re.compile(
     r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/"
 )
+_AT_INDEX = re.compile(r" at index (\d{1,4})\b")
 # Names that dynamo makes up for objects carry an id or a counter of this process.
 _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
@@ -53,6 +54,96 @@ def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFai
     a list as JSON.
     """
     return [parse_reason(text, namer) for text in reason_texts(payload)]
+
+
+# How a tensor's guard prints what it expects, and the dispatch keys that stand for a device.
+_CHECKED_TENSOR = re.compile(
+    r"DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), device=\w+, "
+    r"requires_grad=(?P<requires_grad>True|False), size=\[(?P<size>[^\]]*)\], "
+    r"stride=\[(?P<stride>[^\]]*)\]"
+)
+
+
+def parse_failed(
+    entries: Any, guards: list[GuardFailure], namer: PathNamer | None = None
+) -> tuple[list[GuardFailure], list[str]]:
+    """Return every failed guard of every cache entry, as the hook read them, and the entries that
+    it could not read to the end.
+
+    torch's own reason of an entry is among them: it says which global setting changed.
+    """
+    own = {guard.cache_entry: guard for guard in guards}
+    failed: dict[tuple[str | None, str, str | None, str | None], GuardFailure] = {}
+    unread = []
+    for entry in entries if isinstance(entries, list) else ():
+        match entry:
+            case [str() | None as compile_id, bool(is_whole), list(found)]:
+                first = own.get(compile_id)
+            case _:
+                continue
+        if not is_whole:
+            unread.append(str(compile_id))
+        read = [failure for guard in found for failure in _parse_found(guard, namer)]
+        for failure in [*read, first] if first else read:
+            dim = _AT_INDEX.search(failure.reason)
+            key = (compile_id, failure.category, failure.source, dim[1] if dim else None)
+            failed.setdefault(key, replace(failure, cache_entry=compile_id, suggestion=None))
+    return list(failed.values()), unread
+
+
+def _parse_found(found: Any, namer: PathNamer | None) -> list[GuardFailure]:
+    match found:
+        case ["TENSOR_MATCH", str(source), str(text), seen]:
+            texts = _list_mismatches(strip_local_scope(source), text, seen)
+            return [parse_reason(text, namer) for text in texts]
+        case [str(kind), str(source), str(text), seen] if kind != "GLOBAL_STATE":
+            failure = parse_reason(text, namer)
+            source = failure.source or strip_local_scope(source)
+            actual = failure.actual or _name_seen(failure, seen)
+            return [replace(failure, source=source or None, actual=actual)]
+    return []
+
+
+def _name_seen(failure: GuardFailure, seen: Any) -> str | None:
+    if isinstance(seen, dict):
+        seen = str(seen.get("length" if failure.category == "container_length" else "type"))
+    return seen if isinstance(seen, str) else None
+
+
+def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
+    """Say in torch's words how a tensor differs from what its guard expects. torch itself says the
+    first difference, here all sizes are said.
+    """
+    expected = _CHECKED_TENSOR.search(text)
+    if not isinstance(seen, dict) or "size" not in seen or expected is None:
+        actual = seen.get("type") if isinstance(seen, dict) else seen
+        return [f"expected type of '{source}' to be a tensor type, but found {actual}"]
+    device = str(seen.get("device")).partition(":")[0].upper()
+    if device not in expected["keys"].upper():
+        difference = f"expected {expected['keys']}, actual {device}"
+        return [f"tensor '{source}' dispatch key set mismatch. {difference}"]
+    if seen.get("dtype") != expected["dtype"]:
+        difference = f"expected {expected['dtype']}, actual {seen.get('dtype')}"
+        return [f"tensor '{source}' dtype mismatch. {difference}"]
+    if str(seen.get("requires_grad")) != expected["requires_grad"]:
+        flag = int(expected["requires_grad"] == "True")
+        return [f"tensor '{source}' requires_grad mismatch. expected requires_grad={flag}"]
+    for name in ("size", "stride"):
+        wanted, actual = expected[name].replace(" ", "").split(","), seen.get(name)
+        if not isinstance(actual, list):
+            continue
+        if len(wanted) != len(actual):
+            return [
+                f"tensor '{source}' rank mismatch. expected {len(wanted)}, actual {len(actual)}"
+            ]
+        different = [
+            f"tensor '{source}' {name} mismatch at index {dim}. expected {want}, actual {got}"
+            for dim, (want, got) in enumerate(zip(wanted, actual, strict=True))
+            if want not in ("None", str(got))
+        ]
+        if different:
+            return different
+    return [f"tensor '{source}' dispatch key set mismatch. expected {expected['keys']}"]
 
 
 def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:

@@ -8,14 +8,25 @@ time.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 from typing import Annotated, Literal
 
+from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.counterfactual import (
+    STATES,
+    Failed,
+    choose_causes,
+    count_saved,
+    find_steady_sets,
+    fold,
+    name_sources,
+)
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
     BreakOccurrence,
@@ -23,18 +34,19 @@ from compileboard.collectors.fixes.fix import (
     RecordedBreak,
     RecordedCompile,
     RecordedGuard,
+    RecordedRecompile,
     RecordedRun,
     SourceLines,
     SuggestedFix,
 )
-from compileboard.collectors.fixes.recompile_fixes import suggest_recompile_fixes
+from compileboard.collectors.fixes.recompile_fixes import name_source, suggest_recompile_fixes
 from compileboard.collectors.fixes.statement import (
     find_statement,
     is_read,
     list_following,
     list_uses,
 )
-from compileboard.collectors.fixes.titles import name_builtin, title_breaks, title_recompile
+from compileboard.collectors.fixes.titles import name_builtin, title_breaks, title_recompiles
 
 LOGGING_BUILTINS = ("print",)
 
@@ -98,9 +110,7 @@ def reads_for_branch(facts: BreakFacts) -> bool:
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
-_GLOBAL = frozenset(
-    ("grad_mode", "autocast", "deterministic", "global_state", "global_value", "backend_mismatch")
-)
+_GLOBAL = STATES | {"global_value"}
 _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
 _BRANCHES = ("Data-dependent branching", "generic_jump")
 
@@ -115,6 +125,85 @@ class ResumedFunction:
     compile_keys: Annotated[tuple[int, ...], "`id` of each of its compiles."]
     recompile_keys: Annotated[tuple[int, ...], "Those that are recompiles."]
     compile_us: Annotated[int, "Time of its compiles. Microseconds."]
+
+
+@dataclass(frozen=True)
+class SeenValue:
+    compile_id: Annotated[str, "Compile id as torch prints it."]
+    value: Annotated[str, "The value at the call that was compiled."]
+
+
+@dataclass(frozen=True)
+class VaryingSource:
+    """What differed between calls of a function, and how many of its recompiles it alone caused."""
+
+    source: Annotated[str, "What differs, as the guards name it."]
+    values: Annotated[tuple[SeenValue, ...], "Its values, in the order of the compiles."]
+    saved_alone: Annotated[
+        int, "Recompiles that would not have happened if it alone had stayed the same."
+    ]
+
+
+@dataclass(frozen=True)
+class SteadySources:
+    """Sources that would have to stay the same together."""
+
+    sources: Annotated[tuple[str, ...], "The sources."]
+    saved_count: Annotated[int, "Recompiles that would not have happened."]
+    stable_after: Annotated[
+        str | None, "Compile id of the last recompile that is left; null where none is."
+    ]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """What differed between the calls of a function that was recompiled."""
+
+    function: Annotated[str | None, "Qualified name of the function."]
+    recompile_count: Annotated[int, "Its recompiles."]
+    sources: Annotated[tuple[VaryingSource, ...], "What differed, the most recompiles first."]
+    sets: Annotated[
+        tuple[SteadySources, ...],
+        "The sources whose steadiness saves most, for each number of them that saves more.",
+    ]
+    is_limited: Annotated[bool, "Whether the recompile limit hides what came later."]
+    is_whole: Annotated[
+        bool, "False if of some cache entries only torch's first failed guard is known."
+    ]
+
+    @property
+    def sentence(self) -> str:
+        """Return what would have saved how many: "If x stayed the same, 2 of 5 recompiles …"."""
+        parts: list[str] = []
+        before: tuple[str, ...] = ()
+        for _size, level in groupby(self.sets, key=lambda steady: len(steady.sources)):
+            # Of sets that save as many, the one that goes on from the set before.
+            steady = max(level, key=lambda steady: len({*before} & {*steady.sources}))
+            more = [source for source in steady.sources if source not in before]
+            if not parts:
+                parts.append(
+                    f"If {_join_names(steady.sources)} stayed the same, {steady.saved_count} of "
+                    f"{self.recompile_count} recompiles would not happen"
+                )
+            elif len(more) + len(before) == len(steady.sources):
+                parts.append(f"with {_join_names(more)} too, {steady.saved_count}")
+            else:
+                parts.append(f"with {_join_names(steady.sources)}, {steady.saved_count}")
+            before = steady.sources
+        notes = [f"{'; '.join(parts)}."] if parts else []
+        if self.is_limited:
+            notes.append("The recompile limit hides later calls: more may vary.")
+        if not self.is_whole:
+            notes.append("At least these vary: not every failed guard was recorded.")
+        return " ".join(notes)
+
+
+def _join_names(sources: Sequence[str]) -> str:
+    names = [
+        label_category(source).label.lower() if source in STATES else name_source(source)
+        for source in sources
+    ]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 @dataclass(frozen=True)
@@ -159,6 +248,13 @@ class Cause:
     hint_warnings: Annotated[
         tuple[HintWarning, ...], "Those of the hints that have no effect here, and why."
     ] = ()
+    sources: Annotated[
+        tuple[str, ...], "What must stay the same together for its recompiles not to happen."
+    ] = ()
+    variation: Annotated[
+        Variation | None,
+        "What differed between calls of its function; null where an earlier cause has it.",
+    ] = None
     code: Annotated[
         SourceLines | None, "The user's source around it; null where it was not kept."
     ] = None
@@ -218,7 +314,13 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     drafts += _draft_recompiles(run, compiles, code, owned)
     causes = _settle(drafts, compiles)
     causes.sort(key=_rank)
-    return [replace(cause, number=number) for number, cause in enumerate(causes, start=1)]
+    numbered = []
+    described: set[Variation | None] = {None}
+    for number, cause in enumerate(causes, start=1):
+        variation = None if cause.variation in described else cause.variation
+        described.add(variation)
+        numbered.append(replace(cause, number=number, variation=variation))
+    return numbered
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
@@ -421,27 +523,137 @@ def _make_break_cause(
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _Saved:
+    """A recompile and the guards that would all have had to hold, the one that leads first."""
+
     compile: RecordedCompile
-    guard: RecordedGuard
-    dynamic_sources: tuple[str, ...] = ()
+    guards: tuple[RecordedGuard, ...]
+    sources: tuple[str, ...]
+    variation: Variation
+    recompile: RecordedRecompile
+
+    @property
+    def cause_ids(self) -> list[int]:
+        """The causes over all runs that it counts for; torch's own where these have no count."""
+        guards = (*self.guards, *self.recompile.guards[:1])
+        return [guard.id for guard in guards if guard.id is not None]
+
+    @property
+    def guard(self) -> RecordedGuard:
+        return self.guards[0]
 
     @property
     def is_after_break(self) -> bool:
-        return self.compile.resumed_at is not None or bool(
-            _LEFT_BY_BREAK.search(self.guard.source or "")
+        return self.compile.resumed_at is not None or any(
+            _LEFT_BY_BREAK.search(guard.source or "") for guard in self.guards
         )
 
-    @property
-    def dim(self) -> int | None:
-        match = _DIM.search(self.guard.reason)
-        return int(match[1]) if match else None
+
+def _find_dim(guard: RecordedGuard) -> int | None:
+    match = _DIM.search(guard.reason)
+    return int(match[1]) if match else None
 
 
-def choose_guard(guards: Sequence[RecordedGuard]) -> RecordedGuard | None:
-    """Return the guard that most cache entries failed on; in a tie, the newest entry's."""
-    counts = Counter((guard.category, guard.source) for guard in guards)
-    return max(guards, key=lambda guard: counts[guard.category, guard.source], default=None)
+Recompiled = tuple[RecordedRecompile, RecordedCompile]
+
+
+def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
+    """Share the recompiles of one frame out to what would have saved them."""
+    entries = [_list_entries(recompile) for recompile, _row in frame]
+    options = [[failed for failed, _guards in of_recompile] for of_recompile in entries]
+    variation = _describe_variation(frame, options)
+    found = []
+    named: set[str] = set()
+    for steady in choose_causes(options):
+        leading = [source for source in steady.sources if source not in named]
+        sources = (*leading, *(source for source in steady.sources if source in named))
+        named |= set(sources)
+        for position in sorted(steady.saved):
+            recompile, row = frame[position]
+            known = {
+                source: guard
+                for failed, guards in reversed(entries[position])
+                if failed <= named
+                for source, guard in guards.items()
+            }
+            guards = [known[source] for source in sources if source in known]
+            guards = guards or list(known.values())[:1]
+            found.append(_Saved(row, tuple(guards), sources, variation, recompile))
+    return found
+
+
+def _list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, dict[str, RecordedGuard]]]:
+    """Return what failed of each cache entry, the newest first, and a guard of each source.
+
+    Where not every guard is known, torch's first reason stands for its entry, and entries that
+    were not read to the end are left out beside one that was.
+    """
+    by_entry: dict[str | None, dict[str, RecordedGuard]] = {}
+    known = recompile.failed or recompile.guards
+    whole = [guard for guard in known if guard.cache_entry not in recompile.unread]
+    for guard in whole or known:
+        guards = by_entry.setdefault(guard.cache_entry, {})
+        for source in name_sources(guard.category, guard.source, guard.reason):
+            guards.setdefault(source, guard)
+    entries = []
+    for guards in by_entry.values():
+        failed = fold(guards)
+        entries.append((failed, {source: guards[source] for source in guards if source in failed}))
+    return entries
+
+
+def _describe_variation(
+    frame: Sequence[Recompiled], options: Sequence[Sequence[Failed]]
+) -> Variation:
+    values: dict[str, dict[str, str]] = defaultdict(dict)
+    for recompile, row in frame:
+        for guard in recompile.failed or recompile.guards:
+            (source, *others) = name_sources(guard.category, guard.source, guard.reason)
+            if guard.expected and guard.cache_entry and not others:
+                values[source].setdefault(guard.cache_entry, guard.expected)
+            if guard.actual and not others:
+                values[source].setdefault(row.compile_id, guard.actual)
+    names = {source for failed in options for entry in failed for source in entry}
+    sources = [
+        VaryingSource(
+            source,
+            tuple(
+                SeenValue(compile_id, value)
+                for compile_id, value in sorted(
+                    values[source].items(), key=lambda item: _order(item[0])
+                )
+            ),
+            count_saved([source], options),
+        )
+        for source in names
+    ]
+    sets = [
+        SteadySources(
+            steady.sources,
+            len(steady.saved),
+            next(
+                (
+                    row.compile_id
+                    for position, (_recompile, row) in reversed(list(enumerate(frame)))
+                    if position not in steady.saved
+                ),
+                None,
+            ),
+        )
+        for steady in find_steady_sets(options)
+    ]
+    return Variation(
+        function=frame[0][1].function,
+        recompile_count=len(frame),
+        sources=tuple(sorted(sources, key=lambda source: (-source.saved_alone, source.source))),
+        sets=tuple(sets),
+        is_limited=any(row.outcome == "recompile_limit" for _recompile, row in frame),
+        is_whole=all(recompile.failed and not recompile.unread for recompile, _row in frame),
+    )
+
+
+def _order(compile_id: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", compile_id)]
 
 
 def _draft_recompiles(
@@ -450,19 +662,21 @@ def _draft_recompiles(
     code: CodeIndex,
     owned: set[int],
 ) -> list[Draft]:
-    groups = Groups()
-    failed_guards = []
+    frames: dict[Hashable, list[Recompiled]] = defaultdict(list)
     for recompile in run.recompiles:
-        guard, row = choose_guard(recompile.guards), compiles.get(recompile.compile_key)
-        if guard is None or row is None:
-            continue
-        failed = _Failed(row, guard, recompile.dynamic_sources)
-        failed_guards.append(failed)
-        for key in _list_group_keys(failed):
-            groups.join(("guard", guard.fingerprint), key)
-    by_root: dict[Hashable, list[_Failed]] = defaultdict(list)
-    for failed in failed_guards:
-        by_root[groups.root(("guard", failed.guard.fingerprint))].append(failed)
+        row = compiles.get(recompile.compile_key)
+        if row is not None and (recompile.guards or recompile.failed):
+            frames[row.process_id, row.frame].append((recompile, row))
+    groups = Groups()
+    saved = [one for frame in frames.values() for one in choose_recompile_causes(frame)]
+    for one in saved:
+        for guard in one.guards:
+            for key in _list_group_keys(guard):
+                groups.join(("guard", guard.fingerprint), key)
+    by_root: dict[Hashable, list[_Saved]] = defaultdict(list)
+    for one in saved:
+        roots = {groups.root(("guard", guard.fingerprint)) for guard in one.guards}
+        by_root[frozenset(roots)].append(one)
     drafts = []
     for members in by_root.values():
         if all(member.is_after_break and member.compile.key in owned for member in members):
@@ -472,58 +686,47 @@ def _draft_recompiles(
     return drafts
 
 
-def _list_group_keys(failed: _Failed) -> list[Hashable]:
-    guard = failed.guard
-    if (
-        guard.category == "tensor_size"
-        and failed.dim is not None
-        and guard.expected
-        and guard.actual
-    ):
-        return [("size", failed.dim, guard.expected, guard.actual)]
+def _list_group_keys(guard: RecordedGuard) -> list[Hashable]:
+    dim = _find_dim(guard)
+    if guard.category == "tensor_size" and dim is not None and guard.expected and guard.actual:
+        return [("size", dim, guard.expected, guard.actual)]
     return [("state", guard.category, guard.source)] if guard.category in _GLOBAL else []
 
 
-def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: CodeIndex) -> Cause:
+def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: CodeIndex) -> Cause:
     own = [member for member in members if not member.is_after_break] or list(members)
     first = own[0]
     row, guard = first.compile, first.guard
-    sources = [source for source in dict.fromkeys(member.guard.source for member in own) if source]
-    siblings = tuple(sources[1:]) if guard.category == "tensor_size" else ()
-    pairs = ((member.guard.expected, member.guard.actual) for member in members)
-    values = tuple(dict.fromkeys(value for pair in pairs for value in pair if value))
-    dim = first.dim
     line = guard.line or row.line
     source_line = (
         guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
     )
-    is_after_break = all(member.is_after_break for member in members)
     part = code.find(row.file, line)
     is_eager = any(member.compile.outcome == "recompile_limit" for member in members)
-    facts = RecompileFacts(
+    common = RecompileFacts(
         category=guard.category,
-        source=guard.source,
-        siblings=siblings,
-        dim=dim,
-        values=values,
-        reason=guard.reason,
         function=row.torch_function or row.function,
         file=row.file,
         line=line,
         source_line=source_line,
         recompile_count=len(members),
-        after_break=is_after_break,
+        after_break=all(member.is_after_break for member in members),
         lines=part.lines if part else (),
         dynamic_sources=tuple(
-            dict.fromkeys(entry for member in own for entry in member.dynamic_sources)
+            dict.fromkeys(entry for member in own for entry in member.recompile.dynamic_sources)
         ),
         torch_version=run.torch_version,
         is_eager=is_eager,
     )
+    changes = _list_changes(members, own, common)
+    fixes: dict[tuple[str, str], SuggestedFix] = {}
+    for facts in changes:
+        for fix in suggest_recompile_fixes(facts):
+            fixes.setdefault((fix.fix.id, fix.title), fix)
     return Cause(
         number=0,
         kind="recompile",
-        title=title_recompile(guard.category, guard.source, siblings, dim, values, is_after_break),
+        title=title_recompiles(changes),
         fingerprint=guard.fingerprint,
         saved_us=None,
         is_eager=is_eager,
@@ -538,8 +741,57 @@ def _make_recompile_cause(members: Sequence[_Failed], run: RecordedRun, code: Co
         category=guard.category,
         place_count=len({(member.compile.file, member.compile.function) for member in members}),
         compile_keys=tuple(member.compile.key for member in members),
-        content_ids=tuple(dict.fromkeys(member.guard.id for member in members)),
-        fingerprints=tuple(dict.fromkeys(member.guard.fingerprint for member in members)),
+        content_ids=tuple(dict.fromkeys(id_ for member in members for id_ in member.cause_ids)),
+        fingerprints=tuple(
+            dict.fromkeys(guard.fingerprint for member in members for guard in member.guards)
+        ),
+        sources=tuple(dict.fromkeys(source for member in members for source in member.sources)),
+        variation=max(
+            (member.variation for member in own), key=lambda variation: variation.recompile_count
+        ),
         code=part,
-        fixes=tuple(suggest_recompile_fixes(facts)),
+        fixes=tuple(fixes.values()),
     )
+
+
+def _list_changes(
+    members: Sequence[_Saved], own: Sequence[_Saved], common: RecompileFacts
+) -> list[RecompileFacts]:
+    """Return what changed, one for each source; sizes that change alike are one."""
+    changes: dict[tuple[str, Hashable], RecompileFacts] = {}
+    for member in own:
+        for guard in member.guards:
+            dim = _find_dim(guard)
+            is_size = guard.category == "tensor_size"
+            same: Hashable = None if guard.category in _GLOBAL else guard.source
+            key: tuple[str, Hashable] = (guard.category, dim if is_size else same)
+            if key not in changes:
+                changes[key] = replace(
+                    common,
+                    category=guard.category,
+                    source=guard.source,
+                    dim=dim,
+                    reason=guard.reason,
+                    source_line=guard.source_line or common.source_line,
+                )
+            known = changes[key]
+            if is_size and guard.source and guard.source not in (known.source, *known.siblings):
+                changes[key] = replace(known, siblings=(*known.siblings, guard.source))
+    for key, facts in changes.items():
+        pairs = (
+            (guard.expected, guard.actual)
+            for member in members
+            for guard in member.guards
+            if guard.category == facts.category
+            and (facts.category in _GLOBAL or guard.source in (facts.source, *facts.siblings))
+        )
+        varied = next(
+            (source for source in own[0].variation.sources if source.source == facts.source), None
+        )
+        seen = (
+            (value.value for value in varied.values)
+            if varied is not None and facts.category != "tensor_size"
+            else (value for pair in pairs for value in pair if value)
+        )
+        changes[key] = replace(facts, values=tuple(dict.fromkeys(seen)))
+    return list(changes.values())

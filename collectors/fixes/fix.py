@@ -195,7 +195,9 @@ class RecordedCompile:
 
 @dataclass(frozen=True)
 class RecordedGuard:
-    id: int
+    """A failed guard; `id` is that of its cause over all runs, None if it is not torch's reason."""
+
+    id: int | None
     fingerprint: str
     category: str
     source: str | None
@@ -204,12 +206,19 @@ class RecordedGuard:
     reason: str
     line: int | None
     source_line: str | None
+    cache_entry: str | None = None
 
 
 @dataclass(frozen=True)
 class RecordedRecompile:
+    """torch's reason for each cache entry, and every failed guard where that was recorded: of the
+    entries `unread`, not each could be asked.
+    """
+
     compile_key: int
     guards: tuple[RecordedGuard, ...]
+    failed: tuple[RecordedGuard, ...] = ()
+    unread: tuple[str, ...] = ()
     dynamic_sources: tuple[str, ...] = ()
 
 

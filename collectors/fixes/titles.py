@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
+MOST_NAMES = 4
 _LONGEST_SOURCE = 60
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
 _STATES = {
@@ -19,6 +20,26 @@ _STATES = {
     "deterministic": "Deterministic algorithms change between calls",
     "backend_mismatch": "The backend callable changes between calls",
 }
+
+
+def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
+    """Return the title of what changed; of several sources, that they change together."""
+    if len(changes) == 1:
+        (only,) = changes
+        return title_recompile(
+            only.category, only.source, only.siblings, only.dim, only.values, only.after_break
+        )
+    names = [_name_change(facts) for facts in changes]
+    more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    *before, last = names[:MOST_NAMES]
+    return f"{', '.join(before)} and {last}{more} change together"
+
+
+def _name_change(facts: RecompileFacts) -> str:
+    if facts.category == "tensor_size" and facts.source:
+        return f"the size of {', '.join(map(_shorten, (facts.source, *facts.siblings)))}"
+    label = label_category(facts.category).label.lower()
+    return _shorten(facts.source) if facts.source and facts.category not in _STATES else label
 
 
 def title_recompile(

@@ -16,6 +16,7 @@ from ..contract.fingerprints import config_hash
 from ..contract.run_config import SERVER_SETTINGS, RunConfig
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
+from .failed_guards import FailedGuards
 from .fallbacks import ListReader, torch_release
 from .hook_guard import HookGuard
 from .repro.capture import ReproCapture
@@ -47,6 +48,7 @@ class Hooks:
         )
         self.spool = Spool(folder, run_id, config.database, self._describe, server)
         self.guard = HookGuard(self.spool.losses)
+        self.failed_guards = FailedGuards(self.guard)
         self.repros = ReproCapture(self.spool, self.guard, self.redact, config)
         self.failures = runtime_failures.RuntimeFailures(
             self._write_failure, self.guard, self.redact, self.repros.add_running
@@ -78,6 +80,7 @@ class Hooks:
                 self.capabilities["events"] = "ok (beside another reader of torch's trace)"
         else:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
+        self._replace("failed_guards", self.failed_guards.wrap)
         self._hook_skips()
         self._watch_compiled_code()
         self._replace("repro_backend_calls", self.repros.wrap_backend_call)
@@ -193,11 +196,11 @@ class Hooks:
             metadata = _resolve_names(metadata)
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
-        extra = (
-            {**_frame_name(), "trace": torch_compat.trace_file()}
-            if name == record_names.COMPILE_START
-            else None
-        )
+        extra: dict[str, Any] | None = None
+        if name == record_names.COMPILE_START:
+            extra = {**_frame_name(), "trace": torch_compat.trace_file()}
+        elif name == record_names.RECOMPILE and (failed := self.failed_guards.read()):
+            extra = {"failed": self.redact(failed)}
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:

@@ -34,6 +34,12 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.4-2.13",
         "events without a compile id",
     ),
+    "failed_guards": (
+        "torch._dynamo.guards",
+        "get_and_maybe_log_recompilation_reasons",
+        "2.5-2.13",
+        "of each cache entry of a recompile, the first failed guard alone",
+    ),
     "counters": ("torch._dynamo.utils", "counters", "2.4-2.13", "no final counters"),
     "compile_times": ("torch._dynamo.utils", "compile_times", "2.4-2.13", "no compile_times()"),
     "cudagraph_skips": (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.compile_labels import label_line
-from compileboard.collectors.contract.fingerprints import content_id
+from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
@@ -72,6 +72,7 @@ def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[Sourc
 
 
 MOST_ROWS = 100_000
+_GUARD = tuple(field.name for field in fields(RecordedGuard))
 _DEEPEST = 500
 _TORCH = ("torch/", "functorch/", "torchgen/")
 _TYPE = re.compile(r"type=<class '(?P<name>[\w.<>]+)'>")
@@ -93,12 +94,14 @@ limit :most
 """
 GUARDS_SQL = """
 select
-  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.expected,
-  g.actual, g.reason,
-  g.line, g.source_line
+  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.cache_entry,
+  g.expected, g.actual, g.reason, g.line, g.source_line, f.file, f.name as function,
+  case when g.position = 0 then e.body end as body
 from recompiles as r
+left join functions as f on f.id = r.function_id
 join guard_failures as g on g.recompile_id = r.id
 join recompile_causes as u on u.id = g.cause_id
+left join events as e on e.process_id = r.process_id and e.sequence = r.sequence
 where r.run_id = :run_id
 order by r.time_us, r.id, g.position
 limit :most
@@ -257,33 +260,47 @@ def _read_recompiles(
 ) -> list[RecordedRecompile]:
     guards: dict[int, list[RecordedGuard]] = defaultdict(list)
     keys: dict[int, int] = {}
-    columns = (
-        "id",
-        "fingerprint",
-        "category",
-        "source",
-        "expected",
-        "actual",
-        "reason",
-        "line",
-        "source_line",
-    )
+    failed: dict[int, tuple[RecordedGuard, ...]] = {}
+    unread: dict[int, tuple[str, ...]] = {}
     for row in connection.execute(GUARDS_SQL, values):
         if row["compile_key"] is not None:
-            keys[row["recompile_id"]] = row["compile_key"]
-            guards[row["recompile_id"]].append(
-                RecordedGuard(**{name: row[name] for name in columns})
-            )
+            recompile_id = row["recompile_id"]
+            keys[recompile_id] = row["compile_key"]
+            guards[recompile_id].append(RecordedGuard(**{name: row[name] for name in _GUARD}))
+            if row["body"] is not None:
+                body = read_body(row["body"])
+                failed[recompile_id] = tuple(_list_failed(body, row["file"], row["function"]))
+                unread[recompile_id] = tuple(body.get("unread") or ())
     dynamic = {
         row["compile_key"]: str(read_body(row["body"]).get("dynamic_sources") or "")
         for row in connection.execute(DYNAMIC_SQL, values)
     }
+    ids = {guard.fingerprint: guard.id for found in guards.values() for guard in found}
     return [
         RecordedRecompile(
-            key, tuple(guards[recompile_id]), tuple(filter(None, dynamic.get(key, "").split(",")))
+            key,
+            tuple(guards[recompile_id]),
+            tuple(
+                replace(guard, id=ids.get(guard.fingerprint))
+                for guard in failed.get(recompile_id, ())
+            ),
+            unread.get(recompile_id, ()),
+            tuple(filter(None, dynamic.get(key, "").split(","))),
         )
         for recompile_id, key in keys.items()
     ]
+
+
+def _list_failed(
+    body: Mapping[str, Any], file: str | None, function: str | None
+) -> Iterator[RecordedGuard]:
+    for row in body.get("failed") or ():
+        yield RecordedGuard(
+            **{
+                **{name: row.get(name) for name in _GUARD},
+                "fingerprint": cause_fingerprint(row.get("fingerprint") or "", file, function),
+            }
+        )
 
 
 def _read_compiles(

@@ -407,6 +407,7 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
             f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}"
             f"{called}; {effect}"
         ]
+        notes += [cause.variation.sentence] if cause.variation and cause.variation.sets else []
         notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]
         words = ("try", run_id, "--fix", str(cause.number))
         notes += (

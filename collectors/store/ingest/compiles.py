@@ -12,7 +12,7 @@ from compileboard.collectors.contract.events import (
     GuardFailure,
     Recompiled,
 )
-from compileboard.collectors.contract.fingerprints import content_digest
+from compileboard.collectors.contract.fingerprints import cause_fingerprint
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
@@ -150,7 +150,7 @@ def _find_cause(
     return batch.find_id(
         _RECOMPILE_CAUSE,
         content,
-        {"fingerprint": content_digest(*content)[:32]},
+        {"fingerprint": cause_fingerprint(guard.fingerprint, file, name)},
         lambda: {
             "function_id": function_id,
             "suggestion": describe_guard_fixes(

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.categories import BY_NAME, CATEGORIES
-from compileboard.collectors.decode.recompile_reasons import parse_reason, parse_reasons
+from compileboard.collectors.decode.recompile_reasons import (
+    parse_failed,
+    parse_reason,
+    parse_reasons,
+)
 from tests.unit.decode.recorded_logs import events
 
 # The newest cache entry's category for each case of tests/data/trace/record_guards.py.
@@ -236,3 +240,63 @@ def test_long_reasons_are_read_in_time_that_grows_with_their_length(part: str) -
     started = time.process_time()
     parse_reason(text)
     assert time.process_time() - started < 5  # a second at most; quadratic time takes minutes
+
+
+CHECKED = (
+    "check_tensor(L['x'], Tensor, DispatchKeySet(CPU, BackendSelect), torch.float32, device=None, "
+    "requires_grad=False, size=[2, None, 4], stride=[4, 4, 1])"
+)
+SEEN = {
+    "type": "Tensor",
+    "size": [3, 9, 5],
+    "stride": [4, 4, 1],
+    "dtype": "torch.float32",
+    "device": "cpu",
+    "requires_grad": False,
+}
+
+
+def _failed(*found: object, is_whole: bool = True) -> list[tuple[str, str | None, str | None]]:
+    failed, _unread = parse_failed([["0/0", is_whole, list(found)]], [])
+    return [(guard.category, guard.source, guard.actual) for guard in failed]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, [("tensor_size", "x", "3"), ("tensor_size", "x", "5")]),
+        ({"dtype": "torch.float64"}, [("tensor_dtype", "x", "torch.float64")]),
+        ({"requires_grad": True}, [("tensor_requires_grad", "x", "1")]),
+        ({"device": "cuda:0"}, [("tensor_device", "x", "cuda")]),
+        ({"size": [3, 9], "stride": [9, 1]}, [("tensor_rank", "x", "2")]),
+        ({"size": [2, 7, 4], "stride": [28, 4, 1]}, [("tensor_stride", "x", "28")]),
+        ({"size": [2, 7, 4]}, [("dispatch_keys", "x", None)]),
+    ],
+)
+def test_a_tensors_guard_says_all_that_differs(seen, expected):
+    assert _failed(["TENSOR_MATCH", "L['x']", CHECKED, {**SEEN, **seen}]) == expected
+
+
+def test_a_failed_guard_has_the_value_that_was_seen():
+    assert _failed(
+        ["EQUALS_MATCH", "L['self'].mode", "L['self'].mode == 'a'", "'b'"],
+        ["LENGTH_CHECK", "L['xs']", "len(L['xs']) == 1", {"type": "list", "length": 2}],
+        ["TENSOR_MATCH", "L['m']", CHECKED, None],
+    ) == [
+        ("module_attribute", "self.mode", "'b'"),
+        ("container_length", "xs", "2"),
+        ("type_change", "m", "None"),
+    ]
+
+
+def test_torchs_own_reason_says_which_global_setting_changed():
+    own = parse_reason("0/0: GLOBAL_STATE changed: grad_mode ")
+    found = ["GLOBAL_STATE", "L", "___check_global_state() against {}", None]
+    failed, unread = parse_failed([["0/0", False, [found]]], [own])
+    assert [(guard.category, guard.cache_entry) for guard in failed] == [("grad_mode", "0/0")]
+    assert unread == ["0/0"]
+
+
+@pytest.mark.parametrize("odd", [None, "x", [None], [["0/0", 1, []]], [["0/0", True, [5, ["K"]]]]])
+def test_an_odd_list_of_failed_guards_costs_itself(odd):
+    assert parse_failed(odd, []) == ([], [])

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.fixes.causes import build_causes, choose_guard
+from compileboard.collectors.fixes.causes import build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
@@ -152,13 +152,6 @@ def test_what_runs_eagerly_comes_first() -> None:
         (1, "graph_break", True),
         (2, "recompile", False),
     ]
-
-
-def test_the_guard_of_most_cache_entries_is_the_cause() -> None:
-    newest, older = _size("x", "Double", "Float"), _size("y")
-    assert choose_guard([newest, older, older]) == older
-    assert choose_guard([newest, older]) == newest
-    assert choose_guard([]) is None
 
 
 _keys = st.integers(0, 8)

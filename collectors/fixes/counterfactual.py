@@ -1,0 +1,157 @@
+"""Find what would have to stay the same for recompiles not to happen.
+
+A recompile would not have happened if one of the earlier cache entries had passed: it is saved by a
+set of sources that contains all that failed of some entry. A source alone often saves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+LARGEST_EXACT = 4
+MOST_SETS = 20_000
+Failed = frozenset[str]
+
+_SIZE = re.compile(r"\.(?:size|stride|shape|storage_offset)\b.*$")
+_PARAMETER = re.compile(r"\._(?:parameters|buffers)\[.*$")
+_MODULES = re.compile(r"(?:\._modules\[[^\]]*\])+(?=\._parameters$)")
+# Settings of the whole process are a source by themselves.
+STATES = frozenset(("grad_mode", "autocast", "deterministic", "global_state", "backend_mismatch"))
+
+
+@dataclass(frozen=True)
+class SteadySet:
+    sources: tuple[str, ...]
+    saved: frozenset[int]  # positions of the recompiles that would not have happened
+
+
+def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet]:
+    """Return, for each number of sources, the sets that save most, if they save more than fewer do.
+
+    Each recompile is given by what failed of each of its cache entries. Sets of up to four sources
+    are exact, larger ones add to the best of them what saves most.
+    """
+    options = [_keep_smallest(entries) for entries in recompiles]
+    sets = _list_unions(options)
+    found: list[SteadySet] = []
+    most = 0
+    for size in range(1, LARGEST_EXACT + 1):
+        level = [SteadySet(tuple(sorted(s)), _save(s, options)) for s in sets if len(s) == size]
+        best = max((len(steady.saved) for steady in level), default=0)
+        if best > most:
+            most = best
+            found += sorted(
+                (steady for steady in level if len(steady.saved) == best),
+                key=lambda steady: steady.sources,
+            )
+    steady: Failed = frozenset(found[-1].sources) if found else frozenset()
+    while left := _list_left(options, steady):
+        option = min(left, key=lambda option: _rank(option, steady, options))
+        steady |= option
+        found.append(SteadySet(tuple(sorted(steady)), _save(steady, options)))
+    return found
+
+
+def choose_causes(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet]:
+    """Share recompiles out: each goes to the smallest set that saves it, given the sets before.
+
+    `sources` of a set are all that must be steady, `saved` is what it saves beyond those before it.
+    """
+    options = [_keep_smallest(entries) for entries in recompiles]
+    chosen: list[SteadySet] = []
+    steady: Failed = frozenset()
+    saved: frozenset[int] = frozenset()
+    while left := _list_left(options, steady):
+        option = min(left, key=lambda option: _rank(option, steady, options))
+        steady |= option
+        chosen.append(SteadySet(tuple(sorted(option)), _save(steady, options) - saved))
+        saved |= chosen[-1].saved
+    return chosen
+
+
+def count_saved(sources: Iterable[str], recompiles: Sequence[Collection[Failed]]) -> int:
+    return len(_save(frozenset(sources), recompiles))
+
+
+def _list_left(options: Sequence[Collection[Failed]], steady: Failed) -> set[Failed]:
+    """Return what would save the recompiles that are not saved yet."""
+    saved = _save(steady, options)
+    return {
+        option
+        for position, entries in enumerate(options)
+        if position not in saved
+        for option in entries
+    }
+
+
+def _rank(
+    option: Failed, steady: Failed, options: Sequence[Collection[Failed]]
+) -> tuple[int, int, int, list[str]]:
+    """The fewest sources more come first, then what saves most."""
+    saved_count = len(_save(steady | option, options))
+    return len(option - steady), -saved_count, len(option), sorted(option)
+
+
+def _save(steady: Failed, options: Sequence[Collection[Failed]]) -> frozenset[int]:
+    return frozenset(
+        position
+        for position, entries in enumerate(options)
+        if any(option <= steady for option in entries)
+    )
+
+
+def _keep_smallest(entries: Collection[Failed]) -> list[Failed]:
+    """Drop what contains another: what saves with more sources than needed."""
+    sets = sorted(
+        {entry for entry in entries if entry}, key=lambda entry: (len(entry), sorted(entry))
+    )
+    kept: list[Failed] = []
+    for entry in sets:
+        if not any(smaller <= entry for smaller in kept):
+            kept.append(entry)
+    return kept
+
+
+def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
+    """Only unions of what saves a recompile can be the smallest set that saves so many."""
+    parts = sorted(
+        {option for entries in options for option in entries if len(option) <= LARGEST_EXACT},
+        key=lambda option: (len(option), sorted(option)),
+    )
+    unions: set[Failed] = set()
+    for part in parts:
+        joined = {part | union for union in unions if len(part | union) <= LARGEST_EXACT}
+        unions |= {part, *joined}
+        if len(unions) > MOST_SETS:
+            break
+    return unions
+
+
+def name_sources(category: str, source: str | None, reason: str) -> list[str]:
+    """Return what a person would keep steady for a guard to hold.
+
+    A condition on sizes holds if all its tensors keep theirs; the parameters of a module change
+    together.
+    """
+    if category in STATES:
+        return [category]
+    if not source:
+        return [reason]
+    names = source.split(", ") if category == "symbolic_shape" else [source]
+    names = [_SIZE.sub("", name) if category == "symbolic_shape" else name for name in names]
+    names = [_PARAMETER.sub("._parameters", name) for name in names]
+    names = [_MODULES.sub("", name).removesuffix(".__dict__") for name in names]
+    return list(dict.fromkeys(names))
+
+
+def fold(sources: Collection[str]) -> Failed:
+    """Drop what lies within another source: an object that changed explains what it holds."""
+    inner = {
+        held
+        for holder, held in combinations(sorted(sources), 2)
+        if held.startswith((f"{holder}.", f"{holder}["))
+    }
+    return frozenset(sources) - inner

@@ -1,0 +1,231 @@
+"""Read every failed guard of every cache entry when a frame recompiles.
+
+torch's own reasons stop at the first failed guard of an entry. Its guards are objects that can be
+called with the guarded value, so all of them are asked here, within a time limit. The values are
+found by the guards' sources, without running anything of the user's: a source that leads through a
+property or a `__getitem__` of the user's own is left out, and its entry is marked as not read to
+the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.5 to 2.13.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .hook_guard import HookGuard
+
+LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
+MOST_ENTRIES = 32
+MOST_FAILED = 32  # of one entry
+LONGEST = 500  # characters of a guard, and of a value
+# They compare objects with each other, and keep what they saw: to ask one again changes its answer.
+_RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
+_ATTRIBUTE = re.compile(r"\.([A-Za-z_]\w*)$")
+_OF_TORCH = re.compile(r"(?:^|[^\w.])(?!(?:type|list|tuple|dict|len|dict\.keys|___\w+)\()[\w.]+\(")
+_UNKNOWN = object()
+
+
+class FailedGuards:
+    def __init__(self, guard: HookGuard) -> None:
+        self._guard = guard
+        self._recompile = threading.local()
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_and_maybe_log_recompilation_reasons(
+            cache_entries: Any, frame: Any, *rest: Any, **named: Any
+        ) -> Any:
+            self._recompile.at_hand = (cache_entries, frame)
+            try:
+                return original(cache_entries, frame, *rest, **named)
+            finally:
+                self._recompile.at_hand = None
+
+        return get_and_maybe_log_recompilation_reasons
+
+    def read(self) -> list[list[Any]] | None:
+        """Return [compile id, whether all was read, [[kind, source, text, value seen], …]] of each
+        cache entry of the recompile that this thread is about to make.
+        """
+        at_hand = getattr(self._recompile, "at_hand", None)
+        if at_hand is None:
+            return None
+        with self._guard:
+            return list(_read_entries(*at_hand))
+        return None
+
+
+def _read_entries(cache_entries: Any, frame: Any) -> Iterator[list[Any]]:
+    until = time.thread_time() + LIMIT_S
+    f_locals = frame.f_locals
+    for entry in cache_entries[:MOST_ENTRIES]:
+        found: list[list[Any]] = []
+        is_whole = _read_entry(entry.guard_manager, f_locals, found, until)
+        compile_id = getattr(entry, "compile_id", None)
+        yield [None if compile_id is None else str(compile_id), is_whole, found]
+
+
+def _read_entry(
+    wrapper: Any, f_locals: Mapping[str, Any], found: list[list[Any]], until: float
+) -> bool:
+    root = wrapper.root
+    scope = {"L": f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
+    is_whole, waiting = True, [(root, f_locals)]
+    while waiting:
+        if time.thread_time() > until or len(found) >= MOST_FAILED:
+            return False
+        manager, value = waiting.pop()
+        source, has_failed = manager.get_source(), False
+        for leaf in manager.get_leaf_guards():
+            kind = type(leaf).__name__
+            if kind not in _RELATIONAL and not leaf(value):
+                has_failed = True
+                found.append([kind, source, _text_of(leaf), describe(value)])
+        for child, child_value in _list_children(manager, source, value, scope):
+            if child_value is _UNKNOWN:
+                is_whole = is_whole and has_failed
+            else:
+                waiting.append((child, child_value))
+    for shape_guard in getattr(root, "get_epilogue_lambda_guards", list)():
+        if not shape_guard(f_locals):
+            parts = [part[:LONGEST] for part in shape_guard.verbose_code_parts()]
+            failed = [part for part in parts if not _holds(part, wrapper.global_scope, scope)]
+            found += [["SHAPE", "", part, None] for part in failed]
+    return is_whole
+
+
+def _holds(part: str, global_scope: Mapping[str, Any], scope: dict[str, Any]) -> bool:
+    """Evaluate a condition on sizes as torch does for its reason.
+
+    One that cannot be evaluated, as a value is of another type now, counts as held: that value's
+    own guard has failed.
+    """
+    try:
+        return bool(eval(part, dict(global_scope), dict(scope)))  # noqa: S307
+    except Exception:
+        return True
+
+
+def _text_of(leaf: Any) -> str:
+    return " and ".join(leaf.verbose_code_parts())[:LONGEST]
+
+
+def _list_children(
+    manager: Any, source: str, value: Any, scope: dict[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    pairs: dict[int, Any] = getattr(manager, "get_key_value_managers", dict)()
+    if pairs and isinstance(value, dict):
+        keys = list(dict.keys(value))
+        for index, (key_manager, value_manager) in pairs.items():
+            if index < len(keys):
+                if key_manager is not None:
+                    yield key_manager, keys[index]
+                if value_manager is not None:
+                    yield value_manager, dict.__getitem__(value, keys[index])
+    for child in manager.get_child_managers():
+        yield child, _find_value(child.get_source(), source, value, scope)
+
+
+def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> Any:
+    if source in scope:
+        return scope[source]
+    if source == parent:
+        return value
+    try:
+        if source.startswith(parent):
+            return _step(value, source[len(parent) :])
+        holder, _, dictionary = parent.rpartition(".")
+        if dictionary == "__dict__" and source.startswith(f"{holder}.") and type(value) is dict:
+            return value[source.removeprefix(f"{holder}.")]
+        # type(x), list(dict.keys(x))[0], ___from_numpy(x): torch's own functions around a source.
+        if parent in source and not _OF_TORCH.search(source):
+            return eval(source, scope)  # noqa: S307
+    except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
+        return _UNKNOWN
+    return _UNKNOWN
+
+
+def _step(value: Any, step: str) -> Any:
+    attribute = _ATTRIBUTE.match(step)
+    if attribute is not None:
+        return _get_attribute(value, attribute[1])
+    if not (step.startswith("[") and step.endswith("]")):
+        return _UNKNOWN
+    key = _read_key(step[1:-1])
+    if isinstance(value, dict):
+        return dict.__getitem__(value, key)
+    if isinstance(value, list):
+        return list.__getitem__(value, key)
+    if isinstance(value, tuple):
+        return tuple.__getitem__(value, key)
+    # A frame's locals are a mapping of CPython's or torch's own.
+    is_locals = type(value).__module__ in ("builtins", "torch._C._dynamo.eval_frame")
+    return value[key] if is_locals else _UNKNOWN
+
+
+@functools.lru_cache(1000)
+def _read_key(text: str) -> Any:
+    return ast.literal_eval(text)
+
+
+def _get_attribute(value: Any, name: str) -> Any:
+    if name == "__dict__" or isinstance(value, types.ModuleType):
+        return object.__getattribute__(value, name)
+    for cls in type(value).__mro__ if not isinstance(value, type) else value.__mro__:
+        found = cls.__dict__.get(name, _UNKNOWN)
+        if found is _UNKNOWN:
+            continue
+        if hasattr(type(found), "__get__") and hasattr(type(found), "__set__"):
+            is_c = isinstance(found, (types.GetSetDescriptorType, types.MemberDescriptorType))
+            return found.__get__(value) if is_c else _UNKNOWN  # a property is the user's code
+        break
+    return object.__getattribute__(value, name) if _is_plain(value) else _UNKNOWN
+
+
+def _is_plain(value: Any) -> bool:
+    finds_by_itself: Any = type(value).__getattribute__
+    return finds_by_itself is object.__getattribute__ or isinstance(
+        value, (types.FunctionType, types.MethodType, type)
+    )
+
+
+def describe(value: Any) -> Any:
+    """Return a value as JSON, in short: a number or a text itself, of others type and size."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)[:LONGEST] if type(value).__repr__ in _REPRS else type(value).__name__
+    name = type(value).__name__
+    if isinstance(value, (list, tuple, dict, set, frozenset)):
+        return {"type": name, "length": len(value)}
+    if hasattr(type(value), "__torch_function__"):
+        return _describe_tensor(value)
+    return {"type": name}
+
+
+_REPRS = (
+    bool.__repr__,
+    int.__repr__,
+    float.__repr__,
+    str.__repr__,
+    type(None).__repr__,
+)
+
+
+def _describe_tensor(value: Any) -> dict[str, Any]:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return {"type": type(value).__name__}
+    with torch._C.DisableTorchFunctionSubclass():
+        return {
+            "type": type(value).__name__,
+            "size": [int(size) for size in value.shape],
+            "stride": list(value.stride()) if value.layout is torch.strided else None,
+            "dtype": str(value.dtype),
+            "device": str(value.device),
+            "requires_grad": value.requires_grad,
+        }

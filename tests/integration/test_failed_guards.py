@@ -1,0 +1,83 @@
+"""What varied between calls of a recompiled function, recorded from real guards."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.store.causes import load_causes
+from tests.tools.observed import Workplace
+
+pytestmark = pytest.mark.torch
+HEAD = """
+import torch
+
+
+class Scorer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.mode = 0, "a"
+
+    @property
+    def scale(self):
+        if not torch.compiler.is_compiling():
+            print("run outside of compiled code")
+        return 2
+
+    def forward(self, x, parts):
+        self.calls += 1
+        if self.mode == "a":
+            x = x + 1
+        for part in parts:
+            x = x * part
+        return x * self.calls * self.scale
+
+
+scorer = Scorer()
+compiled = torch.compile(scorer, backend="eager", dynamic=False)
+"""
+TOGETHER = """
+for call in range(4):
+    scorer.mode = "ab"[call % 2]
+    compiled(torch.ones(2), [1.0])
+"""
+PLAIN = """
+for call in range(4):
+    scorer.calls = 0
+    with torch.set_grad_enabled(call < 2):
+        compiled(torch.ones(2 + call % 2), [1.0] * (1 + call // 2))
+"""
+
+
+def _load(workplace: Workplace) -> list[Cause]:
+    with closing(sqlite3.connect(workplace.database)) as connection:
+        connection.row_factory = sqlite3.Row
+        (run_id,) = (row["run_id"] for row in connection.execute("select run_id from run_totals"))
+        return load_causes(connection, run_id)
+
+
+def test_a_source_that_saves_nothing_alone_does_not_lead(workplace: Workplace) -> None:
+    assert workplace.run(workplace.write(HEAD + TOGETHER)).returncode == 0
+    first, second = _load(workplace)
+    assert first.sources == ("self.calls",) and first.event_count == 2
+    assert second.title == "self.mode and self.calls change together"
+    assert first.variation is not None and second.variation is None
+    saved = {source.source: source.saved_alone for source in first.variation.sources}
+    assert saved == {"self.calls": 2, "self.mode": 0}
+    assert first.variation.sentence == (
+        "If self.calls stayed the same, 2 of 3 recompiles would not happen; with self.mode too, 3."
+    )
+
+
+def test_every_failed_guard_is_recorded_and_no_property_of_the_user_is_run(
+    workplace: Workplace,
+) -> None:
+    assert workplace.run(workplace.write(HEAD + PLAIN)).stdout == ""
+    variation = _load(workplace)[0].variation
+    assert variation is not None and variation.is_whole
+    assert {source.source for source in variation.sources} == {"x", "parts", "grad_mode"}
+    sizes = next(source for source in variation.sources if source.source == "x")
+    assert [seen.value for seen in sizes.values] == ["2", "3", "2", "3"]
