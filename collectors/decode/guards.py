@@ -10,7 +10,7 @@ import ast
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -408,11 +408,6 @@ _CATEGORY = {
 _DEVICES = frozenset(
     ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta")
 )
-_TENSOR_TYPE = re.compile(
-    r"^expected type of '(?P<source>.+?)' to be a tensor type,"
-    r"\s*(?:but found a different type|(?:' ?)?but found (?P<actual>.*))?",
-    re.S,
-)
 _MESSAGE_STATE = re.compile(r"^GLOBAL_STATE changed:\s*(?P<what>.*)$", re.S)
 _DUPLICATE = re.compile(
     r"^Duplicate tensors? found(?: where not expected!)?:?\s*(?P<what>.*)$", re.S
@@ -421,28 +416,58 @@ _MISSING = re.compile(
     r"^(?P<what>KeyError|IndexError|getattr failed|null type dict) on (?:source )?(?P<source>.+)$"
 )
 _ITEM = re.compile(r"^(?P<holder>.+)\[(?P<key>[^\[\]]+)\]$")
-_NOT_WEAKREF = re.compile(
-    r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref) (?P<source>.+)$"
-)
-_FREED = re.compile(r"^Cache line invalidated because (?P<source>.+?) got deallocated$")
-_NOT_KIND = re.compile(
-    r"^(?:Not a callable obj (?P<source>.+)|(?P<accessor>\w+): Not a function on (?P<other>.+))$"
-)
-_LENGTH = re.compile(r"^len\((?P<source>.+)\) != (?P<expected>\d+)$")
 _MARKS = re.compile(
     r"_has_dynamo_dim_marking"
     r"|attr\(\(?(?P<source>[^,()]+), '_dynamo_\w+'"
     r"|(?P<holder>[^\s(]+)\._dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
     r"|\b_dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
 )
-_MESSAGE_SHAPES = re.compile(r"^\"?Shape guard failed with values\b")
-_GRAD = re.compile(r"^not a tensor - grad field is accessed (?P<source>.+)$")
-_BACKEND = re.compile(
+# Messages whose named groups are fields of the classification, beside what is the same for each.
+_MESSAGES = (
     (
-        r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: "
-        r"(?P<actual>.*?)\. If this|$)"
+        re.compile(
+            r"^expected type of '(?P<source>.+?)' to be a tensor type,"
+            r"\s*(?:but found a different type|(?:' ?)?but found (?P<actual>.*))?",
+            re.S,
+        ),
+        GuardClassification("type_change", expected="a tensor"),
     ),
-    re.S,
+    (
+        re.compile(r"^not a tensor - grad field is accessed (?P<source>.+)$"),
+        GuardClassification("type_change", expected="a tensor"),
+    ),
+    (
+        re.compile(r"^(?:Not a callable obj|\w+: Not a function on)\s+(?P<source>.+?)\s*$"),
+        GuardClassification("type_change", expected="a function"),
+    ),
+    # Up to 2.4: the flag that freeing an object clears.
+    (re.compile(r"^___guarded_code\.valid"), GuardClassification("invalidated")),
+    (
+        re.compile(r"^Cache line invalidated because\s+(?P<source>.+?)\s* got deallocated$"),
+        GuardClassification("invalidated"),
+    ),
+    (
+        re.compile(
+            r"^(?:Not a weakref obj|Weakref_GetRef failed|Not a weakref)\s+(?P<source>.+?)\s*$"
+        ),
+        GuardClassification("invalidated"),
+    ),
+    (
+        re.compile(
+            r"^BACKEND_MATCH failure: .*?(?:Cached backend: (?P<expected>.*?)\. New backend: "
+            r"(?P<actual>.*?)\. If this|$)",
+            re.S,
+        ),
+        GuardClassification("backend_mismatch"),
+    ),
+    (
+        re.compile(r"^len\((?P<source>.+)\) != (?P<expected>\d+)$"),
+        GuardClassification("container_length"),
+    ),
+    (
+        re.compile(r"^\"?Shape guard failed with values\b"),
+        GuardClassification("symbolic_shape", symbol="compiled shape guard"),
+    ),
 )
 
 _MAX_MESSAGE = 20_000  # characters
@@ -487,13 +512,12 @@ def _devices(keys: str) -> list[str]:
     return sorted({key.lower() for key in re.findall(r"\w+", keys) if key in _DEVICES})
 
 
-def _tensor_type(text: str) -> GuardClassification | None:
-    match = _TENSOR_TYPE.match(text)
-    return (
-        GuardClassification("type_change", match["source"], "a tensor", match["actual"])
-        if match
-        else None
-    )
+def _plain(text: str) -> GuardClassification | None:
+    for pattern, classification in _MESSAGES:
+        match = pattern.match(text)
+        if match:
+            return replace(classification, **match.groupdict())
+    return None
 
 
 def _global_state(text: str) -> GuardClassification | None:
@@ -538,44 +562,6 @@ def _missing(text: str) -> GuardClassification | None:
     return GuardClassification(category, source, actual="missing")
 
 
-def _lost(text: str) -> GuardClassification | None:
-    if text.startswith(
-        "___guarded_code.valid"
-    ):  # up to 2.4: the flag that freeing an object clears
-        return GuardClassification("invalidated")
-    match = _FREED.match(text) or _NOT_WEAKREF.match(text)
-    return GuardClassification("invalidated", match["source"].strip()) if match else None
-
-
-def _other_kind(text: str) -> GuardClassification | None:
-    match = _NOT_KIND.match(text)
-    return (
-        GuardClassification(
-            "type_change", (match["source"] or match["other"]).strip(), "a function"
-        )
-        if match
-        else None
-    )
-
-
-def _backend(text: str) -> GuardClassification | None:
-    match = _BACKEND.match(text)
-    return (
-        GuardClassification("backend_mismatch", expected=match["expected"], actual=match["actual"])
-        if match
-        else None
-    )
-
-
-def _length(text: str) -> GuardClassification | None:
-    match = _LENGTH.match(text)
-    return (
-        GuardClassification("container_length", match["source"], match["expected"])
-        if match
-        else None
-    )
-
-
 def _marks(text: str) -> GuardClassification | None:
     # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other
     # dimensions. The search takes quadratic time in a text without spaces: no such message is that
@@ -588,30 +574,11 @@ def _marks(text: str) -> GuardClassification | None:
     )
 
 
-def _shapes(text: str) -> GuardClassification | None:
-    return (
-        GuardClassification("symbolic_shape", symbol="compiled shape guard")
-        if _MESSAGE_SHAPES.match(text)
-        else None
-    )
-
-
-def _grad(text: str) -> GuardClassification | None:
-    match = _GRAD.match(text)
-    return GuardClassification("type_change", match["source"], "a tensor") if match else None
-
-
 _MESSAGE_RULES: tuple[Callable[[str], GuardClassification | None], ...] = (
     _tensor,
-    _tensor_type,
     _global_state,
     _duplicate,
     _missing,
-    _lost,
-    _other_kind,
-    _backend,
-    _length,
+    _plain,
     _marks,
-    _shapes,
-    _grad,
 )
