@@ -129,7 +129,7 @@ class RuntimeFailures:
             "position": known.position,
             "phase": phase,
             "error_type": type(error).__name__,
-            "message": self._clean(_text_of(error), MESSAGE_CHARS),
+            "message": self._clean(text_of(error), MESSAGE_CHARS),
             "ended_program": ended,
             "compiled_us": origin[1],
         }
@@ -169,14 +169,7 @@ class RuntimeFailures:
         self._write(fields, None, known.origin[0])
 
     def _clean(self, text: str, most: int) -> str:
-        if (
-            len(text) > most
-        ):  # a C++ compiler's words can be 100 KB; what was raised stands at the end
-            text = (
-                f"{text[: most // 2]}\n… {len(text) - most} characters left out "
-                f"…\n{text[-most // 2 :]}"
-            )
-        return scrub_text(self._redact(text))
+        return clean_text(text, most, self._redact)
 
 
 def watch(failures: RuntimeFailures | None) -> None:
@@ -323,7 +316,7 @@ def write_traceback(error: BaseException, outer: FrameType | None) -> str:
         )
     except Exception:  # Python asks it for notes, and its class's __getattr__ raises
         frames.extend(traceback.extract_tb(error.__traceback__))
-        last = f"{type(error).__name__}: {_text_of(error)}\n"
+        last = f"{type(error).__name__}: {text_of(error)}\n"
         return "".join(["Traceback (most recent call last):\n", *frames.format(), last])
     written.stack = traceback.StackSummary.from_list([*frames, *written.stack])
     return "".join(written.format())
@@ -337,7 +330,19 @@ def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
     return tuple(frames[-FRAMES_COMPARED:])
 
 
-def _text_of(error: BaseException) -> str:
+def clean_text(text: str, most: int, redact: Callable[[str], str]) -> str:
+    """Shorten a text in its middle, since what was raised stands at the end, and withhold secrets.
+
+    A C++ compiler's words can be 100 KB.
+    """
+    if len(text) > most:
+        text = (
+            f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+        )
+    return scrub_text(redact(text))
+
+
+def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:

@@ -24,9 +24,9 @@ from ...contract.repros import (
     program_digest,
 )
 from ...contract.run_config import RunConfig
-from ...contract.secrets import scrub_text
 from .. import torch_compat
 from ..hook_guard import HookGuard
+from ..runtime_failures import clean_text, text_of, write_traceback
 from ..spool_writer import Spool
 from . import inputs as repro_inputs
 from . import origins, preload, script
@@ -197,8 +197,6 @@ class ReproCapture:
         records = self.read_last()
         if not records:
             return False
-        from ..runtime_failures import write_traceback
-
         first = records[0]
         digest = program_digest(first["p"]["program"], ())
         if digest in self._digests:
@@ -208,7 +206,7 @@ class ReproCapture:
             **first["m"]["manifest"],
             "kind": "runtime",
             "error_type": type(error).__name__,
-            "message": self._clean(_text_of(error), MOST_ERROR_CHARS),
+            "message": self._clean(text_of(error), MOST_ERROR_CHARS),
             "traceback": self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
             "is_asynchronous": True,
         }
@@ -363,10 +361,8 @@ class ReproCapture:
     def _describe(
         self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any
     ) -> ReproManifest:
-        from ..runtime_failures import write_traceback
-
         root = origins.root_cause(error) if error is not None else None
-        message = self._clean(_text_of(root), MOST_ERROR_CHARS) if root is not None else None
+        message = self._clean(text_of(root), MOST_ERROR_CHARS) if root is not None else None
         code, own_backend = self._functions.get(tuple(context or ()), (None, None))
         backend = backend if backend is not None else own_backend
         target = _TARGET.search(message or "")
@@ -412,12 +408,7 @@ class ReproCapture:
         return ()
 
     def _clean(self, text: str, most: int) -> str:
-        if len(text) > most:
-            text = (
-                f"{text[: most // 2]}\n… {len(text) - most} characters left out "
-                f"…\n{text[-most // 2 :]}"
-            )
-        return scrub_text(self._redact(text))
+        return clean_text(text, most, self._redact)
 
     def _clean_values(self, settings: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
         return {
@@ -433,7 +424,7 @@ def _is_control_flow(error: BaseException) -> bool:
 def _is_device_error(error: BaseException) -> bool:
     return (
         type(error).__name__ == "AcceleratorError"
-        or _DEVICE_ERROR.match(_text_of(error)) is not None
+        or _DEVICE_ERROR.match(text_of(error)) is not None
     )
 
 
@@ -448,13 +439,6 @@ def _find_mark(error: BaseException) -> tuple[int, int] | None:
             marked: tuple[int, int] = object.__getattribute__(cause, MARK)
             return marked
     return None
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "<an exception that cannot be printed>"
 
 
 def _is_parameter(value: Any) -> bool:
