@@ -17,7 +17,6 @@ from compileboard.collectors.store.connection import (
     open_writer,
 )
 from compileboard.collectors.store.search import index_run, list_pending
-from compileboard.collectors.terminal.values import collector_command
 from compileboard.command_line import Command
 
 PrintLine = Callable[[str], None]
@@ -38,8 +37,11 @@ def index(db: str, runs: tuple[str, ...]) -> int:
 
 def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) -> int:
     open_reader(database).close()  # refuses a missing or older one before a writer could make it
+    # `import` needs none of it, and it takes a tenth of a second.
+    from compileboard.collectors.terminal.run_summary import need_run
+
     with closing(open_writer(database)) as connection:
-        chosen = [_find(connection, given, database) for given in run_ids] or list_pending(
+        chosen = [need_run(connection, given, database) for given in run_ids] or list_pending(
             connection
         )
         if not chosen:
@@ -51,19 +53,6 @@ def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) 
             )
         checkpoint(connection)
     return 0
-
-
-def _find(connection: sqlite3.Connection, given: str, database: str) -> str:
-    # `import` needs none of it, and it takes a tenth of a second.
-    from compileboard.collectors.terminal.run_summary import find_run
-
-    run_id = find_run(connection, given)
-    if run_id is None:
-        raise ValueError(
-            f"there is no run {given!r} in {database}; "
-            f"`{collector_command('list', database=database)}` names them"
-        )
-    return run_id
 
 
 def index_one(connection: sqlite3.Connection, run_id: str, *, where: str = "") -> str | None:

@@ -26,7 +26,7 @@ from compileboard.collectors.terminal.run_summary import (
 )
 from compileboard.collectors.terminal.values import collector_command, read_count, read_key
 from compileboard.command_line import Command, Value
-from compileboard.exit_codes import DONE, REFUSED
+from compileboard.exit_codes import DONE
 
 HEADER = (
     "run",
@@ -91,11 +91,10 @@ def show(run: str, db: str) -> int:
     pick_up()
     summary = summarize(db, run)
     if summary is None:
-        print_message(
+        raise ValueError(
             f"there is no run {run!r} in {db}; `{collector_command('list', database=db)}` "
             "names them"
         )
-        return REFUSED
     print(summary.text())
     return DONE
 

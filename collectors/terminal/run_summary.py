@@ -27,7 +27,7 @@ MOST_OUTCOMES = 12
 MOST_CONFIGURATIONS = 6
 
 
-def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, int]]:
+def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
     rows = connection.execute(
         """
         select experiment, status, coalesce(accuracy, reason) as word, count(*) as result_count
@@ -39,7 +39,7 @@ def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[tuple[st
         """,
         {"run_id": run_id, "most": MOST_OUTCOMES},
     )
-    return [(_outcome(row), row["result_count"]) for row in rows]
+    return [CountedItem(_outcome(row), row["result_count"]) for row in rows]
 
 
 def _outcome(row: sqlite3.Row) -> str:
@@ -47,7 +47,7 @@ def _outcome(row: sqlite3.Row) -> str:
     return f"{text}, {row['word']}" if row["word"] else text
 
 
-def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, float, int]]:
+def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
     rows = connection.execute(
         """
         select suite, mode, dtype, device, backend, dynamic, speedup
@@ -63,7 +63,10 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[tuple[str
         name = " ".join(word for word in (*words, "dynamic" if dynamic else "") if word)
         logs.setdefault(name, []).append(math.log(speedup))
     most = sorted(logs.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_CONFIGURATIONS]
-    return [(name, math.exp(math.fsum(values) / len(values)), len(values)) for name, values in most]
+    return [
+        CountedItem(f"{math.exp(math.fsum(values) / len(values)):.3f}×  {name}", len(values))
+        for name, values in most
+    ]
 
 
 TOP = 5
@@ -76,19 +79,6 @@ SHOWN_STATE = (
 PIPE_SIZE = (100, 24)  # where there is no terminal to ask
 LEAST_COLUMNS = 40
 NOTE_INDENT = 11
-SAME_NAMES = (
-    *("id", "name", "state", "command", "torch_version", "cuda_version", "triton_version", "suite"),
-    *("started_us", "ended_us", "exit_code", "signal"),
-    *(
-        "compile_count",
-        "graph_break_count",
-        "recompile_count",
-        "recompile_limit_count",
-        "failure_count",
-    ),
-    "skipped_frame_count",
-    *("loss_count", "compile_us", "result_count"),
-)
 
 
 @dataclass(frozen=True)
@@ -105,14 +95,19 @@ class CountedItem:
 
 @dataclass(frozen=True)
 class RunSummary:
+    """The columns of a run's row, then what is listed of it."""
+
     id: str
     name: str
     state: str
+    source: str
     command: str
     torch_version: str | None
     cuda_version: str | None
     triton_version: str | None
-    device: str
+    gpu_name: str | None
+    gpu_count: int | None
+    host: str | None
     compile_count: int
     graph_break_count: int
     recompile_count: int
@@ -121,25 +116,35 @@ class RunSummary:
     skipped_frame_count: int
     loss_count: int
     compile_us: int
-    database: str
+    result_count: int
     started_us: int
-    ended_us: int | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    commit: str | None = None
-    dirty: bool = False
-    suite: str | None = None
+    ended_us: int | None
+    exit_code: int | None
+    signal: str | None
+    git_commit: str | None
+    git_dirty: int | None
+    suite: str | None
+    database: str
     tags: dict[str, str] = field(default_factory=dict)
     savings: str = ""  # what the fixes would save, in one sentence
     fix_to_try: int | None = None  # number of the first cause that `try` can fix by itself
     causes: list[CountedItem] = field(default_factory=list)
     failures: list[CountedItem] = field(default_factory=list)
     unfinished: list[CountedItem] = field(default_factory=list)
-    result_count: int = 0
     outcomes: list[CountedItem] = field(default_factory=list)
     geomeans: list[CountedItem] = field(default_factory=list)
     cliffs: list[CountedItem] = field(default_factory=list)
     repros: list[ReproLine] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        device = f"{self.gpu_count} × {self.gpu_name}" if self.gpu_count else "CPU"
+        is_known = self.torch_version is not None and knows_its_device(
+            self.source, self.torch_version
+        )
+        if not self.gpu_count and not is_known:
+            device = f"device {NOT_RECORDED}"
+        return f"{device} ({self.host or 'host not recorded'})"
 
     def headline(self) -> list[tuple[str, str]]:
         counts = [
@@ -166,8 +171,8 @@ class RunSummary:
         parts.append(f"started {began}" if self.started_us else f"start {NOT_RECORDED}")
         if self.started_us and self.ended_us is not None and self.ended_us != self.started_us:
             parts.append(f"took {duration_text(self.ended_us - self.started_us)}")
-        if self.commit:
-            parts.append(f"commit {self.commit[:12]}{' (dirty)' if self.dirty else ''}")
+        if self.git_commit:
+            parts.append(f"commit {self.git_commit[:12]}{' (dirty)' if self.git_dirty else ''}")
         if self.suite:
             parts.append(f"suite {self.suite}")
         if self.tags:
@@ -358,23 +363,26 @@ def find_run(connection: sqlite3.Connection, given: str, source: str | None = No
     return ids[0] if ids else None
 
 
+def need_run(connection: sqlite3.Connection, given: str, database: str) -> str:
+    """Return a run by id, unique prefix or `latest`. Raises ValueError if there is none."""
+    run_id = find_run(connection, given)
+    if run_id is None:
+        raise ValueError(
+            f"there is no run {given!r} in {database}; "
+            f"`{command_hints.collector_command('list', database=database)}` names them"
+        )
+    return run_id
+
+
 def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
-    device = f"{row['gpu_count']} × {row['gpu_name']}" if row["gpu_count"] else "CPU"
-    is_known = row["torch_version"] is not None and knows_its_device(
-        row["source"], row["torch_version"]
-    )
-    if not row["gpu_count"] and not is_known:
-        device = f"device {NOT_RECORDED}"
     tags = connection.execute(
         "select key, value from run_tags where run_id = :id order by key limit 100",
         {"id": row["id"]},
     )
     causes = load_causes(connection, row["id"])
     return RunSummary(
-        device=f"{device} ({row['host'] or 'host not recorded'})",
+        **dict(row),
         database=database,
-        commit=row["git_commit"],
-        dirty=bool(row["git_dirty"]),
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
         fix_to_try=next((cause.number for cause in causes if cause.can_try), None),
@@ -383,14 +391,8 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
         repros=list_repros(connection, row["id"]),
-        outcomes=[
-            CountedItem(text, count) for text, count in count_outcomes(connection, row["id"])
-        ],
-        geomeans=[
-            CountedItem(f"{geomean:.3f}×  {name}", count)
-            for name, geomean, count in find_geomeans(connection, row["id"])
-        ],
-        **{name: row[name] for name in SAME_NAMES},
+        outcomes=count_outcomes(connection, row["id"]),
+        geomeans=find_geomeans(connection, row["id"]),
     )
 
 
