@@ -55,6 +55,7 @@ from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
 from compileboard.collectors.cli.common import (
     db_option,
+    ignored_flag,
     pick_up,
     print_message,
     read_destination,
@@ -126,11 +127,6 @@ class BenchCommand(Command):
         return f"{respelled}{equals}{value}" if flag.startswith("--") and any(known) else word
 
 
-def _ignore(ctx: click.Context, param: click.Parameter, given: object) -> None:
-    if given:
-        print_message(f"{param.opts[0]} {UNNEEDED[param.opts[0]]}")
-
-
 def _list_parameters() -> list[click.Parameter]:
     """Make the options of the command: group by group, then upstream's that need nothing."""
     declared = {**REQUESTED, **SETTINGS}
@@ -140,15 +136,12 @@ def _list_parameters() -> list[click.Parameter]:
         for option in _list_options(name, *declaration)
     ]
     options.sort(key=lambda option: GROUPS.index(option.group))
-    hidden: dict[str, Any] = {
-        "is_flag": True,
-        "hidden": True,
-        "expose_value": False,
-        "callback": _ignore,
-    }
     return [
         *options,
-        *(Option([flag, "-f"] if flag == "--fast" else [flag], **hidden) for flag in UNNEEDED),
+        *(
+            Option([flag, "-f"] if flag == "--fast" else [flag], **ignored_flag(reason))
+            for flag, reason in UNNEEDED.items()
+        ),
     ]
 
 

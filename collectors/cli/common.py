@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -129,6 +130,20 @@ def read_server(values: dict[str, Any]) -> dict[str, Any]:
         "insecure": insecure,
         "outbox_bytes": outbox_bytes,
     }
+
+
+def print_json(answer: Any) -> None:
+    print(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def ignored_flag(reason: str) -> dict[str, Any]:
+    """Return the keywords of a hidden flag of torch's scripts that changes nothing here."""
+
+    def report(_context: click.Context, option: click.Parameter, given: object) -> None:
+        if given:
+            print_message(f"{option.opts[0]} {reason}")
+
+    return {"is_flag": True, "hidden": True, "expose_value": False, "callback": report}
 
 
 def print_message(text: str) -> None:

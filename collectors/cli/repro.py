@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +12,9 @@ import click
 
 from compileboard.collectors.cli.common import (
     db_option,
+    ignored_flag,
     pick_up,
+    print_json,
     print_message,
     read_destination,
     read_server,
@@ -46,14 +47,14 @@ Examples:
 """
 ENTRIES: dict[str, Entry] = {  # commands with modules of their own
     "analyze": Entry(
-        f"{__package__}.repro_locate:analyze_command",
+        f"{__package__}.repro_search:analyze_command",
         "Name the operation of a graph that is wrong.",
     ),
     "bisect": Entry(
-        f"{__package__}.repro_locate:bisect_command", "Find the step or setting that makes it fail."
+        f"{__package__}.repro_search:bisect_command", "Find the step or setting that makes it fail."
     ),
     "minify": Entry(
-        f"{__package__}.repro_minify:minify_command", "Make a failing graph as small as it gets."
+        f"{__package__}.repro_search:minify_command", "Make a failing graph as small as it gets."
     ),
 }
 TRIALS = "Limits of each trial"
@@ -75,18 +76,12 @@ NOT_NEEDED = {  # flags of the scripts that torch writes
 }
 
 
-def _ignore_torch_flag(ctx: click.Context, param: click.Parameter, given: object) -> None:
-    if given:
-        print_message(f"{param.opts[0]} is not needed: {NOT_NEEDED[param.opts[0]]}")
-
-
 def torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of torch's own scripts that need nothing here."""
-    for flag in NOT_NEEDED:
-        is_flag = flag != "--max-granularity"
-        function = click.option(
-            flag, is_flag=is_flag, hidden=True, expose_value=False, callback=_ignore_torch_flag
-        )(function)
+    for flag, reason in NOT_NEEDED.items():
+        words = ignored_flag(f"is not needed: {reason}")
+        words["is_flag"] = flag != "--max-granularity"
+        function = click.option(flag, **words)(function)
     return function
 
 
@@ -252,19 +247,14 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
     """List the newest repros of a database."""
     from compileboard.collectors.store.connection import open_reader
     from compileboard.collectors.store.repros import list_repros
-    from compileboard.collectors.terminal.run_summary import find_run
+    from compileboard.collectors.terminal.run_summary import need_run
 
     pick_up()
     with closing(open_reader(db)) as connection:
-        run = None if run_id is None else find_run(connection, run_id)
-        if run_id is not None and run is None:
-            raise NotRunnable(
-                f"there is no run {run_id!r} in {db}; "
-                f"`{collector_command('list', database=db)}` names them"
-            )
+        run = None if run_id is None else need_run(connection, run_id, db)
         lines = list_repros(connection, run, limit=limit)
     if as_json:
-        print(json.dumps([vars(line) for line in lines], indent=2, ensure_ascii=False))
+        print_json([vars(line) for line in lines])
     elif not lines:
         print(
             f"{db} has no repros. A run whose compile fails records one: "
@@ -312,7 +302,7 @@ def show_command(name: str, with_program: bool, as_json: bool, **options: Any) -
             "distrust": loaded.distrust,
         }
         body |= {"program": loaded.program, "dynamo_program": loaded.dynamo_program}
-        print(json.dumps({**body, "results": list_answers(loaded)}, indent=2, ensure_ascii=False))
+        print_json({**body, "results": list_answers(loaded)})
     elif with_program:
         print(loaded.program)
     else:
@@ -371,11 +361,10 @@ def _run_one(
         loaded, f"compileboard.collectors.repro.rerun:{task}", {"level": level}, **options
     )
     save(loaded, "run", started_us, answer)
-    print(
-        json.dumps(answer, indent=2, ensure_ascii=False)
-        if as_json
-        else describe_rerun(loaded, answer)
-    )
+    if as_json:
+        print_json(answer)
+    else:
+        print(describe_rerun(loaded, answer))
     return {SAME: DONE, LIMITED: REFUSED}.get(answer["status"], FAILED)
 
 
@@ -404,11 +393,10 @@ def check_command(
     asked = {"level": level, "kind": "accuracy", "strict": strict}
     answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
     save(loaded, "check", started_us, answer)
-    print(
-        json.dumps(answer, indent=2, ensure_ascii=False)
-        if as_json
-        else describe_check(loaded, answer)
-    )
+    if as_json:
+        print_json(answer)
+    else:
+        print(describe_check(loaded, answer))
     if answer["status"] == PASSES:
         return FAILED
     return (
@@ -441,7 +429,10 @@ def get_args_command(
     loaded = load_trusted(name, options, trust=trust)
     asked = {"level": level, "output": os.path.abspath(output)}
     answer = work(loaded, "compileboard.collectors.repro.rerun:write_inputs", asked, **options)
-    print(json.dumps(answer, indent=2, ensure_ascii=False) if as_json else describe_inputs(answer))
+    if as_json:
+        print_json(answer)
+    else:
+        print(describe_inputs(answer))
     return DONE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compileboard.collectors.cli.common import db_option, pick_up, print_message
+from compileboard.collectors.cli.common import db_option, pick_up, print_json, print_message
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.values import collector_command, dashboard_command, read_count
 from compileboard.command_line import Command, Option, Value
@@ -147,7 +146,7 @@ def _try(
     if is_kept:
         print_message(f"kept in {folder}")
     if as_json:
-        print(json.dumps(_to_json(trial), indent=2, ensure_ascii=False))
+        print_json(_to_json(trial))
     else:
         print(_to_text(trial, result))
         print_message(

@@ -57,13 +57,13 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked.update(target=target, options=options, limits=limits)
         return dict(asked["answer"])
 
-    monkeypatch.setattr("compileboard.collectors.cli.repro_locate.work", work)
+    monkeypatch.setattr("compileboard.collectors.cli.repro_search.work", work)
     return asked
 
 
 def test_the_command_itself_loads_no_torch() -> None:
     program = (
-        "import sys, compileboard.collectors.cli.repro_locate, "
+        "import sys, compileboard.collectors.cli.repro_search, "
         "compileboard.collectors.repro.findings; "
     )
     program += "sys.exit('torch' in sys.modules)"
