@@ -9,7 +9,7 @@ import sqlite3
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from compileboard.collectors.contract.compile_labels import build_label, label_function
@@ -125,25 +125,25 @@ class RunSummary:
     git_dirty: int | None
     suite: str | None
     database: str
-    tags: dict[str, str] = field(default_factory=dict)
-    savings: str = ""  # what the fixes would save, in one sentence
-    fix_to_try: int | None = None  # number of the first cause that `try` can fix by itself
-    causes: list[CountedItem] = field(default_factory=list)
-    failures: list[CountedItem] = field(default_factory=list)
-    unfinished: list[CountedItem] = field(default_factory=list)
-    outcomes: list[CountedItem] = field(default_factory=list)
-    geomeans: list[CountedItem] = field(default_factory=list)
-    cliffs: list[CountedItem] = field(default_factory=list)
-    repros: list[ReproLine] = field(default_factory=list)
+    tags: dict[str, str]
+    savings: str  # what the fixes would save, in one sentence
+    fix_to_try: int | None  # number of the first cause that `try` can fix by itself
+    causes: list[CountedItem]
+    failures: list[CountedItem]
+    unfinished: list[CountedItem]
+    outcomes: list[CountedItem]
+    geomeans: list[CountedItem]
+    cliffs: list[CountedItem]
+    repros: list[ReproLine]
 
     @property
     def device(self) -> str:
-        device = f"{self.gpu_count} × {self.gpu_name}" if self.gpu_count else "CPU"
         is_known = self.torch_version is not None and knows_its_device(
             self.source, self.torch_version
         )
-        if not self.gpu_count and not is_known:
-            device = f"device {NOT_RECORDED}"
+        device = "CPU" if is_known else f"device {NOT_RECORDED}"
+        if self.gpu_count:
+            device = f"{self.gpu_count} × {self.gpu_name}"
         return f"{device} ({self.host or 'host not recorded'})"
 
     def headline(self) -> list[tuple[str, str]]:
