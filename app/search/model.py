@@ -6,13 +6,15 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compileboard.app.core.store import Store
 from compileboard.app.search.queries import (
     File,
-    Hit,
     IndexState,
+    SearchGroup,
+    SearchHit,
+    SearchLine,
     Term,
     Terms,
     check_kind,
@@ -23,33 +25,13 @@ from compileboard.app.search.queries import (
 )
 from compileboard.collectors.store.connection import StoreError
 
-KIND_WORDS = {
-    "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
-    "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
-    "failure": ("Failures", "exceptions and their messages"),
-    "repro": ("Repros", "the failure, the operation and the graph of the program"),
-    "function": ("Functions", "compiled functions and their files"),
-    "frame": ("Stack frames", "files and lines in the callers of compiles"),
-    "symbol": ("Symbolic shapes", "symbols, guards on them, sources and lines of code"),
-    "cache_lookup": ("Cache reasons", "why a cache was bypassed"),
-    "cudagraph_skip": ("CUDA graph skips", "why a CUDA graph was not used"),
-    "artifact": ("Artifacts", "graphs, generated code, guards and whatever else torch wrote"),
-}
-
-
 MOST_LINES = 3
 WIDTH = 240  # characters of a line
 BEFORE = 60  # of them before the first word
 MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
 
 
-@dataclass(frozen=True)
-class MatchedLine:
-    number: int
-    pieces: tuple[tuple[str, bool], ...]
-
-
-def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[MatchedLine]:
+def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[SearchLine]:
     low = text.lower()
     if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
@@ -69,7 +51,7 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Match
         stop = text.find("\n", start)
         spans = sorted((begin, end) for begin, end, _number in marks[start])
         matched.append(
-            MatchedLine(
+            SearchLine(
                 counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))
             )
         )
@@ -123,28 +105,11 @@ MOST_S = 1.0
 
 
 @dataclass(frozen=True)
-class MatchedText:
-    hit: Hit
-    lines: Sequence[MatchedLine]
-
-
-@dataclass(frozen=True)
-class SearchResults:
-    kind: str
-    label: str
-    meaning: str
-    count: int
-    is_more: bool
-    hits: Sequence[MatchedText]
-    next_cursor: str | None
-
-
-@dataclass(frozen=True)
 class SearchScreen:
     query: str
     kind: str | None
     run_id: str | None
-    groups: Sequence[SearchResults]
+    groups: Sequence[SearchGroup]
     index: IndexState
     has_terms: bool
     is_cut: bool
@@ -176,19 +141,18 @@ def build_search(
         kind=kind,
         run_id=run_id,
         groups=[
-            SearchResults(
-                group.kind,
-                *KIND_WORDS[group.kind],
-                group.count,
-                group.is_more,
-                [MatchedText(hit, tuple(find_lines(hit.text, terms))) for hit in group.hits],
-                group.next,
-            )
-            for group in groups
+            replace(group, hits=[_add_lines(hit, terms) for hit in group.hits]) for group in groups
         ],
         index=get_index_state(reader, run_id, len(files)),
         has_terms=terms.match is not None,
         is_cut=terms.is_cut,
+    )
+
+
+def _add_lines(hit: SearchHit, terms: Terms) -> SearchHit:
+    lines = find_lines(hit.text, terms)
+    return replace(
+        hit, lines=lines if hit.has_lines else [replace(line, line=None) for line in lines]
     )
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
-from compileboard.app.core.fields import name_ids
+from compileboard.app.core.fields import (
+    CompileId,
+    CompileKey,
+    Count,
+    FunctionName,
+    RunId,
+    name_ids,
+)
 from compileboard.app.core.page import FilterError, Key, decode_cursor, encode_cursor
+from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
 
 LONGEST = 300  # characters that are looked at
@@ -119,32 +127,84 @@ limit :limit
 File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
 
 
-@dataclass(frozen=True)
-class Hit:
-    """One matching text; `has_lines` is set if its line numbers are those of the artifact's
-    page.
-    """
+KIND_WORDS = {
+    "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
+    "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
+    "failure": ("Failures", "exceptions and their messages"),
+    "repro": ("Repros", "the failure, the operation and the graph of the program"),
+    "function": ("Functions", "compiled functions and their files"),
+    "frame": ("Stack frames", "files and lines in the callers of compiles"),
+    "symbol": ("Symbolic shapes", "symbols, guards on them, sources and lines of code"),
+    "cache_lookup": ("Cache reasons", "why a cache was bypassed"),
+    "cudagraph_skip": ("CUDA graph skips", "why a CUDA graph was not used"),
+    "artifact": ("Artifacts", "graphs, generated code, guards and whatever else torch wrote"),
+}
+KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
 
-    id: int
-    run_id: str
-    run_name: str
-    kind: str
-    ref_id: int | str  # text of what has an id of its content
-    compile_key: int | None
-    compile_id: str | None
-    function: str | None
-    title: str
-    text: str
-    has_lines: bool
+
+@dataclass(frozen=True)
+class SearchLine:
+    """A line that has some of the words, cut where it is long."""
+
+    line: Annotated[
+        int | None,
+        "Its number in the artifact's text, from 1; null where the text is not one of lines.",
+    ]
+    pieces: tuple[tuple[str, bool], ...] = field(metadata=PRIVATE)
+
+    @property
+    @published
+    def text(self) -> Annotated[str, "The line."]:
+        return "".join(text for text, _marked in self.pieces)
+
+    @property
+    @published
+    def found(self) -> Annotated[list[str], "What of it was sought."]:
+        return [text for text, marked in self.pieces if marked]
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One text that has every word."""
+
+    run_id: RunId
+    run_name: Annotated[str, "The run's title, or its name."]
+    kind: KindOfText
+    ref_id: Annotated[
+        int | str, "`id` of what it is the text of: the artifact, graph break, recompile, failure."
+    ]
+    compile_key: CompileKey
+    compile_id: CompileId
+    function: FunctionName
+    title: Annotated[str, "What it is called."]
+    text: str = field(metadata=PRIVATE)
+    # Whether line numbers are those of the artifact's page.
+    has_lines: bool = field(metadata=PRIVATE)
+    lines: Annotated[
+        Sequence[SearchLine], "The three best lines; none where only its title has the words."
+    ] = ()
 
 
 @dataclass(frozen=True)
 class SearchGroup:
-    kind: str
-    count: int
-    is_more: bool
-    hits: tuple[Hit, ...]
-    next: str | None = None
+    """Results of one kind."""
+
+    kind: KindOfText
+    count: Annotated[Count, f"Texts that were found; at most {COUNTED} are counted."]
+    is_more: Annotated[bool, "Whether there are more than that."]
+    next: Annotated[str | None, "`cursor` of the next page of the kind that was asked for."]
+    hits: Annotated[
+        Sequence[SearchHit],
+        "Those put into the index last come first; none of a kind that was not asked for.",
+    ]
+
+    @property
+    def label(self) -> str:
+        return KIND_WORDS[self.kind][0]
+
+    @property
+    def meaning(self) -> str:
+        return KIND_WORDS[self.kind][1]
 
 
 @dataclass(frozen=True)
@@ -232,7 +292,7 @@ def search(
         )
         hits = tuple(hit for text in page[:most] if (hit := _get_hit(text.reader, text.row_id)))
         following = following if candidate == kind else None
-        groups.append(SearchGroup(candidate, min(count, COUNTED), count > COUNTED, hits, following))
+        groups.append(SearchGroup(candidate, min(count, COUNTED), count > COUNTED, following, hits))
     return groups
 
 
@@ -265,7 +325,7 @@ def _find(
     return [row["id"] for row in reader.execute(FOUND_SQL, values)]
 
 
-def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
+def _get_hit(reader: sqlite3.Connection, row_id: int) -> SearchHit | None:
     row = reader.execute(HIT_SQL, {"id": row_id}).fetchone()
     if row is None:
         return None
@@ -274,7 +334,6 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
     except ValueError:  # damaged on disk: the artifact's page says so
         text = ""
     names = (
-        "id",
         "run_id",
         "run_name",
         "kind",
@@ -286,4 +345,4 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> Hit | None:
     )
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
     values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "repro", "function") else row
-    return Hit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)
+    return SearchHit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

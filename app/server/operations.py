@@ -20,7 +20,7 @@ from compileboard.app.reasons import api as reasons
 from compileboard.app.repros import pages as repros
 from compileboard.app.runs import api as runs
 from compileboard.app.runs import overview_pages as overview
-from compileboard.app.search import api as search
+from compileboard.app.search import pages as search
 from compileboard.app.shapes import pages as shapes
 from compileboard.app.stacks import pages as stacks
 from compileboard.app.timeline import pages as timeline

@@ -12,8 +12,8 @@ from flask.testing import FlaskClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.search.model import KIND_WORDS, find_lines
-from compileboard.app.search.queries import read_terms, search
+from compileboard.app.search.model import find_lines
+from compileboard.app.search.queries import KIND_WORDS, read_terms, search
 from compileboard.collectors.store.search import KINDS, READERS, index_run
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app import recorded
@@ -74,7 +74,7 @@ def test_any_address_is_answered(explored_client: FlaskClient, query: str) -> No
 def test_lines_have_the_words_marked_and_long_ones_are_cut() -> None:
     text = "nothing\n  addmm_1 = torch.ops.aten.addmm.default(x)\n" + "y" * 900 + " addmm\nxaddmm"
     first, second = find_lines(text, read_terms("torch.ops addmm"))
-    assert (first.number, second.number) == (2, 3)
+    assert (first.line, second.line) == (2, 3)
     assert [piece for piece, marked in first.pieces if marked] == ["addmm", "torch.ops", "addmm"]
     assert first.pieces[0] == ("addmm", True)
     assert len("".join(piece for piece, _ in second.pieces)) < 300
