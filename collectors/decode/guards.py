@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -516,7 +517,8 @@ def _plain(text: str) -> GuardClassification | None:
     for pattern, classification in _MESSAGES:
         match = pattern.match(text)
         if match:
-            return replace(classification, **match.groupdict())
+            fields: dict[str, Any] = match.groupdict()
+            return replace(classification, **fields)
     return None
 
 
