@@ -28,7 +28,7 @@ from compileboard.app.core.parameters import (
     read_query,
 )
 from compileboard.app.core.schema import Keywords
-from compileboard.app.runs.rows import RUN_COLUMNS, RUN_SOURCE, RUN_SQL, RunRow, to_row
+from compileboard.app.runs.rows import ON_CPU, RUN_COLUMNS, RUN_SOURCE, RUN_SQL, RunRow, to_row
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
@@ -99,16 +99,11 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
-# As RunRow.device: a log that was imported names no GPU, so without one it is of a CPU only if its
-# torch is.
-_ON_CPU = """r.gpu_count = 0
-  and (r.source in ('live', 'trial') or r.torch_version is not null)
-  and (r.source <> 'import' or r.torch_version like '%+cpu')"""
 _CONDITIONS = {
     "name": "r.name = :name",
     "suite": "r.suite = :suite",
     "host": "r.host = :host",
-    "gpu": f"(r.gpu_name = :gpu or (:gpu = 'CPU' and {_ON_CPU}))",
+    "gpu": f"(r.gpu_name = :gpu or (:gpu = 'CPU' and {ON_CPU}))",
     "torch": "r.torch_version = :torch",
     "commit": "substr(r.git_commit, 1, length(:commit)) = lower(:commit)",
     "state": "r.state = :state",
@@ -285,7 +280,9 @@ def _key_of(row: RunRow, order: str) -> int:
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     values = _bind_list(engine, selection or RunFilter())
     where = write_where(values, engine.dialect)
-    return int(engine.rows(f"select count(*) from runs as r where {where}", values)[0][0])  # noqa: S608 - our own names
+    totals = "$totals" if values["gpu"] else ""  # by which a CPU is known
+    sql = f"select count(*) from runs as r {totals} where {where}"  # noqa: S608 - our own names
+    return int(engine.rows(sql, values)[0][0])
 
 
 def get_run(engine: Engine, run_id: str) -> RunRow | None:

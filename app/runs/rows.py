@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from compileboard.app.core.engine import Row
 from compileboard.app.core.fields import DurationUs
 from compileboard.app.core.page import recorded_us
-from compileboard.app.core.schema import published
+from compileboard.app.core.schema import PRIVATE, published
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.run_config import knows_its_device
 from compileboard.collectors.store.results import COLUMNS, fill
 from compileboard.collectors.store.rollups import COMPILER_COUNTS, RUN_COUNTS
 
@@ -64,6 +63,7 @@ class RunRow:
     recompile_us: int | None
     result_count: int
     failed_result_count: int
+    is_on_cpu: bool = field(metadata=PRIVATE)
 
     @property
     def is_observed(self) -> bool:
@@ -106,17 +106,23 @@ class RunRow:
     def device(self) -> str | None:
         """Return the GPU that the run used, or CPU; None where neither was recorded."""
         if self.gpu_name is None:
-            is_seen = self.gpu_count == 0 and (self.is_observed or self.source in ("live", "trial"))
-            return "CPU" if is_seen and knows_its_device(self.source, self.torch_version) else None
+            return "CPU" if self.is_on_cpu else None
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 
+# A log that was imported names no GPU: without one, it is of a CPU only if its torch is. Files of
+# results have neither torch nor compiles.
+ON_CPU = """r.gpu_name is null
+  and r.gpu_count = 0
+  and (r.source in ('live', 'trial') or r.torch_version is not null or $t.compile_count > 0)
+  and (r.source <> 'import' or r.torch_version like '%+cpu')"""
 _DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # what lists do not read
 RUN_COLUMNS = f"""
   {RECORDS["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
   {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
   {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
-  {recorded_us("$t.recompile_us", "$t.recompile_count")} as recompile_us
+  {recorded_us("$t.recompile_us", "$t.recompile_count")} as recompile_us,
+  coalesce({ON_CPU}, 0) as is_on_cpu
 """
 RUN_SOURCE = """
 from runs as r
@@ -139,7 +145,7 @@ def to_row(row: Row) -> RunRow:
     values = dict(
         zip(row.keys(), row)
     )  # dict(row) looks each of 45 names up by comparing it with the others
-    values["pinned"] = bool(values["pinned"])
+    values |= {name: bool(values[name]) for name in ("pinned", "is_on_cpu")}
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
     run = fill(RunRow, values)
     if run.is_observed:

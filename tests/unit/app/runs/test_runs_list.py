@@ -296,3 +296,16 @@ def test_the_filter_cpu_takes_runs_that_are_known_to_be_on_one(
     listed = list_runs(open_engine(reader), RunFilter(gpu="CPU"), pinned_first=False, limit=9).rows
     by_id = {row.id: row.device for row in listed}
     assert ("R9" in by_id) == fits and set(by_id.values()) == {"CPU"}
+
+
+def test_a_run_with_compiles_alone_is_on_the_cpu_in_its_row_and_by_the_filter(
+    store: sqlite3.Connection, reader: sqlite3.Connection
+) -> None:
+    run = {"gpu_name": None, "gpu_count": 0, "source": "bench", "torch_version": None}
+    add_run(store, "R9", **run)
+    store.execute("update run_totals set compile_count = 3 where run_id = 'R9'")
+    store.commit()
+    engine, on_cpu = SqliteEngine(reader), RunFilter(gpu="CPU")
+    listed = list_runs(engine, on_cpu, pinned_first=False, limit=9).rows
+    assert {row.id: row.device for row in listed}["R9"] == "CPU"
+    assert count_runs(engine, on_cpu) == len(listed)
