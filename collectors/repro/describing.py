@@ -48,6 +48,9 @@ def describe_repro(repro: Repro) -> str:
         lines += ["", "results", *(f"  {_describe_answer(answer)}" for answer in answers)]
     if repro.distrust is not None:
         lines += ["", f"  Not your own code: {repro.distrust}. It runs only with --trust."]
+    if manifest.compiler is not None:
+        own = f"  The program's own compiler {manifest.compiler} got this graph: only the program"
+        return "\n".join([*lines, "", f"{printable(own)} runs it again."])
     short = repro.id if repro.id is not None else str(repro.path or repro.name)
     words = [
         "repro",

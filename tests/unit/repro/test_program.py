@@ -21,6 +21,7 @@ from compileboard.collectors.formats.repro_archive import (
     write_archive,
     write_script,
 )
+from compileboard.collectors.repro.describing import describe_repro
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
@@ -151,6 +152,14 @@ def test_exported_script_makes_the_same_inputs_and_is_read_back(rows: list[list[
     names: dict[str, Any] = {"__name__": "exported"}
     exec(compile(text, "exported.py", "exec"), names)
     _check_inputs(names["make_inputs"](), rows)
+
+
+@pytest.mark.parametrize("compiler", [None, "refuse_backward"])
+def test_a_graph_of_a_programs_own_compiler_suggests_no_command(compiler: str | None) -> None:
+    manifest = ReproManifest("compile", "aot", "backward", compiler=compiler)
+    last = describe_repro(Repro(manifest, "", name="repro.py")).splitlines()[-1]
+    assert ("repro run" in last) == (compiler is None)
+    assert ("own compiler refuse_backward got this graph" in last) == (compiler is not None)
 
 
 @pytest.mark.parametrize("place", ["beside", "root", "nowhere"])
