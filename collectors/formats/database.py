@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.formats import results as upstream_status
 from compileboard.collectors.formats.results import (
@@ -21,7 +20,6 @@ from compileboard.collectors.formats.results import (
     ResultFile,
     read_name,
     stem_of,
-    task_of,
 )
 
 _LINE = re.compile(
@@ -336,48 +334,41 @@ def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> No
     status, reason = ("skipped", skip) if skip else _status(experiment, accuracy, numbers)
     if status != "measured" and experiment != "accuracy":
         numbers = {name: value for name, value in numbers.items() if value}
-    result = BenchMeasured(
-        process_id="",
-        sequence=pending_result.number,
-        time_us=0,
+    benchmark = _part(pending_result.record, "benchmark")
+    given = {
+        "model": model_name,
+        "tag": tag,
+        "mode": _text(benchmark.get("mode")),
+        "dtype": _text(benchmark.get("dtype")),
+        "device": _text(extra.get("device")),
+        "hardware": _text(extra.get("arch")) or _gpu(pending_result.record),
+        "backend": _text(model.get("backend")),
+        "dynamic": any(
+            extra.get(name) is True
+            for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic")
+        ),
+        "batch_size": _count(extra.get("batch_size")),
+        "world_size": _count(extra.get("world_size")),
+    }
+    result = file.make_result(
+        given,
+        named,
+        stem=stem_of(output) if output else file.stem,
+        number=pending_result.number,
+        line=pending_result.line,
         suite=_suite(pending_result.record, suite, named),
-        model=model_name,
         experiment=experiment,
-        **_series(pending_result.record, named, tag),
         status=status,
         reason=reason,
         accuracy=accuracy if experiment == "accuracy" else None,
         values=numbers,
         facts=_facts(pending_result, extra, tag),
-        task=task_of(stem_of(output) if output else file.stem, model_name, tag),
-        origin=f"{file.name}:{pending_result.line}",
     )
     file.add(result, pending_result.line)
 
 
-def _series(record: dict[str, Any], named: FileNameInfo, tag: str | None) -> dict[str, Any]:
-    benchmark, extra = _part(record, "benchmark"), _extra(record)
-    given = _text(_part(record, "model").get("backend"))
-    # The file's name has the configuration's label too: inductor_no_cudagraphs.
-    longer = bool(named.backend and given and named.backend.startswith(f"{given}_"))
-    backend = named.backend if longer or not given else given
-    batch_size, world_size = extra.get("batch_size"), extra.get("world_size")
-    return {
-        "mode": _text(benchmark.get("mode")) or named.mode,
-        "dtype": _text(benchmark.get("dtype")) or named.dtype,
-        "device": _text(extra.get("device")) or named.device,
-        "hardware": _text(extra.get("arch")) or _gpu(record) or named.hardware,
-        "backend": f"{backend or ''}:{tag}" if tag else backend,
-        "dynamic": any(
-            extra.get(name) is True
-            for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic")
-        )
-        or named.dynamic,
-        "batch_size": batch_size
-        if isinstance(batch_size, int) and 0 < batch_size < 1 << 40
-        else None,
-        "world_size": world_size if isinstance(world_size, int) and 0 < world_size < 1 << 40 else 1,
-    }
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 < value < 1 << 40 else None
 
 
 def _gpu(record: dict[str, Any]) -> str | None:

@@ -16,7 +16,13 @@ from typing import Any
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.formats import results as upstream_status
 from compileboard.collectors.formats.database import METRICS_FILE
-from compileboard.collectors.formats.results import ResultFile, damaged, read_timings_name, task_of
+from compileboard.collectors.formats.results import (
+    ResultFile,
+    damaged,
+    list_series,
+    read_timings_name,
+    task_of,
+)
 
 _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 
@@ -53,7 +59,12 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
     # Of one table a model is there once; of a dump of the database it is there in every
     # configuration.
-    key = (result.task, result.experiment, *about, _series(result) if facts.get("commit") else None)
+    key = (
+        result.task,
+        result.experiment,
+        *about,
+        list_series(result) if facts.get("commit") else None,
+    )
     index = merged._places.setdefault(key, len(merged.results))
     if index == len(merged.results):
         merged.results.append((file, result))
@@ -71,18 +82,6 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     merged.results[index] = (
         first_file,
         replace(first, **absent, values=values, facts={**facts, **first.facts}),
-    )
-
-
-def _series(result: BenchMeasured) -> tuple[Any, ...]:
-    return (
-        result.suite,
-        result.mode,
-        result.dtype,
-        result.device,
-        result.hardware,
-        result.backend,
-        result.batch_size,
     )
 
 
@@ -112,12 +111,12 @@ def _name_failures(merged: Merged) -> None:
     own file has none.
     """
     reasons = {
-        (measurement.model, *_series(measurement)[:-1]): measurement.reason
+        (measurement.model, *list_series(measurement)[:-1]): measurement.reason
         for _file, measurement in merged.results
         if measurement.experiment == "accuracy" and measurement.status == "failed"
     }
     for index, (file, measurement) in enumerate(merged.results):
-        reason = reasons.get((measurement.model, *_series(measurement)[:-1]))
+        reason = reasons.get((measurement.model, *list_series(measurement)[:-1]))
         if (
             measurement.status == "failed"
             and measurement.reason == upstream_status.UNKNOWN_FAILURE
@@ -160,5 +159,5 @@ def commit_key(result: BenchMeasured) -> tuple[str, str] | None:
 
 def series_text(result: BenchMeasured) -> str:
     return json.dumps(
-        [result.model, result.experiment, result.dynamic, result.world_size, *_series(result)]
+        [result.model, result.experiment, result.dynamic, result.world_size, *list_series(result)]
     )

@@ -36,7 +36,6 @@ from compileboard.collectors.formats.results import (
     read_name,
     read_timings_name,
     stem_of,
-    task_of,
 )
 
 # Columns that say which series a row belongs to; each by every name that upstream and HUD give it.
@@ -161,39 +160,26 @@ def _result(
     texts: dict[str, str],
     suite: str | None,
 ) -> BenchMeasured:
-    named = file.named
     facts: dict[str, Any] = {name: identity[name] for name in _ABOUT_RUN if name in identity}
     if texts:
         facts["columns"] = texts
-    return BenchMeasured(
-        process_id="",
-        sequence=file.row_count,
-        time_us=0,
-        suite=identity.get("suite") or suite or named.suite or "",
-        model=identity["model"],
+    given = {
+        **identity,
+        "dynamic": identity.get("dynamic", "").lower() in ("1", "true", "yes"),
+        "batch_size": _count(identity.get("batch_size")),
+        "world_size": _count(identity.get("world_size")),
+    }
+    return file.make_result(
+        given,
+        file.named,
+        stem=file.stem,
+        number=file.row_count,
+        line=row.line,
+        suite=identity.get("suite") or suite or file.named.suite or "",
         experiment=experiment,
-        mode=identity.get("mode") or named.mode,
-        dtype=identity.get("dtype") or named.dtype,
-        device=identity.get("device") or named.device,
-        hardware=identity.get("hardware") or named.hardware,
-        backend=_backend(identity.get("backend"), named, identity.get("tag")),
-        dynamic=identity.get("dynamic", "").lower() in ("1", "true", "yes") or named.dynamic,
-        batch_size=_count(identity.get("batch_size")),
-        world_size=_count(identity.get("world_size")) or 1,
         values=numbers,
         facts=facts,
-        task=task_of(file.stem, identity["model"], identity.get("tag")),
-        origin=f"{file.name}:{row.line}",
     )
-
-
-def _backend(given: str | None, named: FileNameInfo, tag: str | None) -> str | None:
-    backend = given or named.backend
-    # The file's name has the configuration's label too: inductor_no_cudagraphs.
-    if given and named.backend and named.backend.startswith(f"{given}_"):
-        backend = named.backend
-    # --diff-branch writes a model once for each branch: two series.
-    return f"{backend or ''}:{tag}" if tag else backend
 
 
 def _count(text: str | None) -> int | None:
@@ -502,23 +488,18 @@ def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:
         of_model |= {
             key: value for key, value in zip(names, values, strict=False) if value is not None
         }
+    is_measured = file.kind == "pr_time"
     for name, (number, line, of_model) in measured.items():
-        file.results.append(_pr_time(file, suite, name, number, line, of_model))
-
-
-def _pr_time(
-    file: ResultFile, suite: str | None, name: str, number: int, line: int, values: dict[str, float]
-) -> BenchMeasured:
-    return BenchMeasured(
-        process_id="",
-        sequence=number,
-        time_us=0,
-        suite=suite or "pr_time_benchmarks",
-        model=clean(name),
-        experiment=file.kind,
-        status="measured" if file.kind == "pr_time" else "not_run",
-        reason=None if file.kind == "pr_time" else upstream_status.EXPECTED,
-        values=values,
-        task=task_of(file.stem, name),
-        origin=f"{file.name}:{line}",
-    )
+        result = file.make_result(
+            {"model": clean(name)},
+            FileNameInfo(),
+            stem=file.stem,
+            number=number,
+            line=line,
+            suite=suite or "pr_time_benchmarks",
+            experiment=file.kind,
+            status="measured" if is_measured else "not_run",
+            reason=None if is_measured else upstream_status.EXPECTED,
+            values=of_model,
+        )
+        file.results.append(result)

@@ -27,7 +27,7 @@ from compileboard.collectors.contract.repros import (
     dump_manifest,
     load_manifest,
 )
-from compileboard.collectors.formats.torch_repro import evaluate_size, strip_tail
+from compileboard.collectors.formats.torch_repro import count_extent, evaluate_size, strip_tail
 
 MANIFEST, PROGRAM, DYNAMO_PROGRAM, VALUES = (
     "manifest.json",
@@ -422,11 +422,7 @@ def _input_body(
     shape = [int(evaluate_size(size, symbols)) for size in entry.shape or ()]
     stride = [int(evaluate_size(size, symbols)) for size in entry.stride or ()]
     offset = int(evaluate_size(entry.storage_offset, symbols))
-    extent = (
-        0
-        if 0 in shape
-        else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
-    )
+    extent = count_extent(shape, stride, offset)
     sharing = [
         other
         for other in manifest.inputs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -244,6 +246,40 @@ class ResultFile:
         else:
             self.results.append(result)
 
+    def make_result(
+        self,
+        given: Mapping[str, Any],
+        named: FileNameInfo,
+        *,
+        stem: str,
+        number: int,
+        line: int,
+        **rest: Any,
+    ) -> BenchMeasured:
+        """Make a result of what its record has, and else of the file's name."""
+        tag, backend = given.get("tag"), given.get("backend") or named.backend
+        # The file's name has the configuration's label too: inductor_no_cudagraphs.
+        if backend and named.backend and named.backend.startswith(f"{backend}_"):
+            backend = named.backend
+        return BenchMeasured(
+            process_id="",
+            sequence=number,
+            time_us=0,
+            model=given["model"],
+            mode=given.get("mode") or named.mode,
+            dtype=given.get("dtype") or named.dtype,
+            device=given.get("device") or named.device,
+            hardware=given.get("hardware") or named.hardware,
+            # --diff-branch writes a model once for each branch: two series.
+            backend=f"{backend or ''}:{tag}" if tag else backend,
+            dynamic=bool(given.get("dynamic")) or named.dynamic,
+            batch_size=given.get("batch_size"),
+            world_size=given.get("world_size") or 1,
+            task=task_of(stem, given["model"], tag),
+            origin=f"{self.name}:{line}",
+            **rest,
+        )
+
     def keys(self, salt: str = "", *, every: bool = False) -> list[str]:
         """Return the key of the whole file, then the keys it had while it was shorter.
 
@@ -284,24 +320,28 @@ def count_lines(data: bytes) -> int:
 
 
 def key_of(result: BenchMeasured) -> tuple[Any, ...]:
-    tag, commit = result.facts.get("tag"), result.facts.get("commit")
-    when = result.facts.get("timestamp")
-    return (*_series(result), result.experiment, tag, commit, when)
+    facts = result.facts
+    about = (facts.get("tag"), facts.get("commit"), facts.get("timestamp"))
+    return (*list_series(result), result.model, result.dynamic, result.experiment, *about)
 
 
-def _series(result: BenchMeasured) -> Sequence[Any]:
-    names = (
-        "suite",
-        "model",
-        "mode",
-        "dtype",
-        "device",
-        "hardware",
-        "backend",
-        "dynamic",
-        "batch_size",
+def list_series(result: BenchMeasured) -> tuple[Any, ...]:
+    """Return the configuration of a result; its batch size stands last."""
+    return (
+        result.suite,
+        result.mode,
+        result.dtype,
+        result.device,
+        result.hardware,
+        result.backend,
+        result.batch_size,
     )
-    return [getattr(result, name) for name in names]
+
+
+def write_csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue().encode("utf-8", "replace")
 
 
 # Verdicts of a check that ran to its end. Everything else that an accuracy column says is why it

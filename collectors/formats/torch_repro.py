@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,21 +29,15 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def _divide(left: Any, right: Any) -> Any:
-    return left // right  # sympy writes an exact division as a fraction
-
-
-def _floor(value: Any) -> Any:
-    return value
-
-
 _CALLS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), _divide),
+    **dict.fromkeys(("FloorDiv", "CleanDiv", "IntTrueDiv"), operator.floordiv),
     **dict.fromkeys(("Mod", "PythonMod"), operator.mod),
     **dict.fromkeys(("Max", "max"), max),
     **dict.fromkeys(("Min", "min"), min),
     "CeilDiv": lambda left, right: -(-left // right),
-    **dict.fromkeys(("floor", "TruncToInt", "ToFloat", "FloorToInt", "Identity"), _floor),
+    **dict.fromkeys(
+        ("floor", "TruncToInt", "ToFloat", "FloorToInt", "Identity"), lambda value: value
+    ),
 }
 
 
@@ -93,7 +87,7 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp):
         left, right = _evaluate(node.left, symbols), _evaluate(node.right, symbols)
         if isinstance(node.op, ast.Div):
-            return _divide(left, right)
+            return left // right  # sympy writes an exact division as a fraction
         if (
             isinstance(node.op, ast.Pow)
             and isinstance(node.right, ast.Constant)
@@ -349,11 +343,13 @@ class _ArgumentReader:
         variable = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else ""
         number, storage_bytes, device = self._storages.get(variable, (None, None, "cpu"))
         shape = _sizes(call.args[1]) if len(call.args) > 1 else ()
-        dtype = _dotted(words["dtype"]).removeprefix("torch.") if "dtype" in words else "float32"
+        dtype = (
+            ast.unparse(words["dtype"]).removeprefix("torch.") if "dtype" in words else "float32"
+        )
         self.inputs.append(
             ReproInput(
                 name,
-                dtype=dtype,
+                dtype=dtype.removeprefix("torch."),
                 shape=shape,
                 stride=_sizes(call.args[2]) if len(call.args) > 2 else contiguous_strides(shape),
                 storage_offset=_size(words["storage_offset"]) if "storage_offset" in words else 0,
@@ -393,6 +389,13 @@ def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
     return tuple(reversed(strides))
 
 
+def count_extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """Return how many elements of its storage a tensor reaches."""
+    if 0 in shape:
+        return 0
+    return offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
+
+
 def _constant(node: ast.expr | None) -> Any:
     try:
         return ast.literal_eval(node) if node is not None else None
@@ -409,10 +412,6 @@ def _sizes(node: ast.expr) -> tuple[Size, ...]:
     return (
         tuple(_size(part) for part in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
     )
-
-
-def _dotted(node: ast.expr) -> str:
-    return ast.unparse(node)
 
 
 def _device(node: ast.expr) -> str:

@@ -6,13 +6,12 @@ minify_model.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
+from compileboard.collectors.formats.results import write_csv
 
 BATCH_SIZES, RECOMPILES = (
     "batch_sizes",
@@ -40,9 +39,9 @@ def render_untabled(results: Sequence[BenchMeasured], stem: str | None = None) -
     ]
     files: dict[str, bytes] = {}
     if sizes:  # as --batch-size-file reads them
-        files[f"{stem or BATCH_SIZES}.csv"] = _write_rows(sizes)
+        files[f"{stem or BATCH_SIZES}.csv"] = write_csv(sizes)
     if reports:
-        files[f"{stem or RECOMPILES}.csv"] = _write_rows([("model", "profiler report"), *reports])
+        files[f"{stem or RECOMPILES}.csv"] = write_csv([("model", "profiler report"), *reports])
     for result in results:
         programs = [
             minimal["program"]
@@ -83,9 +82,3 @@ def format_recompiles(facts: Mapping[str, Any]) -> str:
 def _list_reasons(change: Mapping[str, Any]) -> Iterable[str]:
     for text in (*change["reasons"], *filter(None, [change.get("error")])):
         yield from text.splitlines()
-
-
-def _write_rows(rows: Iterable[Sequence[str | int]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
-    return buffer.getvalue().encode("utf-8", "replace")

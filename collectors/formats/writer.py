@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import tempfile
@@ -23,6 +21,7 @@ from compileboard.collectors.formats.results import (
     SKIP_COLUMN,
     SPEEDUPS,
     damaged,
+    write_csv,
 )
 from compileboard.collectors.formats.untabled_files import render_untabled, safe_name
 
@@ -163,32 +162,23 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
 
     Numbers always stand under their own column; PyTorch's writer shifts them to the left.
     """
-    longest: dict[str, Any] = max(rows, key=_width) if rows else {}
+    longest: dict[str, Any] = max(rows, key=len) if rows else {}
     columns = list(longest)
     for row in rows:
         columns += [name for name in row if name not in columns]
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
+    lines: list[list[Cell]] = [[*columns]]
     for row in rows:
         last = max((index for index, name in enumerate(columns) if name in row), default=0)
         cells = [
-            _absent(name) if name not in row else _cell(row[name]) for name in columns[: last + 1]
+            _cell(row[name]) if name in row else "0.000000" if name in _ALWAYS_FLOAT else "0"
+            for name in columns[: last + 1]
         ]
-        writer.writerow([*cells, *["0"] * (len(columns) - last - 1)])
-    return buffer.getvalue().encode("utf-8", "replace")
-
-
-def _width(row: dict[str, Any]) -> int:
-    return len(row)
+        lines.append([*cells, *["0"] * (len(columns) - last - 1)])
+    return write_csv(lines)
 
 
 def _cell(value: Cell) -> Cell:
     return f"{value:.6f}" if isinstance(value, float) else value
-
-
-def _absent(name: str) -> str:
-    return "0.000000" if name in _ALWAYS_FLOAT else "0"
 
 
 BREAK_COLUMNS = ("model", "reason", "user_stack")
@@ -433,7 +423,10 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
         if table.is_named
         else f"{damaged(f'{stem}_graph_breaks')}_deduped.csv"
     )
-    return {name: _write_texts(rows), deduped: _write_texts(_dedupe(rows))}
+    return {
+        name: write_csv([BREAK_COLUMNS, *rows]),
+        deduped: write_csv([BREAK_COLUMNS, *_dedupe(rows)]),
+    }
 
 
 def _stack(graph_break: GraphBroke) -> str:
@@ -454,11 +447,3 @@ def _dedupe(rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
         distinct.setdefault(row[1], row)
     same = [row for row in distinct.values() if _ONE_ROW in row[1]]
     return [row for row in distinct.values() if _ONE_ROW not in row[1]] + same[:1]
-
-
-def _write_texts(rows: Sequence[tuple[str, str, str]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(BREAK_COLUMNS)
-    writer.writerows(rows)
-    return buffer.getvalue().encode("utf-8", "replace")

@@ -175,30 +175,23 @@ def describe_rerun(repro: Repro, answer: Mapping[str, Any]) -> str:
         sentences["same"] = f"Fails here: {answer['failure']}."
     lines = [sentences[answer["status"]]]
     lines += advise_passing(repro.manifest.preload) if answer["status"] == "passes" else []
-    lines += _describe_differences(answer)
-    lines += _describe_drawn(answer)
-    lines.append(
-        f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}"
-    )
-    return "\n".join(lines)
+    return "\n".join([*lines, *_describe_trial(answer)])
 
 
 def describe_check(repro: Repro, answer: Mapping[str, Any]) -> str:
-    differences = answer["differences"]
+    count = len(answer["differences"])
     if answer["status"] == "passes":
-        lines = ["Compiled and eager agree."]
-    elif differences:
-        lines = [
-            f"Compiled and eager differ in {len(differences)} of what the graph returns and writes."
-        ]
+        sentence = "Compiled and eager agree."
+    elif count:
+        sentence = f"Compiled and eager differ in {count} of what the graph returns and writes."
     else:
-        lines = [f"Could not be compared: {answer['failure']}."]
-    lines += _describe_differences(answer)
-    lines += _describe_drawn(answer)
-    lines.append(
-        f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}"
-    )
-    return "\n".join(lines)
+        sentence = f"Could not be compared: {answer['failure']}."
+    return "\n".join([sentence, *_describe_trial(answer)])
+
+
+def _describe_trial(answer: Mapping[str, Any]) -> list[str]:
+    how = f"torch {answer['torch_version']}, {answer['seconds']:.1f} s, level {answer['level']}"
+    return [*_describe_differences(answer), *_describe_drawn(answer), how]
 
 
 def _describe_differences(answer: Mapping[str, Any]) -> list[str]:

@@ -17,10 +17,6 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TypeVar
 
 from compileboard.collectors.contract.events import (
-    Event,
-    ProcessStarted,
-    ReproCaptured,
-    RunEnded,
     RunStarted,
 )
 from compileboard.collectors.contract.repros import (
@@ -49,7 +45,7 @@ from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.record.left_files import find_other_writer, is_own_repro
 from compileboard.collectors.record.spool import home, new_run_id
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.ingest.source_files import forget_deletion
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
@@ -301,7 +297,19 @@ def import_scripts(
     imported.run_id = new_run_id(0, int(digest[:20], 16))
     if options.again:
         forget_deletion(connection, imported.run_id, options.sender)
-    events = _list_events(imported, digest[:32], [scripts[name] for name in names], options)
+    started = RunStarted(
+        imported.run_id,
+        0,
+        time.time_ns() // 1000,
+        imported.run_id,
+        imported.name,
+        source="import",
+        suite=options.suite,
+        tags=dict(options.tags),
+    )
+    repros = [Repro(scripts[name].manifest, scripts[name].program) for name in names]
+    trace = "not recorded (repros alone)"
+    events = list_import_events(repros, started, digest[:32], trace)
     sink = SqliteSink(connection, database, imported.run_id, sender=options.sender)
     result = sink.ingest(EventBatch(events))
     imported.deleted, imported.known_run = result.deleted_run, not result.new_count
@@ -313,42 +321,3 @@ def _read(source: LogSource) -> str:
     with source.open() as file:
         body = file.read(4 * MOST_PROGRAM_CHARS + 1)
     return body.decode("utf-8")
-
-
-def _list_events(
-    imported: Imported, process_id: str, scripts: list[TorchScript], options: LoadOptions
-) -> list[Event]:
-    run_id, now_us = imported.run_id, time.time_ns() // 1000
-    first = scripts[0].manifest
-    started = RunStarted(
-        run_id,
-        0,
-        now_us,
-        run_id,
-        imported.name,
-        source="import",
-        suite=options.suite,
-        tags=dict(options.tags),
-    )
-    process = ProcessStarted(
-        process_id,
-        0,
-        now_us,
-        run_id,
-        pid=0,
-        torch_version=first.versions.get("torch"),
-        cuda_version=first.versions.get("cuda"),
-        capabilities={"trace": "not recorded (repros alone)"},
-    )
-    captured = [
-        ReproCaptured(
-            process_id,
-            1 + number,
-            now_us,
-            position=number,
-            manifest=dump_manifest(script.manifest),
-            program=script.program,
-        )
-        for number, script in enumerate(scripts)
-    ]
-    return [started, process, *captured, RunEnded(run_id, 1, now_us, run_id, "imported")]

@@ -25,7 +25,12 @@ import torch.fx as fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from compileboard.collectors.contract.repros import KEPT, ReproInput
-from compileboard.collectors.formats.torch_repro import evaluate_size, list_results, strip_tail
+from compileboard.collectors.formats.torch_repro import (
+    count_extent,
+    evaluate_size,
+    list_results,
+    strip_tail,
+)
 from compileboard.collectors.repro.isolation import describe_absent, restore_environment
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 
@@ -285,11 +290,7 @@ def _load_input(
     shape = [_evaluate(size, symbols, spec) for size in spec.shape or ()]
     stride = [_evaluate(size, symbols, spec) for size in spec.stride or ()]
     offset = _evaluate(spec.storage_offset, symbols, spec)
-    extent = (
-        0
-        if 0 in shape
-        else offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
-    )
+    extent = count_extent(shape, stride, offset)
     storage_bytes = max(extent * dtype.itemsize, spec.storage_bytes or 0)
     number = spec.storage if spec.storage is not None else -1 - len(storages)
     target = torch.device(device or spec.device or "cpu")

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.repros import ReproInput, ReproManifest, error_pattern
+from compileboard.collectors.contract.events import (
+    Event,
+    ProcessStarted,
+    ReproCaptured,
+    ReproValues,
+    RunEnded,
+    RunStarted,
+)
+from compileboard.collectors.contract.repros import (
+    ReproInput,
+    ReproManifest,
+    dump_manifest,
+    error_pattern,
+)
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.record.spool import home
 from compileboard.collectors.store.connection import checkpoint, open_writer
@@ -198,6 +213,48 @@ def _find_pattern(text: str) -> str:
     if compiler is None:
         return pattern
     return f"{pattern}: {error_pattern(_DIGITS.sub('N', compiler[1]))}"
+
+
+VERSIONS = ("torch", "python", "cuda", "triton")
+
+
+def list_import_events(
+    repros: Sequence[Repro], started: RunStarted, process_id: str, trace: str
+) -> list[Event]:
+    """Return the events of a run that has these repros alone, all of one time."""
+    run_id, now_us, first = started.run_id, started.time_us, repros[0].manifest
+    versions: dict[str, Any] = {f"{name}_version": first.versions.get(name) for name in VERSIONS}
+    process = ProcessStarted(
+        process_id,
+        0,
+        now_us,
+        run_id,
+        pid=0,
+        capabilities={"trace": trace},
+        **versions,
+    )
+    events: list[Event] = [started, process]
+    for position, repro in enumerate(repros):
+        events.append(
+            ReproCaptured(
+                process_id,
+                1 + position,
+                now_us,
+                position=position,
+                manifest=dump_manifest(repro.manifest),
+                program=repro.program,
+                dynamo_program=repro.dynamo_program,
+            )
+        )
+    for position, repro in enumerate(repros):
+        for digest, body in sorted(repro.values.items()):
+            packed = base64.b64encode(zlib.compress(body)).decode()
+            events.append(
+                ReproValues(
+                    process_id, len(events) - 1, now_us, position, digest=digest, body=packed
+                )
+            )
+    return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
 
 
 def save_answer(repro: Repro, result: ReproResult) -> str:

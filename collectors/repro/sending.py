@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import json
 import os
 import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -17,11 +15,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.events import (
     Event,
-    ProcessStarted,
     ReproAnswered,
-    ReproCaptured,
-    ReproValues,
-    RunEnded,
     RunStarted,
 )
 from compileboard.collectors.contract.fingerprints import format_id
@@ -51,7 +45,7 @@ from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.left_files import is_own_repro
 from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.record.spool import home, new_run_id
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.connection import StoreFull, checkpoint
 from compileboard.collectors.store.ingest.repros import repro_id
 from compileboard.collectors.store.repros import ReproResult, list_repros, list_results
@@ -104,9 +98,12 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
     # The same repro is the same run, whenever it comes: the time of a ULID is left at its
     # beginning.
     run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
-    events = _list_events(
-        repro, run_id, process_id, name or Path(repro.path or repro.name).name, now_us
-    )
+    name = name or Path(repro.path or repro.name).name
+    device = repro.manifest.device
+    gpus = [Gpu(name=device)] if device not in (None, "cpu") else []
+    started = RunStarted(run_id, 0, now_us, run_id, name, source="import", gpus=gpus)
+    trace = "not recorded (a repro alone)"
+    events = list_import_events([repro], started, process_id, trace)
     with closing(SqliteSink.open(database, run_id)) as sink:
         result = sink.ingest(EventBatch(events))
         if result.deleted_run:
@@ -115,41 +112,6 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
             )
         checkpoint(sink.connection)
     return format_id(repro_id(process_id, 0)), result.new_count > 0
-
-
-def _list_events(repro: Repro, run_id: str, process_id: str, name: str, now_us: int) -> list[Event]:
-    manifest = repro.manifest
-    versions = manifest.versions
-    gpus = [Gpu(name=manifest.device)] if manifest.device not in (None, "cpu") else []
-    events: list[Event] = [
-        RunStarted(run_id, 0, now_us, run_id, name, source="import", gpus=gpus),
-        ProcessStarted(
-            process_id,
-            0,
-            now_us,
-            run_id,
-            pid=0,
-            torch_version=versions.get("torch"),
-            python_version=versions.get("python"),
-            cuda_version=versions.get("cuda"),
-            triton_version=versions.get("triton"),
-            capabilities={"trace": "not recorded (a repro alone)"},
-        ),
-        ReproCaptured(
-            process_id,
-            1,
-            now_us,
-            manifest=dump_manifest(manifest),
-            program=repro.program,
-            dynamo_program=repro.dynamo_program,
-        ),
-    ]
-    for number, (digest, body) in enumerate(sorted(repro.values.items())):
-        packed = base64.b64encode(zlib.compress(body)).decode()
-        events.append(
-            ReproValues(process_id, 2 + number, now_us, position=0, digest=digest, body=packed)
-        )
-    return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
 
 
 def queue(
