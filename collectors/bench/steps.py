@@ -43,7 +43,7 @@ class Steps:
         fail.
         """
         self.optimizer = None
-        if not (self.settings.is_training and self.settings.device == "cuda") or self.facts.find(
+        if not (self.settings.is_training and self.settings.is_cuda) or self.facts.find(
             "no_optimizer"
         ):
             return

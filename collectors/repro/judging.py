@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.observe import torch_compat
 from compileboard.collectors.repro import repro as failure
+from compileboard.collectors.repro.program import list_placeholders
 from compileboard.collectors.repro.repro import (
     DIFFERS,
     NOT_FINITE,
@@ -259,7 +260,7 @@ def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
 
 
 def symbolic_inputs(module: Any, inputs: Sequence[Any]) -> list[Any]:
-    values = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    values = [node.meta.get("val") for node in list_placeholders(module)]
     if len(values) != len(inputs) or not any(is_symbolic(value) for value in values):
         return list(inputs)
     return [value if value is not None else real for value, real in zip(values, inputs)]

@@ -17,7 +17,6 @@ import re
 import resource
 import types
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,10 +30,12 @@ from compileboard.collectors.formats.torch_repro import (
     list_results,
     strip_tail,
 )
+from compileboard.collectors.record.memory import address_space_bytes, available_bytes
 from compileboard.collectors.repro.isolation import describe_absent, restore_environment
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 
 SEED = 7
+CALLS = ("call_function", "call_method", "call_module")
 _NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 MOST_RANDOM_INTEGER = 8  # where nothing says what an integer indexes
 _SETTINGS = {
@@ -113,9 +114,7 @@ def trace(module: torch.nn.Module, names: Sequence[str] = ()) -> fx.GraphModule:
     `names` are the names its code gives to the results.
     """
     gm = _Tracer.trace_module(module)
-    nodes = [
-        node for node in gm.graph.nodes if node.op not in ("placeholder", "output", "get_attr")
-    ]
+    nodes = list_calls(gm)
     if len(nodes) == len(names) == len(set(names)):
         for number, node in enumerate(nodes):
             node.name = f"__renamed_{number}"
@@ -124,6 +123,14 @@ def trace(module: torch.nn.Module, names: Sequence[str] = ()) -> fx.GraphModule:
         gm.recompile()
     gm.graph.lint()
     return gm
+
+
+def list_placeholders(module: Any) -> list[Any]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
+
+
+def list_calls(module: Any) -> list[Any]:
+    return [node for node in module.graph.nodes if node.op in CALLS]
 
 
 class _Tracer(fx.Tracer):  # type: ignore[misc]  # torch is untyped here
@@ -159,7 +166,7 @@ def load_inputs(
 def annotate(
     gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[Any], symbols: dict[str, int]
 ) -> None:
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    placeholders = list_placeholders(gm)
     if len(placeholders) != len(specs):
         raise NotRunnable(
             f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded"
@@ -381,7 +388,7 @@ def draw_values(
 
 def _index_bounds(gm: fx.GraphModule, specs: Sequence[ReproInput], repro: Repro) -> dict[str, int]:
     symbols = {**_list_hints(specs), **repro.manifest.symbols}
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    placeholders = list_placeholders(gm)
     if len(placeholders) != len(specs):
         return {}
     by_node = dict(zip(placeholders, specs))
@@ -507,15 +514,11 @@ def _check_memory(repro: Repro, specs: Sequence[ReproInput]) -> None:
 
 
 def _count_free_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free_bytes = next(
-        (int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), 1 << 62
-    )
+    free_bytes = available_bytes() or 1 << 62
     most_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
     if most_bytes == resource.RLIM_INFINITY:
         return free_bytes
-    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    return min(free_bytes, most_bytes - used_bytes)
+    return min(free_bytes, most_bytes - address_space_bytes())
 
 
 def _first_line(error: BaseException) -> str:

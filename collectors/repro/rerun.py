@@ -176,10 +176,14 @@ def save_inputs(
 ) -> list[dict[str, Any]]:
     import torch
 
-    from compileboard.collectors.repro.program import list_random_inputs, load_graph
+    from compileboard.collectors.repro.program import (
+        list_placeholders,
+        list_random_inputs,
+        load_graph,
+    )
 
     gm, inputs = load_graph(repro, level, device=device)
-    names = [node.target for node in gm.graph.nodes if node.op == "placeholder"]
+    names = [node.target for node in list_placeholders(gm)]
     # A file that is there is replaced by a whole one, or stays.
     part = f"{output}.{os.getpid()}.part"
     try:

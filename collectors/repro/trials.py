@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.record.garbage import without_collections
+from compileboard.collectors.record.memory import limit_address_space
 from compileboard.collectors.record.program import end_with, read_tail, signal_group, signal_name
 from compileboard.collectors.repro.repro import NotRunnable
 
@@ -319,12 +320,7 @@ def _limit_memory(limits: TrialLimits, device: str) -> None:
             min(1.0, limits.memory_bytes / total_bytes), index
         )
         return
-    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = used_bytes + limits.memory_bytes
-    resource.setrlimit(
-        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
-    )
+    limit_address_space(limits.memory_bytes)
 
 
 def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:

@@ -90,9 +90,7 @@ class BenchRunWriter:
         recompiles = self._recompiles(task.name)
         if recompiles is not None and outcome.status == "measured":
             outcome.values["recompiles"] = float(recompiles)
-        outcome.hardware = outcome.hardware or (
-            self.hardware if settings.device == "cuda" else self.cpu
-        )
+        outcome.hardware = outcome.hardware or (self.hardware if settings.is_cuda else self.cpu)
         outcome.batch_size = outcome.batch_size or task.ref.batch_size_for(
             settings.mode, settings.batch_size
         )

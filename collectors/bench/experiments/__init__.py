@@ -258,7 +258,7 @@ class Need:
 
 
 NEEDS: dict[str, Need] = {
-    "a GPU": Need(lambda settings, _: settings.device == "cuda", "the device is the CPU"),
+    "a GPU": Need(lambda settings, _: settings.is_cuda, "the device is the CPU"),
     "a trace": Need(
         lambda settings, _: settings.export_profiler_trace, "it goes with --export-profiler-trace"
     ),
@@ -276,9 +276,7 @@ NEEDS: dict[str, Need] = {
         "inductor compiles nothing here",
     ),
     "CUDA graphs": Need(
-        lambda settings, names: (
-            settings.device == "cuda" and NEEDS["inductor"].is_met(settings, names)
-        ),
+        lambda settings, names: settings.is_cuda and NEEDS["inductor"].is_met(settings, names),
         "only inductor on a GPU has CUDA graphs",
     ),
     "a backend": Need(

@@ -80,7 +80,7 @@ def answer(dumped: str) -> None:
 
 def needs_asking(settings: BenchSettings) -> bool:
     return (
-        settings.device == "cuda"
+        settings.is_cuda
         or bool(settings.inductor_config)
         or settings.compile_mode not in ALWAYS_THERE
     )

@@ -410,6 +410,10 @@ class BenchSettings:
         return 1 if self.quick else max(3, self.compile_repeats)
 
     @property
+    def is_cuda(self) -> bool:
+        return self.device == "cuda"
+
+    @property
     def is_training(self) -> bool:
         return self.mode == "training"
 
@@ -432,7 +436,7 @@ class BenchSettings:
     @property
     def has_mode_without_cudagraphs(self) -> bool:
         has_graphs = self.compile_mode not in (None, *WITHOUT_CUDAGRAPHS)
-        return self.disable_cudagraphs and self.device == "cuda" and has_graphs
+        return self.disable_cudagraphs and self.is_cuda and has_graphs
 
     @property
     def all_dynamic(self) -> bool:
@@ -445,11 +449,7 @@ class BenchSettings:
         An old label stands for the default of a newer part.
         """
         parts = [self.backend]
-        if (
-            self.device == "cuda"
-            and self.backend.startswith("inductor")
-            and self.compile_mode is None
-        ):
+        if self.is_cuda and self.backend.startswith("inductor") and self.compile_mode is None:
             parts.append("no_cudagraphs" if self.disable_cudagraphs else "with_cudagraphs")
         if self.compile_mode:
             parts.append(self.compile_mode)

@@ -28,46 +28,10 @@ from compileboard.collectors.bench.worker.workbench import (
     failing_as,
     first_eager_run,
 )
+from compileboard.collectors.record.memory import available_bytes, limit_address_space
 
 SHARE = 0.6  # of what is free: others use the machine too
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
-
-
-def available_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes available without swapping, in the machine or in this container if that is
-    less.
-    """
-    limits = [
-        limit
-        for limit in (
-            _of_the_machine(root / "proc/meminfo"),
-            _of_the_container(root / "sys/fs/cgroup"),
-        )
-        if limit
-    ]
-    return min(limits, default=None)
-
-
-def _of_the_machine(path: Path) -> int | None:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return None
-    return next(
-        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
-    )
-
-
-def _of_the_container(folder: Path) -> int | None:
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            return max(0, int((folder / limit).read_text()) - int((folder / used).read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    return None
 
 
 @contextlib.contextmanager
@@ -78,16 +42,11 @@ def bounded(share: float = SHARE) -> Iterator[int | None]:
     The limit is on address space: memory that is not reserved cannot be filled.
     """
     free = available_bytes()
-    before = resource.getrlimit(resource.RLIMIT_AS)
     if free is None:
         yield None
         return
-    extra = int(free * share)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])  # of address space
-    limit = pages * resource.getpagesize() + extra
-    if before[1] != resource.RLIM_INFINITY:
-        limit = min(limit, before[1])
-    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    before, extra = resource.getrlimit(resource.RLIMIT_AS), int(free * share)
+    limit_address_space(extra)
     try:
         yield extra
     finally:
@@ -143,7 +102,7 @@ def time_call(
     reset_rng_state()
     bench.synchronize()
     # On CUDA autograd runs the backward pass in a thread of its own, whose stack is not ours.
-    all_threads = bench.settings.is_training and bench.settings.device == "cuda"
+    all_threads = bench.settings.is_training and bench.settings.is_cuda
     before = count_page_faults(all_threads=all_threads)
     milliseconds = _clock(bench, step, module, inputs)
     after = count_page_faults(all_threads=all_threads)
@@ -156,7 +115,7 @@ def _clock(
     bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs
 ) -> float:
     times = bench.settings.iterations_per_run
-    if bench.settings.device == "cuda":
+    if bench.settings.is_cuda:
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         for _ in range(times):
@@ -373,7 +332,7 @@ def export_profile(
 
 @contextlib.contextmanager
 def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
-    if not (bench.settings.snapshot_memory and bench.settings.device == "cuda"):
+    if not (bench.settings.snapshot_memory and bench.settings.is_cuda):
         yield
         return
     torch.cuda.memory._record_memory_history(max_entries=100_000)

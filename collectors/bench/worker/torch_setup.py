@@ -80,7 +80,7 @@ def arrange(task: Task) -> None:
     settings = task.settings
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    if settings.per_process_memory_fraction is not None and settings.device == "cuda":
+    if settings.per_process_memory_fraction is not None and settings.is_cuda:
         torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
     torch.backends.cuda.matmul.allow_tf32 = True
     _allow_reduced_attention(True)
@@ -128,7 +128,7 @@ def check(settings: BenchSettings) -> None:
     """Raises ValueError for a device, mode or inductor setting that this torch lacks."""
     import torch
 
-    if settings.device == "cuda" and not torch.cuda.is_available():
+    if settings.is_cuda and not torch.cuda.is_available():
         built = (
             f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         )
@@ -179,7 +179,7 @@ def _arrange_inductor(task: Task) -> None:
 
     settings = task.settings
     if settings.compile_mode is None:
-        config.triton.cudagraphs = settings.device == "cuda" and not settings.disable_cudagraphs
+        config.triton.cudagraphs = settings.is_cuda and not settings.disable_cudagraphs
     if not settings.is_training:
         config.freezing = settings.freezing
     if task.experiment == "accuracy":

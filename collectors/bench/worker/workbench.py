@@ -165,12 +165,12 @@ class Workbench:
             return torch.compile(step, **{**options, **changes})
 
     def synchronize(self) -> None:
-        if self.settings.device == "cuda":
+        if self.settings.is_cuda:
             torch.cuda.synchronize()
 
     def free(self) -> None:
         gc.collect()
-        if self.settings.device == "cuda":
+        if self.settings.is_cuda:
             torch.cuda.empty_cache()
 
     def warm_up(
@@ -217,7 +217,7 @@ class Workbench:
             outcome.facts["timing"] = torch._dynamo.utils.calculate_time_spent()
             outcome.facts["op_count"] = torch._dynamo.utils.op_count
             outcome.facts["call_counts"] = dict(simple_call_counter)
-        if self.settings.device == "cuda":
+        if self.settings.is_cuda:
             outcome.hardware = torch.cuda.get_device_name()
         return outcome
 

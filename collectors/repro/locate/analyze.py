@@ -29,12 +29,12 @@ from compileboard.collectors.repro.locate.surgery import (
     find_key,
     find_operation,
     find_source,
-    list_calls,
     list_inputs,
     name_operation,
     replace_by_inputs,
     survey_graph,
 )
+from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
@@ -65,7 +65,7 @@ class Analyzer:
     def __post_init__(self) -> None:
         self.survey = survey_graph(self.module, clone_together(self.inputs))
         self._nodes = {node.name: node for node in self.module.graph.nodes}
-        names = [node.name for node in self.module.graph.nodes if node.op == "placeholder"]
+        names = [node.name for node in list_placeholders(self.module)]
         self.originals = dict(zip(names, self.inputs))
 
     def judge_nodes(self, backend: str | None = None) -> list[JudgedNode]:

@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.repro.locate.node_error import NodeOperation, is_random
+from compileboard.collectors.repro.program import CALLS, list_calls, list_placeholders
 
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -148,7 +149,6 @@ def find_source(node: Any) -> str | None:
     return f"{places[-1][0]}:{places[-1][1]}" if places else None
 
 
-CALLS = ("call_function", "call_method", "call_module")
 Key = tuple[str, str | None]  # a node and, for its value just before another node, that one
 
 
@@ -170,17 +170,6 @@ def copy_module(module: Any) -> Any:
     return torch.fx.GraphModule(module, graph)
 
 
-def list_calls(module: Any) -> list[Any]:
-    return [node for node in module.graph.nodes if node.op in CALLS]
-
-
-def find_node(module: Any, name: str) -> Any:
-    for node in module.graph.nodes:
-        if node.name == name:
-            return node
-    raise KeyError(name)
-
-
 def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
     """Return a graph that also returns nodes' values, copied where memory is written to later."""
     changed = copy_module(module)
@@ -191,7 +180,7 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
         node = by_name[name]
         if node.op in CALLS and survey.nodes[name].is_tensor:
             keys[name, None] = None
-            values.append(_copy_after(changed, node) if survey.is_written_after(name) else node)
+            values.append(_add_copy(changed, node) if survey.is_written_after(name) else node)
     for name in names:
         node = by_name[name]
         position = survey.nodes[name].position
@@ -201,7 +190,7 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
                 continue
             if (argument.name, source.name) not in keys and _needs_copy(survey, argument, position):
                 keys[argument.name, source.name] = None
-                values.append(_copy_before(changed, argument, source))
+                values.append(_add_copy(changed, argument, source))
     _return_values(changed, values)
     return Exposed(changed, tuple(keys))
 
@@ -233,18 +222,10 @@ def _needs_copy(survey: Survey, argument: Any, position: int) -> bool:
     return survey.is_written_after(argument.name)
 
 
-def _copy_after(module: Any, node: Any) -> Any:
-    with module.graph.inserting_after(node):
-        return _call_clone(module, node)
-
-
-def _copy_before(module: Any, node: Any, user: Any) -> Any:
-    with module.graph.inserting_before(user):
-        return _call_clone(module, node)
-
-
-def _call_clone(module: Any, node: Any) -> Any:
-    clone = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+def _add_copy(module: Any, node: Any, before: Any = None) -> Any:
+    graph = module.graph
+    with graph.inserting_before(before) if before else graph.inserting_after(node):
+        clone = graph.call_function(torch.ops.aten.clone.default, (node,))
     clone.meta = {
         name: value for name, value in node.meta.items() if name in ("val", "example_value")
     }
@@ -287,7 +268,7 @@ def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
     """Replace nodes by additional inputs in this order; their writes are dropped."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
-    last = [node for node in changed.graph.nodes if node.op == "placeholder"][-1:]
+    last = list_placeholders(changed)[-1:]
     for name in names:
         node = by_name[name]
         with (

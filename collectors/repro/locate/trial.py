@@ -165,8 +165,8 @@ def try_edited(
 
 
 def list_operations(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
-    from compileboard.collectors.repro.locate.surgery import list_calls, name_operation
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.locate.surgery import name_operation
+    from compileboard.collectors.repro.program import list_calls, load_graph
 
     module, _ = load_graph(repro, how.level, device=device)
     return {"calls": [[node.name, name_operation(module, node)] for node in list_calls(module)]}

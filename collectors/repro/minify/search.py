@@ -35,13 +35,12 @@ from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.smallest import (
     annotate,
-    call_nodes,
     count_nodes,
     graph_key,
     isolate_node,
     operation_name,
-    placeholders,
 )
+from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import Failure, find_operation
 from compileboard.collectors.repro.rerun import read_failure
 from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits
@@ -109,9 +108,9 @@ class GraphSearch:
     def __post_init__(self) -> None:
         self._start = time.monotonic()
         self._target = self.expected or Failure(failure.PASSED)
-        self._nodes_before = len(call_nodes(self.module.graph))
+        self._nodes_before = len(list_calls(self.module))
         self._best: tuple[Any, list[Any]] = (self.module, self.inputs)
-        self._call_names = {node.name for node in call_nodes(self.module.graph)}
+        self._call_names = {node.name for node in list_calls(self.module)}
         self._asked: set[str] = set()
         self._history: list[Reduction] = []
         self._counts = {"tried": 0, "remembered": 0, "limited": 0}
@@ -195,7 +194,7 @@ class GraphSearch:
         return None
 
     def _list_suspects(self, module: Any, inputs: list[Any], operation: str | None) -> list[Any]:
-        nodes = call_nodes(module.graph)
+        nodes = list_calls(module)
         if operation is not None:
             return [
                 node
@@ -206,13 +205,13 @@ class GraphSearch:
         return [node for name in names for node in nodes if node.name == name]
 
     def _fails(self, module: Any, inputs: Sequence[Any]) -> bool:
-        if not call_nodes(module.graph):
+        if not list_calls(module):
             return False  # nothing is left to fail: no compile for it
         values = list(inputs)
         self._rename_inputs(module)
         if not self._target.is_same(self._ask(module, values, self.how)):
             return False
-        count, fewest = len(call_nodes(module.graph)), len(call_nodes(self._best[0].graph))
+        count, fewest = len(list_calls(module)), len(list_calls(self._best[0]))
         if count <= fewest:
             self._best = (torch.fx.GraphModule(module, copy.deepcopy(module.graph)), values)
         if count < fewest:
@@ -226,7 +225,7 @@ class GraphSearch:
         """Name an input that replaced an operation after its value, since a compiler may use
         names.
         """
-        for node in placeholders(module.graph):
+        for node in list_placeholders(module):
             if node.target in self._call_names:
                 node.target = f"{node.target}_value"
                 node._rename(node.target)
@@ -245,7 +244,7 @@ class GraphSearch:
             answer, is_remembered = read_failure(outcome, self._target), False
             if answer.status == failure.TIMED_OUT and self._left_s() < 0:
                 raise _Stopped(_NO_TIME_LEFT)
-            self.log.add(key, answer, len(call_nodes(module.graph)), time.monotonic() - start)
+            self.log.add(key, answer, len(list_calls(module)), time.monotonic() - start)
             self._counts["tried"] += 1
             self._counts["limited"] += answer.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         else:
@@ -276,15 +275,15 @@ class GraphSearch:
         fails = self._target.is_same(answer) or (
             self._target.status == failure.PASSED and answer.fails
         )
-        count = len(call_nodes(module.graph))
-        fewest = min(len(call_nodes(self._best[0].graph)), count if fails else self._nodes_before)
+        count = len(list_calls(module))
+        fewest = min(len(list_calls(self._best[0])), count if fails else self._nodes_before)
         self.report(
             Question(self._query, count, fewest, fails, answer.describe(), seconds, is_remembered)
         )
 
     def _finish(self, status: str, answer: Failure, why: str | None) -> SmallestGraph:
         module, inputs = self._best
-        operations = tuple(operation_name(node) for node in call_nodes(module.graph))
+        operations = tuple(operation_name(node) for node in list_calls(module))
         computing = [name for name in operations if not any(part in name for part in PLUMBING)]
         is_together, is_fusion = status == MINIFIED and len(computing) > 1, False
         if is_together:

@@ -26,17 +26,12 @@ from compileboard.collectors.repro.judging import (
     symbolic_inputs,
     wait_for_devices,
 )
+from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import Repro
 
 # What torch's minifier puts where a node returns several values: it then looks at those that take
 # one of them.
 _MANY: Any = is_tuple
-
-
-def call_nodes(graph: Any) -> list[Any]:
-    return [
-        node for node in graph.nodes if node.op in ("call_function", "call_method", "call_module")
-    ]
 
 
 def operation_name(node: Any) -> str:
@@ -72,7 +67,7 @@ def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
             )
         else:
             specs.append((type(value).__name__, str(value)))
-    values = [node.meta.get("val") for node in placeholders(module.graph)]
+    values = [node.meta.get("val") for node in list_placeholders(module)]
     symbolic = [str(value) for value in values if is_symbolic(value)]
     body = repr((module.code, specs, symbolic, how))
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -80,7 +75,7 @@ def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
 
 def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, list[Any]] | None:
     graph, arguments = torch.fx.Graph(), []
-    given = dict(zip(placeholders(module.graph), inputs))
+    given = dict(zip(list_placeholders(module), inputs))
     environment: dict[Any, Any] = {}
     for source in node.all_input_nodes:
         if source.op == "get_attr":
@@ -99,10 +94,6 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
     copied = graph.node_copy(node, lambda entry: environment[entry])
     graph.output((copied,))
     return torch.fx.GraphModule(module, graph), arguments
-
-
-def placeholders(graph: Any) -> list[Any]:
-    return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None = None) -> None:
@@ -179,7 +170,7 @@ _HEADER = (
 def describe_inputs(
     module: Any, inputs: Sequence[Any]
 ) -> tuple[tuple[ReproInput, ...], dict[str, int]]:
-    names = [str(node.target) for node in placeholders(module.graph)]
+    names = [str(node.target) for node in list_placeholders(module)]
     reader = InputReader()
     described = reader.describe(names, symbolic_inputs(module, inputs))
     real = InputReader().describe(names, inputs)
@@ -213,7 +204,7 @@ def to_repro(
         inputs=keep_values(specs, inputs, DEFAULT_VALUES_BYTES, write),
         symbols=symbols,
         operation=operation or repro.manifest.operation,
-        node_count=len(call_nodes(module.graph)),
+        node_count=len(list_calls(module)),
         dynamo_inputs=(),
     )
     return Repro(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compileboard.collectors.bench.worker.timing import available_bytes
+from compileboard.collectors.record.memory import available_bytes
 from tests.tools.observed import ROOT
 
 GREEDY = """

@@ -11,10 +11,10 @@ from compileboard.collectors.repro.locate.surgery import (  # noqa: E402
     expose,
     find_key,
     find_operation,
-    list_calls,
     replace_by_inputs,
     survey_graph,
 )
+from compileboard.collectors.repro.program import list_calls  # noqa: E402
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten

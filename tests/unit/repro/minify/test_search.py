@@ -21,11 +21,11 @@ from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
 from compileboard.collectors.repro.minify.search import GraphSearch, SmallestGraph  # noqa: E402
-from compileboard.collectors.repro.minify.smallest import call_nodes  # noqa: E402
 from compileboard.collectors.repro.minify.task import (  # noqa: E402
     DeviceTrials,
     move_together,
 )
+from compileboard.collectors.repro.program import list_calls  # noqa: E402
 from compileboard.collectors.repro.repro import (  # noqa: E402
     Failure,
     raised,
@@ -174,9 +174,7 @@ def test_answers_of_other_code_are_worth_nothing(
 def test_each_smaller_graph_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     _compile_with(monkeypatch, _wrong_atan)
     counts: list[int] = []
-    answer = _search(
-        keep=lambda module, inputs: counts.append(len(call_nodes(module.graph)))
-    ).answer
+    answer = _search(keep=lambda module, inputs: counts.append(len(list_calls(module)))).answer
     assert counts == [entry.node_count for entry in answer.history] == sorted(counts, reverse=True)
 
 
@@ -304,7 +302,7 @@ def test_a_process_that_dies_is_a_failure_and_no_compile_is_needed_for_it(tmp_pa
         trials,
         expected=Failure("signal", signal="SIGSEGV"),
     )
-    assert [node.target for node in call_nodes(smallest.module.graph)] == [_die]
+    assert [node.target for node in list_calls(smallest.module)] == [_die]
     assert smallest.answer.fails_in_eager and smallest.failure.signal == "SIGSEGV"
     assert torch.equal(smallest.inputs[0], _sin_times(7)), (
         "the values up to the operation that dies"
