@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -26,6 +26,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,6 +38,7 @@ from compileboard.collectors.record.program import (
     end_with,
     read_tail,
     signal_name,
+    start_session,
 )
 from compileboard.collectors.record.spool import home
 from compileboard.collectors.repro.repro import NotRunnable, Repro
@@ -108,26 +111,23 @@ def run_task(
             "probes": str(home(environment) / "repro" / "processor"),
         }
         (folder / "job.pickle").write_bytes(pickle.dumps(job))
-        reading, writing = os.pipe()
+        reading, writing = Pipe(duplex=False)
+        command = shared_command(
+            f"{__name__}:start_driver", str(os.getpid()), name, str(writing.fileno())
+        )
         try:
             with (folder / "driver.txt").open("wb") as output:
-                driver = subprocess.Popen(
-                    shared_command(
-                        f"{__name__}:start_driver", str(os.getpid()), name, str(writing)
-                    ),
+                driver = start_session(
+                    command,
+                    output,
                     env=driver_environment(environment, folder),
                     cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=(writing,),
+                    pass_fds=(writing.fileno(),),
                 )
         except OSError as error:
-            os.close(reading)
             raise NotRunnable(f"no process can be started ({error})") from None
         finally:
-            os.close(writing)
+            writing.close()
         stage = ""
 
         def note(message: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ def run_task(
         try:
             result = _follow(driver, reading, note)
         finally:
-            os.close(reading)
+            reading.close()
             # Its trials end with it, by parent-death signal or the SIGTERM handler.
             end_group(driver)
         if result is None:
@@ -199,33 +199,32 @@ PRIVATE = {
 
 
 def _follow(
-    driver: subprocess.Popen[bytes], reading: int, on_progress: Callable[[dict[str, Any]], None]
+    driver: subprocess.Popen[bytes],
+    reading: Connection,
+    on_progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any] | None:
-    pending, deadline_s, what = b"", None, ""
+    """Return a driver's result, or None if it ended without."""
+    deadline_s, what = math.inf, ""
     while True:
-        if deadline_s is not None and time.monotonic() > deadline_s:
+        if time.monotonic() > deadline_s:
             raise NotRunnable(f"{what} did not end within the time limit; --timeout allows more")
-        if not select.select([reading], [], [], 0.2)[0]:
+        if not reading.poll(0.2):
             on_progress({})
             continue
-        chunk = os.read(reading, 1 << 16)
-        if not chunk:
+        try:
+            message: dict[str, Any] = json.loads(reading.recv_bytes())
+        except (EOFError, OSError):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 driver.wait(timeout=END_PATIENCE_S)
             return None
-        *lines, pending = (pending + chunk).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            if "result" in message or "cannot" in message:
-                return dict(message)
-            if "deadline_s" in message:
-                limit_s = message["deadline_s"]
-                deadline_s, what = (
-                    (time.monotonic() + limit_s if limit_s else None),
-                    message.get("what", ""),
-                )
-            else:
-                on_progress(message)
+        if "result" in message or "cannot" in message:
+            return message
+        if "deadline_s" in message:
+            limit_s = message["deadline_s"]
+            deadline_s = time.monotonic() + limit_s if limit_s else math.inf
+            what = message.get("what", "")
+        else:
+            on_progress(message)
 
 
 def _describe_end(code: int | None, stage: str, tail: str) -> str:
@@ -257,7 +256,7 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     end_with(int(parent))
     signal.signal(signal.SIGTERM, _end_on_signal)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    channel, folder = int(descriptor), Path(folder_name)
+    channel, folder = Connection(int(descriptor), readable=False), Path(folder_name)
     _GIVEN.update(
         {
             name: os.environ[name]
@@ -266,9 +265,7 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     )
 
     def write(message: Mapping[str, Any]) -> None:
-        body = json.dumps(message, default=str).encode() + b"\n"
-        while body:
-            body = body[os.write(channel, body) :]
+        channel.send_bytes(json.dumps(message, default=str).encode())
 
     message: dict[str, Any]
     try:

@@ -12,16 +12,16 @@ import faulthandler
 import os
 import pickle
 import resource
-import select
 import shutil
 import signal
-import struct
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -135,21 +135,21 @@ class Trials:
         self._count += 1
         folder = self._folder / f"trial-{os.getpid()}-{self._count}"
         folder.mkdir(parents=True, exist_ok=True)
-        reading, writing = os.pipe()
+        reading, writing = Pipe(duplex=False)
         started_s = time.monotonic()
         sys.stdout.flush()
         sys.stderr.flush()
         driver, child = os.getpid(), os.fork()
         if child == 0:
             _be_trial(driver, reading, writing, folder, limits, self.device, function, arguments)
-        os.close(writing)
+        writing.close()
         _CHILDREN.add(child)
         try:
             with contextlib.suppress(OSError):
                 os.setpgid(child, child)  # the child does so too: whoever comes first
             body, status, is_late = _await(child, reading, started_s + limits.seconds)
         finally:
-            os.close(reading)
+            reading.close()
             _end_trial(child)
         outcome = _understand(
             body,
@@ -181,28 +181,23 @@ def end_trials() -> None:
         signal_group(child, signal.SIGKILL)
 
 
-def _await(child: int, reading: int, deadline_s: float) -> tuple[bytes | None, int | None, bool]:
-    body, status = b"", None
-    while True:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            return None, None, True
-        if select.select([reading], [], [], min(left_s, _STEP_S))[0]:
-            chunk = os.read(reading, 1 << 20)
-            body += chunk
-            if len(body) >= 8 and len(body) - 8 >= struct.unpack("<q", body[:8])[0]:
-                return body[8:], None, False
-            if not chunk:
-                _, status = os.waitpid(child, 0)
-                _CHILDREN.discard(child)
-                return None, status, False
-        elif (
-            os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            and not select.select([reading], [], [], 0)[0]
+def _await(
+    child: int, reading: Connection, deadline_s: float
+) -> tuple[bytes | None, int | None, bool]:
+    """Return what a child sent, or its status where it ended without, and whether it was late."""
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        if reading.poll(min(left_s, _STEP_S)):
+            with contextlib.suppress(EOFError, OSError):
+                return reading.recv_bytes(), None, False
+        # It has ended, and what it started may still have the pipe.
+        elif not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) or reading.poll(
+            0
         ):
-            _, status = os.waitpid(child, 0)  # what it started may still have the pipe
-            _CHILDREN.discard(child)
-            return None, status, False
+            continue
+        _, status = os.waitpid(child, 0)
+        _CHILDREN.discard(child)
+        return None, status, False
+    return None, None, True
 
 
 def _end_trial(child: int) -> None:
@@ -255,8 +250,8 @@ def _understand(
 
 def _be_trial(
     driver: int,
-    reading: int,
-    writing: int,
+    reading: Connection,
+    writing: Connection,
     folder: Path,
     limits: TrialLimits,
     device: str,
@@ -266,7 +261,7 @@ def _be_trial(
     try:
         os.setpgid(0, 0)
         end_with(driver)
-        os.close(reading)
+        reading.close()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         # It would write of a crash into the file of the process that enabled it
@@ -284,9 +279,7 @@ def _be_trial(
             body = pickle.dumps(
                 Outcome(RAISED, errors=(("PicklingError", f"its result cannot be sent: {error}"),))
             )
-        message = struct.pack("<q", len(body)) + body
-        while message:
-            message = message[os.write(writing, message) :]
+        writing.send_bytes(body)
     finally:
         os._exit(0)
 
@@ -357,46 +350,41 @@ def _is_memory_error(error: BaseException) -> bool:
     )
 
 
-@dataclass
 class _ForkServer:
-    trials: Trials
-    _descriptor: int = field(init=False)
-    _pid: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        import socket
-
-        ours, theirs = socket.socketpair()
+    def __init__(self, trials: Trials) -> None:
+        self._connection, theirs = Pipe()
         owner = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            ours.close()
+            self._connection.close()
             with contextlib.suppress(BaseException):
                 end_with(owner)
-                _serve(theirs.detach(), self.trials)
+                _serve(theirs, trials)
             os._exit(0)
         theirs.close()
-        self._descriptor = ours.detach()
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._connection.close()
         os.waitpid(self._pid, 0)
 
     def run(
         self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits
     ) -> Outcome:
-        _send(self._descriptor, _dump((function, arguments, limits)))
-        body = _receive(self._descriptor)
-        if body is None:
-            raise NotRunnable("the process that starts trials has ended")
+        try:
+            self._connection.send_bytes(_dump((function, arguments, limits)))
+            body = self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise NotRunnable("the process that starts trials has ended") from None
         outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
         return outcome
 
 
-def _serve(descriptor: int, trials: Trials) -> None:
-    while (body := _receive(descriptor)) is not None:
+def _serve(connection: Connection, trials: Trials) -> NoReturn:
+    """Fork a trial for each request, until the driver closes the connection: an EOFError."""
+    while True:
+        body = connection.recv_bytes()
         outcome = trials.fork(_call_pickled, (body,), _load(body)[2])
-        _send(descriptor, pickle.dumps(outcome))
+        connection.send_bytes(pickle.dumps(outcome))
 
 
 def _call_pickled(body: bytes) -> Any:
@@ -420,24 +408,3 @@ def _load(body: bytes) -> Any:
     import torch
 
     return torch.load(io.BytesIO(body), weights_only=False, map_location="cpu")
-
-
-def _send(descriptor: int, body: bytes) -> None:
-    message = struct.pack("<q", len(body)) + body
-    while message:
-        message = message[os.write(descriptor, message) :]
-
-
-def _receive(descriptor: int) -> bytes | None:
-    head = _read_exactly(descriptor, 8)
-    return _read_exactly(descriptor, struct.unpack("<q", head)[0]) if head is not None else None
-
-
-def _read_exactly(descriptor: int, count: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < count:
-        chunk = os.read(descriptor, min(1 << 20, count - len(parts)))
-        if not chunk:
-            return None
-        parts += chunk
-    return bytes(parts)

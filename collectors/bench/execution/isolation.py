@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from compileboard.collectors.bench.experiments import FORKED
@@ -121,7 +122,7 @@ def is_forkable(task: Task) -> bool:
 
 
 class ForkedProcess:
-    def __init__(self, server: ForkServer, pid: int) -> None:
+    def __init__(self, server: Connection, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._server = server
@@ -132,10 +133,12 @@ class ForkedProcess:
         Raises subprocess.TimeoutExpired.
         """
         if self.returncode is None:
-            line = self._server.read_line(timeout)
-            if line is None:
+            if not self._server.poll(timeout):
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
-            self.returncode = int(line) if line else -signal.SIGKILL
+            try:
+                self.returncode = int(self._server.recv())
+            except (EOFError, OSError):
+                self.returncode = -signal.SIGKILL
         return self.returncode
 
 
@@ -148,9 +151,9 @@ class ForkServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
         self._environment: dict[str, str] = {}
         self._cwd: str | None = None
-        self._unread = b""
         self._is_usable = True
 
     def fork(
@@ -164,82 +167,74 @@ class ForkServer:
         normally.
         """
         common = {name: value for name, value in environment.items() if name not in OF_TASK}
-        if self._process is not None and (common, cwd) != (self._environment, self._cwd):
+        if (common, cwd) != (self._environment, self._cwd):
             self.close()
-        if self._process is None and self._is_usable:
+        if self._connection is None and self._is_usable:
             self._start(common, cwd, beat)
-        process = self._process
-        if process is None or process.stdin is None:
+        if self._connection is None:
             return None
         request = {
             "folder": str(folder),
             "output": str(folder / OUTPUT),
             "environment": dict(environment),
         }
-        try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-        except OSError:
-            self._give_up()
-            return None
-        pid = self._wait_for_answer(beat)
-        if not pid:
-            self._give_up()
-            return None
-        return ForkedProcess(self, int(pid))
+        with contextlib.suppress(EOFError, OSError):
+            self._connection.send(request)
+            if pid := self._wait_for_answer(self._connection, beat):
+                return ForkedProcess(self._connection, pid)
+        self._give_up()
+        return None
 
     def _start(
         self, environment: dict[str, str], cwd: str | None, beat: Callable[[], None]
     ) -> None:
-        self._environment, self._cwd, self._unread = environment, cwd, b""
-        self._process = subprocess.Popen(
-            shared_command("compileboard.collectors.bench.worker.child:serve", str(os.getpid())),
-            env={**environment, **list_cache_variables(self._folder)},
-            cwd=cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        self._environment, self._cwd = environment, cwd
+        self._connection, theirs = Pipe()
+        command = shared_command(
+            "compileboard.collectors.bench.worker.child:serve",
+            str(os.getpid()),
+            str(theirs.fileno()),
         )
-        if self._wait_for_answer(beat) != b"ready":  # torch is not there, or has begun threads
-            self._give_up()
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                env={**environment, **list_cache_variables(self._folder)},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+        with contextlib.suppress(EOFError, OSError):
+            if self._wait_for_answer(self._connection, beat) is not None:
+                return
+        self._give_up()  # torch is not there, or has begun threads
 
-    def _wait_for_answer(self, beat: Callable[[], None]) -> bytes | None:
+    def _wait_for_answer(self, connection: Connection, beat: Callable[[], None]) -> int | None:
+        """Return the server's next answer, None where none comes. Raises EOFError or OSError."""
         deadline_s = time.monotonic() + START_S
         try:
-            while (line := self.read_line(STEP_S)) is None and time.monotonic() < deadline_s:
+            while not connection.poll(STEP_S):
+                if time.monotonic() > deadline_s:
+                    return None
                 beat()
         except BaseException:
             self.close()
             raise
-        return line
+        return int(connection.recv())
 
     def _give_up(self) -> None:
         self.close()
         self._is_usable = False
 
-    def read_line(self, timeout_s: float | None) -> bytes | None:
-        """Return the server's next line, empty if the server has ended, None on timeout."""
-        assert self._process is not None and self._process.stdout is not None
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        descriptor = self._process.stdout.fileno()
-        while b"\n" not in self._unread:
-            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-            if not select.select([descriptor], [], [], left_s)[0]:
-                return None
-            part = os.read(descriptor, 4096)
-            if not part:
-                return b""
-            self._unread += part
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
-
     def close(self) -> None:
         """End the server and any task's process that it forked."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        if self._process is not None and self._connection is not None:
+            self._process.kill()
+            self._process.wait()
+            self._connection.close()
+        self._process = self._connection = None
 
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent

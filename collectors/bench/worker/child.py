@@ -8,10 +8,10 @@ cannot be forked safely.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import traceback
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -141,25 +141,28 @@ def leave() -> NoReturn:
     os._exit(0)
 
 
-def serve(parent: str) -> None:
+def serve(parent: str, descriptor: str) -> None:
     end_with(int(parent))
-    answers = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a library that prints answers nothing
+    connection = Connection(int(descriptor))
     prepare_environment()
     with without_collections():
         import torch._dynamo.testing  # noqa: F401
 
     if not _forks_safely():
         return
-    os.write(answers, b"ready\n")
     server = os.getpid()
-    for line in sys.stdin.buffer:
+    connection.send(server)
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
         pid = os.fork()
         if pid == 0:
-            _run_forked(line, server, answers)
-        os.write(answers, f"{pid}\n".encode())
+            _run_forked(request, server, connection)
+        connection.send(pid)
         _, status = os.waitpid(pid, 0)
-        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        connection.send(os.waitstatus_to_exitcode(status))
 
 
 def _forks_safely() -> bool:
@@ -177,11 +180,10 @@ def _forget_server() -> None:
         installed.spool.parent_id = None
 
 
-def _run_forked(line: bytes, server: int, answers: int) -> NoReturn:
+def _run_forked(request: dict[str, Any], server: int, connection: Connection) -> NoReturn:
     try:
-        os.close(answers)
+        connection.close()
         os.setsid()
-        request: dict[str, Any] = json.loads(line)
         output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         for descriptor, file in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
             os.dup2(file, descriptor)
