@@ -169,7 +169,11 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
             cause = None if _wait(ranks, folder) else _find_cause(ranks)
         finally:
             end_ranks(ranks)
-    outcome = merge_ranks(task.settings, [_outcome_of(rank) for rank in ranks], cause)
+    outcomes = [
+        read_result(rank.folder) or outcome_of_killed(rank.folder, rank.process.returncode)
+        for rank in ranks
+    ]
+    outcome = merge_ranks(task.settings, outcomes, cause)
     stages.begin("merge")
     stages.seconds = outcome.facts.get("stages_s", {})  # a rank's
     if asked not in (None, port):
@@ -270,10 +274,6 @@ def describe_stages(stages: Mapping[int, str]) -> str:
 def _has_failed(rank: LaunchedRank) -> bool:
     outcome = read_result(rank.folder)
     return outcome is None or outcome.status == "failed"
-
-
-def _outcome_of(rank: LaunchedRank) -> ExperimentOutcome:
-    return read_result(rank.folder) or outcome_of_killed(rank.folder, rank.process.returncode)
 
 
 def _find_cause(ranks: list[LaunchedRank]) -> int:

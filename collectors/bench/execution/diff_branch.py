@@ -101,6 +101,13 @@ def relocate_environment(
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 
 
+def move_into(tree: Path, commit: CheckoutCommit) -> tuple[str, dict[str, str]]:
+    """Return the folder of a worktree that stands for this one, and an environment for it."""
+    folder = relocate_path(os.getcwd(), commit.root, tree)
+    environment = relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT))
+    return folder if os.path.isdir(folder) else str(tree), environment
+
+
 @contextlib.contextmanager
 def enter_base(ref: str, command: list[str]) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Change into a commit's worktree; yield the command and environment adapted to it.
@@ -110,13 +117,13 @@ def enter_base(ref: str, command: list[str]) -> Iterator[tuple[list[str], dict[s
     before = os.getcwd()
     commit = find_commit(ref, before)
     with worktree(commit) as tree:
-        folder = relocate_path(before, commit.root, tree)
+        folder, environment = move_into(tree, commit)
         moved = [relocate_path(word, commit.root, tree) for word in command]
         # An interpreter of a virtual environment inside the checkout is in no commit.
         words = [new if os.path.exists(new) else old for old, new in zip(command, moved)]
-        os.chdir(folder if os.path.isdir(folder) else tree)
+        os.chdir(folder)
         try:
-            yield words, relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT))
+            yield words, environment
         finally:
             os.chdir(before)
 
@@ -178,11 +185,6 @@ def _in_the_worktree(
                 f"--diff-branch {commit.ref}: {only.path} is not in that commit, so it cannot "
                 "be compared"
             )
-    folder = relocate_path(os.getcwd(), commit.root, tree)
-    there = Checkout(
-        cwd=folder if os.path.isdir(folder) else str(tree),
-        environment=relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT)),
-        stands_for=(str(tree), str(commit.root)),
-        suffix=f" --diff-branch {commit.sha}",
-    )
-    return request, there
+    folder, environment = move_into(tree, commit)
+    suffix = f" --diff-branch {commit.sha}"
+    return request, Checkout(folder, environment, (str(tree), str(commit.root)), suffix)

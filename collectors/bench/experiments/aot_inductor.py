@@ -21,12 +21,7 @@ import torch._inductor
 from torch._dynamo.testing import reset_rng_state
 
 from compileboard.collectors.bench.experiments.export import (
-    add_export_times,
-    begin_stage,
-    count_dynamic,
-    dynamic_shapes,
-    export_module,
-    noting_failure,
+    ModelExport,
     split_inputs,
 )
 from compileboard.collectors.bench.experiments.performance import (
@@ -36,8 +31,9 @@ from compileboard.collectors.bench.experiments.performance import (
 )
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.steps import list_tensors
-from compileboard.collectors.bench.worker.judging import describe_difference, judge, output_error
+from compileboard.collectors.bench.worker.judging import describe_difference, output_error
 from compileboard.collectors.bench.worker.outcome import (
+    EXPORT,
     LOAD,
     ExperimentOutcome,
     add_samples,
@@ -77,64 +73,46 @@ def run(bench: Workbench) -> ExperimentOutcome:
             status="skipped",
             reason=f"packages of AOTInductor need torch 2.6; this is {torch.__version__}",
         )
-    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
-    values: dict[str, float] = {}
-    facts: dict[str, Any] = {}
+    export = ModelExport(bench)
     with tempfile.TemporaryDirectory() as folder:
         package = AotPackage(Path(folder) / "model.pt2")
-
-        def compute() -> Any:
-            with noting_failure(bench, facts):
-                return _make(bench, package, values, facts)
-
         try:
-            outcome = judge(bench, compute, iterations=1)
-            outcome.values |= values
-            outcome.facts["export"] = facts
-            if package.runner is not None and "error" not in facts:
+            outcome = export.judge(lambda: _make(export, package))
+            if package.runner is not None and "error" not in export.facts:
                 with bench.grad():
                     _measure(bench, package, outcome)
                     if (check := _check_batch(bench, package, outcome)) is not None:
                         outcome.facts["batch_check"] = check
-                add_export_times(
-                    bench, outcome, facts, lambda module: export_module(bench, module, strict=False)
-                )
+                export.add_times(outcome)
         except StageFailed as failed:  # while it was timed
-            cause = failed.__cause__ or failed
             outcome.status, outcome.reason = "failed", failed.reason
-            outcome.message = describe_error(cause)
+            outcome.message = describe_error(failed.__cause__ or failed)
         finally:
             package.runner = None  # it has its files unpacked as long as it is there
             gc.collect()
     return outcome
 
 
-def _make(
-    bench: Workbench, package: AotPackage, values: dict[str, float], facts: dict[str, Any]
-) -> Any:
-    module = bench.copy_module()
-    begin_s = time.perf_counter()
-    program = export_module(bench, module, strict=False)
+def _make(export: ModelExport, package: AotPackage) -> Any:
+    bench = export.bench
+    program = export.export_first()
     exported_s = time.perf_counter()
-    facts["node_count"] = len(program.graph.nodes)
-    if bench.settings.dynamic:
-        facts["dynamic_dimension_count"] = count_dynamic(program)
-    begin_stage(bench, facts, "compile")
+    export.begin("compile")
     torch._inductor.aoti_compile_and_package(
         program, package_path=str(package.path), inductor_configs=_list_options(bench)
     )
     compiled_s = time.perf_counter()
-    begin_stage(bench, facts, "load")
+    export.begin("load")
     runner = torch._inductor.aoti_load_package(str(package.path))
     loaded_s = time.perf_counter()
-    values["export_latency"] = exported_s - begin_s
-    values["load_latency"] = loaded_s - compiled_s
-    values["compilation_latency"] = (
-        loaded_s - begin_s
-    )  # as upstream: all that the first call waits for
-    values["package_bytes"] = float(package.path.stat().st_size)
-    facts["compile_s"] = round(compiled_s - exported_s, 3)
-    begin_stage(bench, facts, "run")
+    export.values |= {
+        "load_latency": loaded_s - compiled_s,
+        # As upstream: all that the first call waits for.
+        "compilation_latency": export.values[EXPORT.value] + loaded_s - exported_s,
+        "package_bytes": float(package.path.stat().st_size),
+    }
+    export.facts["compile_s"] = round(compiled_s - exported_s, 3)
+    export.begin("run")
     package.runner = runner
     reset_rng_state()  # tracing may have drawn some
     return package.step(None, bench.inputs)

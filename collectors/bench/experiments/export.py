@@ -46,48 +46,96 @@ _LONGEST = 300
 _TRACE_VARIABLE = "TORCH_DTRACE"
 
 
-def export_module(bench: Workbench, module: torch.nn.Module, *, strict: bool) -> Any:
-    args, kwargs = split_inputs(bench.inputs)
-    with bench.steps.autocast():
-        return torch.export.export(
-            module, args, kwargs, dynamic_shapes=dynamic_shapes(bench), strict=strict
-        )
+class ModelExport:
+    """A model's exports, with their times and facts, and what they fail at.
 
-
-def add_export_times(
-    bench: Workbench,
-    outcome: ExperimentOutcome,
-    facts: dict[str, Any],
-    export: Callable[[torch.nn.Module], Any],
-) -> None:
-    """Add the times of repeated exports; the first, which also loads libraries, is used only if
-    another fails.
-
-    Call it last, with the hooks removed and the result already written, so that a crash or timeout
-    costs only these times.
+    Raises NotAvailable if this torch cannot export what the settings ask for.
     """
-    if EXPORT.value not in outcome.values or "error" in facts:
-        return
-    facts["first_export_s"] = round(outcome.values[EXPORT.value], 3)
-    facts["export_again_error"] = "it did not end: a crash, or the time limit"
-    write_result(bench.stages.folder, bench.describe(outcome), bench.stages)
-    bench.stage("export again")
-    remove_hooks()
-    samples_s = []
-    try:
-        with bench.grad():  # as the first
-            for _ in range(bench.settings.cheap_repeats):
-                module = bench.copy_module()
-                torch._dynamo.reset()
-                reset_rng_state()
-                begin_s = time.perf_counter()
-                export(module)
-                samples_s.append(time.perf_counter() - begin_s)
-    except FAILURES as error:
-        facts["export_again_error"] = describe_briefly(error)
-    else:
-        del facts["export_again_error"]
-        add_samples(outcome, EXPORT, samples_s)
+
+    def __init__(self, bench: Workbench, *, strict: bool = False) -> None:
+        dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+        self.bench = bench
+        self.strict = strict
+        self.values: dict[str, float] = {}
+        self.facts: dict[str, Any] = {}
+
+    def export(self, module: torch.nn.Module) -> Any:
+        args, kwargs = split_inputs(self.bench.inputs)
+        with self.bench.steps.autocast():
+            return torch.export.export(
+                module,
+                args,
+                kwargs,
+                dynamic_shapes=dynamic_shapes(self.bench),
+                strict=self.strict,
+            )
+
+    def export_first(self) -> Any:
+        module = self.bench.copy_module()
+        begin_s = time.perf_counter()
+        program = self.export(module)
+        self.values[EXPORT.value] = time.perf_counter() - begin_s
+        self.facts["node_count"] = len(program.graph.nodes)
+        if self.bench.settings.dynamic:
+            self.facts["dynamic_dimension_count"] = count_dynamic(program)
+        return program
+
+    def begin(self, stage: str) -> None:
+        self.facts["stage"] = stage
+        self.bench.stage("load package" if stage == "load" else stage)
+
+    def judge(self, compute: Callable[[], Any]) -> ExperimentOutcome:
+        """Return the verdict on a result, with facts of the stage that failed and of a draft."""
+
+        def noting() -> Any:
+            self.begin("export")
+            try:
+                result = compute()
+                del self.facts["stage"]
+                return result
+            except FAILURES as error:
+                stage = self.facts["stage"]
+                self.facts |= describe_failure(error, stage)
+                report = draft(self.bench, self.bench.copy_module()) if stage == "export" else None
+                if report is not None:
+                    self.facts["draft"] = report
+                raise
+
+        outcome = judge(self.bench, noting, iterations=1)
+        outcome.values |= self.values
+        outcome.facts["export"] = self.facts
+        return outcome
+
+    def add_times(self, outcome: ExperimentOutcome) -> None:
+        """Add the times of repeated exports; the first, which also loads libraries, is used only if
+        another fails.
+
+        Call it last, with the result already written, so that a crash or timeout costs only these
+        times.
+        """
+        bench, facts = self.bench, self.facts
+        if EXPORT.value not in outcome.values or "error" in facts:
+            return
+        facts["first_export_s"] = round(outcome.values[EXPORT.value], 3)
+        facts["export_again_error"] = "it did not end: a crash, or the time limit"
+        write_result(bench.stages.folder, bench.describe(outcome), bench.stages)
+        bench.stage("export again")
+        remove_hooks()
+        samples_s = []
+        try:
+            with bench.grad():  # as the first
+                for _ in range(bench.settings.cheap_repeats):
+                    module = bench.copy_module()
+                    torch._dynamo.reset()
+                    reset_rng_state()
+                    begin_s = time.perf_counter()
+                    self.export(module)
+                    samples_s.append(time.perf_counter() - begin_s)
+        except FAILURES as error:
+            facts["export_again_error"] = describe_briefly(error)
+        else:
+            del facts["export_again_error"]
+            add_samples(outcome, EXPORT, samples_s)
 
 
 def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -180,24 +228,6 @@ def is_of_user(path: str) -> bool:
     return not path.startswith(_LIBRARY) or _INSTALLED.search(path) is not None
 
 
-@contextlib.contextmanager
-def noting_failure(bench: Workbench, facts: dict[str, Any]) -> Iterator[None]:
-    begin_stage(bench, facts, "export")
-    try:
-        yield
-        del facts["stage"]
-    except FAILURES as error:
-        facts |= describe_failure(error, facts["stage"])
-        if facts["stage"] == "export" and (report := draft(bench, bench.copy_module())) is not None:
-            facts["draft"] = report
-        raise
-
-
-def begin_stage(bench: Workbench, facts: dict[str, Any], stage: str) -> None:
-    facts["stage"] = stage
-    bench.stage("load package" if stage == "load" else stage)
-
-
 def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
     draft_export = getattr(torch.export, "draft_export", None)  # from torch 2.7 on
     if draft_export is None:
@@ -288,34 +318,19 @@ def run(bench: Workbench) -> ExperimentOutcome:
     If the export fails, its facts describe the cause and a draft export. A draft is not checked: it
     may be right for these inputs only.
     """
-    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
-    strict = bench.settings.backend == "export_strict"
-    values: dict[str, float] = {}
-    facts: dict[str, Any] = {}
+    export = ModelExport(bench, strict=bench.settings.backend == "export_strict")
 
     def compute() -> Any:
         start = dynamo_counts()
-        with noting_failure(bench, facts):
-            module = bench.copy_module()
-            begin_s = time.perf_counter()
-            program = export_module(bench, module, strict=strict)
-            values["export_latency"] = time.perf_counter() - begin_s
-            values.update(
-                counted_since(start) if strict else {}
-            )  # by running it, dynamo has no part in it
-            facts["node_count"] = len(program.graph.nodes)
-            if bench.settings.dynamic:
-                facts["dynamic_dimension_count"] = count_dynamic(program)
-            begin_stage(bench, facts, "run")
-            args, kwargs = split_inputs(bench.inputs)
-            reset_rng_state()  # tracing may have drawn some
-            with bench.steps.autocast():
-                return program.module()(*args, **kwargs)
+        program = export.export_first()
+        if export.strict:  # dynamo has no part in running it
+            export.values |= counted_since(start)
+        export.begin("run")
+        args, kwargs = split_inputs(bench.inputs)
+        reset_rng_state()  # tracing may have drawn some
+        with bench.steps.autocast():
+            return program.module()(*args, **kwargs)
 
-    outcome = judge(bench, compute, iterations=1)
-    outcome.values |= values
-    outcome.facts["export"] = facts
-    add_export_times(
-        bench, outcome, facts, lambda module: export_module(bench, module, strict=strict)
-    )
+    outcome = export.judge(compute)
+    export.add_times(outcome)
     return outcome

@@ -19,9 +19,8 @@ import torch
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.experiments.export import (
+    ModelExport,
     describe_failure,
-    dynamic_shapes,
-    export_module,
     is_of_user,
 )
 from compileboard.collectors.bench.loaded import Inputs
@@ -55,20 +54,18 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*
 
 def run(bench: Workbench) -> ExperimentOutcome:
     _check_libraries(bench.settings.device)
-    dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+    export = ModelExport(bench)
     made: list[OnnxModel] = []
-    values: dict[str, float] = {}
-    facts: dict[str, Any] = {}
 
     def compute() -> Any:
-        made.append(_make_model(bench, values, facts))
+        made.append(_make_model(export))
         return made[0].result()
 
     outcome = judge(bench, compute, iterations=1)
-    outcome.facts["export"] = facts
-    if "error" in facts:  # the exporter's own message says which step failed, not why
-        outcome.message = f"{facts['error']}: {facts['message']}"
-    outcome.values |= values
+    outcome.facts["export"] = export.facts
+    if "error" in export.facts:  # the exporter's own message says which step failed, not why
+        outcome.message = f"{export.facts['error']}: {export.facts['message']}"
+    outcome.values |= export.values
     if outcome.status == "measured":
         with bench.grad():
             turns = time_beside_eager(bench, made[0].step)
@@ -163,12 +160,13 @@ def _check_libraries(device: str) -> None:
         )
 
 
-def _make_model(bench: Workbench, values: dict[str, float], facts: dict[str, Any]) -> OnnxModel:
+def _make_model(export: ModelExport) -> OnnxModel:
+    bench, values, facts = export.bench, export.values, export.facts
     stage, exported = "export", None
     try:
         module = bench.copy_module()
         begin_s = time.perf_counter()
-        exported = export_module(bench, module, strict=False)
+        exported = export.export(module)
         stage = "compile"
         program: Any = torch.onnx.export(exported, dynamo=True, verbose=False)
         values["export_latency"] = time.perf_counter() - begin_s
