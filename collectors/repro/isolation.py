@@ -305,8 +305,7 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
             job["preload"], job["cwd"], lambda name: write({"stage": f"{_PRELOADING}{name}"})
         )
         write({"deadline_s": None})
-    answer: dict[str, Any] = getattr(target, name)(task)
-    return answer
+    return {**getattr(target, name)(task), "torch_version": str(import_module("torch").__version__)}
 
 
 def prepare_torch(device: str) -> None:

@@ -32,15 +32,13 @@ def rerun(task: ReproTask) -> dict[str, Any]:
     task.progress({"text": f"compiling {task.repro.manifest.node_count or '?'} operations"})
     task.load_compiler(level)
     outcome = task.trials.run(attempt, task.repro, level, kind, task.device, is_strict)
-    answer = describe_outcome(task.repro, outcome, kind)
-    return {**answer, "level": level, "torch_version": _torch_version()}
+    return {**describe_outcome(task.repro, outcome, kind), "level": level}
 
 
 def replay(task: ReproTask) -> dict[str, Any]:
     task.progress({"text": "tracing the frame"})
     outcome = task.trials.run(trace_record, task.repro.path)
-    answer = describe_outcome(task.repro, outcome)
-    return {**answer, "level": "dynamo", "torch_version": _torch_version()}
+    return {**describe_outcome(task.repro, outcome), "level": "dynamo"}
 
 
 def trace_record(path: str) -> dict[str, Any]:
@@ -168,7 +166,7 @@ def write_inputs(task: ReproTask) -> dict[str, Any]:
     outcome.check()
     if outcome.status != OK:
         raise NotRunnable(f"the inputs cannot be made: {outcome.message}")
-    return {"output": output, "inputs": outcome.value, "torch_version": _torch_version()}
+    return {"output": output, "inputs": outcome.value}
 
 
 def save_inputs(
@@ -239,9 +237,3 @@ def _is_known(repro: Repro) -> bool:
     return manifest.kind == "accuracy" or bool(
         manifest.error_type or manifest.message or manifest.signal
     )
-
-
-def _torch_version() -> str:
-    import torch
-
-    return str(torch.__version__)

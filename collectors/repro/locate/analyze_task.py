@@ -24,7 +24,6 @@ from compileboard.collectors.repro.locate.trial import (
     list_operations,
     make_judge,
     read_value,
-    torch_version,
 )
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 
@@ -46,7 +45,7 @@ def analyze(task: ReproTask) -> dict[str, Any]:
         raise NotRunnable(f"{task.repro.name} has no graph")
     if analysis.status == findings.UNEXPLAINED and analysis.cause is None:
         analysis = _find_fusion(task, make_judge(task.repro, levels[0]), analysis)
-    return {**analysis.dump(), "torch_version": torch_version()}
+    return analysis.dump()
 
 
 def _choose(first: Analysis | None, second: Analysis) -> Analysis:
@@ -94,7 +93,7 @@ def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:
     )
     if not tries.is_reproduced:
         return analysis
-    calls = read_value(tries.run(list_operations))["calls"]
+    calls = read_value(tries.run(list_operations))
     count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
     analysis = replace(analysis, cause=findings.BACKEND, compile_count=tries.count)
     if count is None:
@@ -119,7 +118,7 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
     tries.attempt()
     if not tries.is_reproduced:
         return analysis
-    calls = [tuple(call) for call in read_value(tries.run(list_operations))["calls"]]
+    calls = read_value(tries.run(list_operations))
     count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
     considered = calls[: count or len(calls)]
     names = [name for name, _ in considered[: -1 if count else None]]

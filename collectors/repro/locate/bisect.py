@@ -25,7 +25,6 @@ from compileboard.collectors.repro.locate.trial import (
     load_edited,
     make_judge,
     read_value,
-    torch_version,
 )
 from compileboard.collectors.repro.repro import Repro
 
@@ -85,8 +84,7 @@ def bisect(task: ReproTask) -> dict[str, Any]:
         bisection = _bisect_level(tries, with_settings=bool(task.options.get("settings")))
         if bisection.status == findings.NAMED:
             break
-    answer = (bisection or Bisection(findings.NOT_REPRODUCED)).dump()
-    return {**answer, "torch_version": torch_version()}
+    return (bisection or Bisection(findings.NOT_REPRODUCED)).dump()
 
 
 def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
@@ -154,7 +152,7 @@ def _name_application(tries: RepeatedTry, bisection: Bisection, answer: Any) -> 
         return bisection
     node, _, operation = answer.debug_info.partition(": ")
     if answer.subsystem == "lowerings":
-        calls = dict(read_value(tries.run(list_operations))["calls"])
+        calls = dict(read_value(tries.run(list_operations)))
         return replace(bisection, node=node, operation=operation or calls.get(node))
     if answer.subsystem == "decomposition":
         match = re.search(r"op='([\w.]+)', overload='(\w+)'", answer.debug_info)

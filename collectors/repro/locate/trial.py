@@ -5,7 +5,6 @@ The trial loads the graph itself, because the driver must not touch a GPU.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,13 +134,6 @@ def read_value(outcome: Outcome) -> Any:
     raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
 
 
-def torch_version() -> str:
-    return str(importlib.import_module("torch").__version__)
-
-
-# --- in a trial
-
-
 def load_edited(
     repro: Repro, device: str | None, level: str, edit: GraphEdit | None
 ) -> tuple[Any, list[Any]]:
@@ -164,9 +156,9 @@ def try_edited(
     return judge(module, inputs, replace(how, settings={**how.settings, **settings}))
 
 
-def list_operations(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
+def list_operations(repro: Repro, device: str | None, how: Judge) -> list[tuple[str, str]]:
     from compileboard.collectors.repro.locate.surgery import name_operation
     from compileboard.collectors.repro.program import list_calls, load_graph
 
     module, _ = load_graph(repro, how.level, device=device)
-    return {"calls": [[node.name, name_operation(module, node)] for node in list_calls(module)]}
+    return [(node.name, name_operation(module, node)) for node in list_calls(module)]

@@ -194,11 +194,7 @@ def _expected(repro: Repro) -> Failure | None:
 
 def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str, Any]:
     answer = smallest.answer
-    body: dict[str, Any] = {
-        "torch_version": str(torch.__version__),
-        "program": None,
-        "operation": None,
-    }
+    body: dict[str, Any] = {"program": None, "operation": None}
     if answer.answers:
         operation = (
             answer.operations[0]
