@@ -228,6 +228,13 @@ def _to_plain(tensor: Any) -> Any:
 
 
 COMPILED, EAGER = "compiled", "eager"
+# Settings of inductor under which no two operations become one kernel.
+NO_FUSION = {
+    "max_fusion_size": 1,
+    "realize_opcount_threshold": -1,
+    "epilogue_fusion": False,
+    "prologue_fusion": False,
+}
 
 
 @dataclass(frozen=True)

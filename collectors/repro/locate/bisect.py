@@ -17,7 +17,7 @@ from compileboard.collectors.repro import findings
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import Bisection, TriedSetting
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.judging import Judge
+from compileboard.collectors.repro.judging import NO_FUSION, Judge
 from compileboard.collectors.repro.locate.trial import (
     RepeatedTry,
     list_levels,
@@ -30,50 +30,41 @@ from compileboard.collectors.repro.repro import Repro
 
 BISECTOR = "torch._inductor.compiler_bisector"
 INDUCTOR = "inductor"
-NO_FUSION = {
+# Settings of `torch._inductor.config`, each tried for itself.
+SETTINGS: Mapping[str, Any] = {
     "max_fusion_size": 1,
-    "realize_opcount_threshold": -1,
     "epilogue_fusion": False,
-    "prologue_fusion": False,
+    "pattern_matcher": False,
+    "post_grad_custom_pre_pass": None,
+    "post_grad_custom_post_pass": None,
+    "joint_custom_pre_pass": None,
+    "joint_custom_post_pass": None,
+    "max_autotune": False,
+    "coordinate_descent_tuning": False,
+    "freezing": False,
+    "cpp_wrapper": False,
+    "split_reductions": False,
+    "inplace_buffers": False,
+    "allow_buffer_reuse": False,
+    "reorder_for_peak_memory": False,
+    "reorder_for_locality": False,
+    "layout_optimization": False,
+    "emulate_precision_casts": True,
+    "use_fast_math": False,
+    "triton.cudagraphs": False,
+    "triton.persistent_reductions": False,
+    "triton.multi_kernel": 0,
+    "cpp.simdlen": 1,
+    "cpp.threads": 1,
+    "cpp.weight_prepack": False,
+    "cpp.enable_loop_tail_vec": False,
+    "cpp.enable_unsafe_math_opt_flag": False,
+    "cpp.enable_floating_point_contract_flag": "off",
 }
-# What is tried each for itself: a name for people, and settings of `torch._inductor.config`.
-SETTINGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("no fusion", NO_FUSION),
-    ("max_fusion_size=1", {"max_fusion_size": 1}),
-    ("epilogue_fusion=False", {"epilogue_fusion": False}),
-    ("pattern_matcher=False", {"pattern_matcher": False}),
-    ("post_grad_custom_pre_pass=None", {"post_grad_custom_pre_pass": None}),
-    ("post_grad_custom_post_pass=None", {"post_grad_custom_post_pass": None}),
-    ("joint_custom_pre_pass=None", {"joint_custom_pre_pass": None}),
-    ("joint_custom_post_pass=None", {"joint_custom_post_pass": None}),
-    (
-        "max_autotune=False",
-        {"max_autotune": False, "max_autotune_gemm": False, "max_autotune_pointwise": False},
-    ),
-    ("coordinate_descent_tuning=False", {"coordinate_descent_tuning": False}),
-    ("freezing=False", {"freezing": False}),
-    ("cpp_wrapper=False", {"cpp_wrapper": False}),
-    ("split_reductions=False", {"split_reductions": False}),
-    ("inplace_buffers=False", {"inplace_buffers": False}),
-    ("allow_buffer_reuse=False", {"allow_buffer_reuse": False}),
-    ("reorder_for_peak_memory=False", {"reorder_for_peak_memory": False}),
-    ("reorder_for_locality=False", {"reorder_for_locality": False}),
-    ("layout_optimization=False", {"layout_optimization": False}),
-    ("emulate_precision_casts=True", {"emulate_precision_casts": True}),
-    ("use_fast_math=False", {"use_fast_math": False}),
-    ("triton.cudagraphs=False", {"triton.cudagraphs": False}),
-    ("triton.persistent_reductions=False", {"triton.persistent_reductions": False}),
-    ("triton.multi_kernel=0", {"triton.multi_kernel": 0}),
-    ("cpp.simdlen=1", {"cpp.simdlen": 1}),
-    ("cpp.threads=1", {"cpp.threads": 1}),
-    ("cpp.weight_prepack=False", {"cpp.weight_prepack": False}),
-    ("cpp.enable_loop_tail_vec=False", {"cpp.enable_loop_tail_vec": False}),
-    ("cpp.enable_unsafe_math_opt_flag=False", {"cpp.enable_unsafe_math_opt_flag": False}),
-    (
-        "cpp.enable_floating_point_contract_flag=off",
-        {"cpp.enable_floating_point_contract_flag": "off"},
-    ),
-)
+# What is set together with one of them.
+BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "max_autotune": {"max_autotune_gemm": False, "max_autotune_pointwise": False},
+}
 
 
 def bisect(task: ReproTask) -> dict[str, Any]:
@@ -164,7 +155,10 @@ def _name_application(tries: RepeatedTry, bisection: Bisection, answer: Any) -> 
 
 def _try_settings(tries: RepeatedTry, bisection: Bisection) -> Bisection:
     rows = []
-    for name, settings in SETTINGS:
+    tried = {"no fusion": NO_FUSION}
+    for name, value in SETTINGS.items():
+        tried[f"{name}={value}"] = {name: value, **BESIDE.get(name, {})}
+    for name, settings in tried.items():
         changed = _find_changes(settings)
         if not changed:
             continue

@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ def _judge_value(
     exact = _call_exactly(operation, args, kwargs, compiled)
     reference = eager if exact is None else exact
     is_float = compiled.is_floating_point() or compiled.is_complex()
-    envelope = _LazyEnvelope(operation, args, kwargs, reference)
+    envelope = cache(partial(_find_envelope, operation, args, kwargs, reference))
     if not is_float:
         return _judge_integers(row, operation, args, kwargs, compiled, eager, reference, envelope)
     compiled, eager, reference = (_widen(value) for value in (compiled, eager, reference))
@@ -152,7 +153,7 @@ def _judge_value(
     limit = max(EAGER_FACTOR * eager_error, rounding * size, _tiny(row.dtype))
     excess = error
     if error > limit:
-        excess = _rms_beyond(compiled, reference, envelope.largest_change())
+        excess = _rms_beyond(compiled, reference, envelope()[0])
     verdict = NOT_FINITE if missing else WRONG if excess > limit else RIGHT
     return replace(
         row,
@@ -173,7 +174,7 @@ def _judge_integers(
     compiled: Any,
     eager: Any,
     reference: Any,
-    envelope: _LazyEnvelope,
+    envelope: Envelope,
 ) -> JudgedNode:
     if reference.dtype != compiled.dtype or reference.shape != compiled.shape:
         reference = eager
@@ -183,7 +184,7 @@ def _judge_integers(
         differs = differs & ~_are_equal_values(args, kwargs, compiled, eager)
     elif bool(differs.any()):
         distance = (compiled.double() - reference.double()).abs()
-        differs = differs & (distance > envelope.largest_change())
+        differs = differs & (distance > envelope()[0])
     # where eager is as far from float64, neither is wrong
     differs = differs & (compiled != eager)
     count = int(differs.sum())
@@ -224,38 +225,24 @@ def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
     return same
 
 
-class _LazyEnvelope:
-    def __init__(self, operation: NodeOperation, args: Any, kwargs: Any, reference: Any) -> None:
-        self._parts = operation, args, kwargs
-        self._reference = reference
-        self._change: Any = None
-        self._is_finite: Any = None
+# What rounding the inputs changes at most, and where the result stays finite; computed when called.
+Envelope = Callable[[], tuple[Any, Any]]
 
-    def largest_change(self) -> Any:
-        self._compute()
-        return self._change
 
-    def is_always_finite(self) -> Any:
-        self._compute()
-        return self._is_finite
-
-    def _compute(self) -> None:
-        if self._change is not None:
-            return
-        operation, args, kwargs = self._parts
-        reference = _widen(self._reference)
-        change = torch.zeros_like(reference.abs() if reference.is_complex() else reference)
-        finite = torch.ones_like(change, dtype=torch.bool)
-        for draw in range(_DRAWS):
-            moved = _call_exactly(operation, args, kwargs, self._reference, _make_rounding(draw))
-            if moved is None or moved.shape != self._reference.shape:
-                continue
-            moved = _widen(moved)
-            finite &= moved.isfinite()
-            change = torch.maximum(
-                change, (moved - reference).abs().nan_to_num(nan=0.0, posinf=0.0)
-            )
-        self._change, self._is_finite = change * ENVELOPE, finite
+def _find_envelope(
+    operation: NodeOperation, args: Any, kwargs: Any, unrounded: Any
+) -> tuple[Any, Any]:
+    reference = _widen(unrounded)
+    change = torch.zeros_like(reference.abs() if reference.is_complex() else reference)
+    finite = torch.ones_like(change, dtype=torch.bool)
+    for draw in range(_DRAWS):
+        moved = _call_exactly(operation, args, kwargs, unrounded, _make_rounding(draw))
+        if moved is None or moved.shape != unrounded.shape:
+            continue
+        moved = _widen(moved)
+        finite &= moved.isfinite()
+        change = torch.maximum(change, (moved - reference).abs().nan_to_num(nan=0.0, posinf=0.0))
+    return change * ENVELOPE, finite
 
 
 def _make_rounding(draw: int) -> Callable[[Any], Any]:
@@ -331,14 +318,12 @@ def _widen(tensor: Any) -> Any:
 
 
 def _count_not_finite(
-    compiled: Any, eager: Any, reference: Any, envelope: _LazyEnvelope, row: JudgedNode, args: Any
+    compiled: Any, eager: Any, reference: Any, envelope: Envelope, row: JudgedNode, args: Any
 ) -> int:
     appeared = ~compiled.isfinite() & eager.isfinite() & reference.isfinite()
     if bool(appeared.any()):
         largest = torch.finfo(getattr(torch, str(row.dtype))).max
-        appeared &= (
-            reference.abs() < largest * (1 - 16 * _epsilon(row.dtype))
-        ) & envelope.is_always_finite()
+        appeared &= (reference.abs() < largest * (1 - 16 * _epsilon(row.dtype))) & envelope()[1]
     other = (
         ~compiled.isfinite()
         & ~eager.isfinite()

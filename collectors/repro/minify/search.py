@@ -31,7 +31,7 @@ from compileboard.collectors.repro.findings import (
     Minification,
     Reduction,
 )
-from compileboard.collectors.repro.judging import COMPILED, EAGER, Judge, judge
+from compileboard.collectors.repro.judging import COMPILED, EAGER, NO_FUSION, Judge, judge
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.smallest import (
     annotate,
@@ -48,13 +48,6 @@ from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimit
 MOST_GUESSES = 3
 # What stands in a graph without computing anything.
 PLUMBING = ("getitem", "alias", "detach", "_to_copy")
-# Settings of inductor under which no two operations become one kernel.
-WITHOUT_FUSION = {
-    "max_fusion_size": 1,
-    "realize_opcount_threshold": -1,
-    "epilogue_fusion": False,
-    "prologue_fusion": False,
-}
 
 
 class TrialRunner(Protocol):
@@ -313,7 +306,7 @@ class GraphSearch:
             return False
         known = {
             name: value
-            for name, value in WITHOUT_FUSION.items()
+            for name, value in NO_FUSION.items()
             if hasattr(torch._inductor.config, name)
         }
         return self._ask(module, inputs, replace(self.how, settings=known)).status == failure.PASSED

@@ -19,9 +19,8 @@ def try_few_settings() -> None:
     from compileboard.collectors.repro.locate import bisect
 
     names = ("max_fusion_size", "post_grad_custom_pre_pass", "post_grad_custom_post_pass")
-    bisect.SETTINGS = tuple(
-        entry for entry in bisect.SETTINGS if entry[0].partition("=")[0] in names
-    )
+    bisect.SETTINGS = {name: bisect.SETTINGS[name] for name in names}
+    bisect.NO_FUSION = {}
 
 
 def scale_products(graph: Any) -> None:
