@@ -60,7 +60,7 @@ def write_result(folder: Path, outcome: ExperimentOutcome, stages: Stages) -> No
 
 def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
     if task.settings.is_distributed:
-        from compileboard.collectors.bench.distributed.ranks import launch
+        from compileboard.collectors.bench.distributed.launcher import launch
 
         return launch(task, folder, stages)
     import_torch(task, stages)

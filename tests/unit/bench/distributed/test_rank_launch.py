@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.distributed.ranks import (
+from compileboard.collectors.bench.distributed.launcher import (
     describe_stages,
     launch,
     listen,
@@ -37,7 +37,7 @@ def run(
 ) -> ExperimentOutcome:
     """Run a program as each rank of a task."""
     monkeypatch.setattr("compileboard.start.SHARED", RANK + program)
-    monkeypatch.setattr("compileboard.collectors.bench.distributed.ranks.PATIENCE_S", 1.0)
+    monkeypatch.setattr("compileboard.collectors.bench.distributed.launcher.PATIENCE_S", 1.0)
     settings = BenchSettings(
         mode="training", ddp=True, world_size=size, distributed_master_port=port
     )
