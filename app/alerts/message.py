@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from compileboard.app.alerts.queries import get_rule_start
 from compileboard.app.alerts.rules import (
+    KINDS,
     PATTERNS,
     AlertRule,
     Channel,
@@ -236,7 +237,6 @@ STATE_WORDS = {
     "unknown": ("unknown", "warn"),
     "dropped": ("dropped", "quiet"),
 }
-KIND_WORDS = {"webhook": "webhook, JSON", "slack": "webhook, Slack's form", "email": "e-mail"}
 
 
 def describe_filters(rule: AlertRule) -> str:
@@ -256,12 +256,12 @@ def describe_when(rule: AlertRule) -> str:
 def describe_channel(channel: Channel, environ: Mapping[str, str]) -> str:
     if channel.kind == "email":
         return (
-            f"{KIND_WORDS[channel.kind]} to {', '.join(channel.to)} through {channel.host}"
+            f"{KINDS[channel.kind]} to {', '.join(channel.to)} through {channel.host}"
             f" port {channel.port} ({channel.security})"
         )
     named = channel.url_env if environ.get(channel.url_env) else "the variable that url_env names"
     return (
-        f"{KIND_WORDS[channel.kind]}, to the address in "
+        f"{KINDS[channel.kind]}, to the address in "
         f"{named}{', signed' if channel.secret_env else ''}"
     )
 

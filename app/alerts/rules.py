@@ -397,7 +397,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-KINDS = ("webhook", "slack", "email")
+KINDS = {  # and what each is, in words
+    "webhook": "webhook, JSON",
+    "slack": "webhook, Slack's form",
+    "email": "e-mail",
+}
 SECURITIES = ("starttls", "tls", "none")
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 MOST_BYTES = 1 << 20
@@ -432,7 +436,7 @@ TOP_KEYS = {
     "channels": Key(parse_filled(dict), "tables, as [channels.team]", {}, is_required=True),
     "rules": Key(parse_filled(list), "tables, as [[rules]]", [], is_required=True),
 }
-KIND = Key(one_of(KINDS), format_one_of(KINDS), is_required=True)
+KIND = Key(one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
 TIMEOUT = Key(parse_whole(1, 60), "whole seconds from 1 to 60", 10)
 WEBHOOK = _name_variable("TEAM_WEBHOOK", is_required=True)
 CHANNEL_KEYS = {
