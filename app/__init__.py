@@ -47,8 +47,8 @@ def create_app(settings: Settings | None = None) -> Flask:
         errors,
         health,
         login,
-        metrics,
         navigation,
+        prometheus,
         request_log,
         security,
     )
@@ -74,7 +74,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     # One line a page or API.
     for blueprint in (
         health.blueprint,
-        metrics.blueprint,
+        prometheus.blueprint,
         login.blueprint,
         overview.blueprint,
         incidents.blueprint,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compileboard.app.activity import queries as activity
 from compileboard.app.activity.queries import AuditFilter, AuditRow, DeletedRun
-from compileboard.app.core import tokens
+from compileboard.app.core import logins
 from compileboard.app.core.access import needs
 from compileboard.app.core.api import NoBody, PageQuery, find_run, operation
 from compileboard.app.core.db import (
@@ -14,8 +14,8 @@ from compileboard.app.core.db import (
     restore_deleted_run,
     revoke_by_id,
 )
+from compileboard.app.core.logins import TokenRow
 from compileboard.app.core.page import Page
-from compileboard.app.core.tokens import TokenRow
 from compileboard.app.runs.model import Run, describe_runs
 
 
@@ -42,7 +42,7 @@ def list_audit(selection: AuditFilter, page: PageQuery) -> Page[AuditRow]:
 @needs("admin")
 def list_tokens(page: PageQuery) -> Page[TokenRow]:
     """List the tokens of people and machines, newest first, without their secrets."""
-    return tokens.list_tokens(get_reader(), page.cursor, page.limit)
+    return logins.list_tokens(get_reader(), page.cursor, page.limit)
 
 
 @operation("/tokens/<token_id>/revoke", method="POST", body=NoBody)
@@ -50,4 +50,4 @@ def list_tokens(page: PageQuery) -> Page[TokenRow]:
 def revoke(token_id: str) -> TokenRow:
     """Revoke a token and end its logins."""
     revoke_by_id(token_id)
-    return next(token for token in tokens.list_tokens(get_reader()).rows if token.id == token_id)
+    return next(token for token in logins.list_tokens(get_reader()).rows if token.id == token_id)

@@ -16,8 +16,8 @@ from compileboard.app.activity.queries import (
     list_deleted_runs,
     list_subject_names,
 )
+from compileboard.app.core.logins import TokenRow, list_tokens
 from compileboard.app.core.page import Page
-from compileboard.app.core.tokens import TokenRow, list_tokens
 
 _ACTIONS = {
     "run.delete": "Run deleted",

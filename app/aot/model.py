@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from compileboard.app.aot import run_queries as aot
 from compileboard.app.aot.run_queries import AotGraph, read_summary
 from compileboard.app.aot.wrappers import PLAIN, WrapperCost, explain_graph, list_unknown
-from compileboard.app.artifacts.program import list_types, parse_signature, parse_tensor_type
+from compileboard.app.artifacts.graph_program import list_types, parse_signature, parse_tensor_type
 from compileboard.app.core.fields import CompileId, Count, RowId
 from compileboard.app.core.page import Page
 from compileboard.app.runs import failures

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from compileboard.app.artifacts import run_queries as artifacts
-from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
-from compileboard.app.artifacts.labels import (
+from compileboard.app.artifacts.artifact_labels import (
     DYNAMO_GRAPH,
     GUARDS,
     OUTPUT_CODE,
@@ -21,7 +20,8 @@ from compileboard.app.artifacts.labels import (
     list_metadata,
     view_text,
 )
-from compileboard.app.artifacts.program import RUNNABLE, build_graph_program
+from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
+from compileboard.app.artifacts.graph_program import RUNNABLE, build_graph_program
 from compileboard.app.artifacts.run_queries import Artifact, ArtifactRow, Neighbours
 from compileboard.app.artifacts.text import Bytecode, is_bytecode, parse_bytecode
 from compileboard.app.compiles import run_queries as compiles

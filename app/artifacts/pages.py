@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.artifacts import run_queries as artifacts
+from compileboard.app.artifacts.artifact_labels import GUARDS, describe_state
 from compileboard.app.artifacts.diff import Fold, ShownRow
-from compileboard.app.artifacts.labels import GUARDS, describe_state
 from compileboard.app.artifacts.model import (
     ArtifactScreen,
     build_artifact,

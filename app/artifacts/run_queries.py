@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
-from compileboard.app.artifacts.labels import describe_name, describe_state
+from compileboard.app.artifacts.artifact_labels import describe_name, describe_state
 from compileboard.app.core.fields import (
     CompileId,
     CompileKey,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from compileboard.app.core.engine import Engine, get_row
 from compileboard.app.core.page import recorded_us
 from compileboard.app.reasons.queries import HistoryPoint, history_sql, list_points
-from compileboard.collectors.store.incidents import SERIES
+from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import find_batch_sizes, rank_experiment
 from compileboard.collectors.store.rollups import NUMBERS, SET
 

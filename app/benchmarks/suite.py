@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from compileboard.app.benchmarks.lines import Axis, lay_out
 from compileboard.app.benchmarks.run_queries import list_results
 from compileboard.app.benchmarks.series import label_fields
 from compileboard.app.benchmarks.summaries import (
@@ -21,6 +20,7 @@ from compileboard.app.benchmarks.summaries import (
     summarize_runs,
 )
 from compileboard.app.benchmarks.summaries import compare as compare_headlines
+from compileboard.app.benchmarks.trend_lines import Axis, lay_out
 from compileboard.app.benchmarks.trend_queries import (
     MOST_RUNS,
     ModelSet,
@@ -59,7 +59,7 @@ from compileboard.app.incidents.queries import (
     list_incidents,
 )
 from compileboard.collectors.contract.records import list_types
-from compileboard.collectors.store.incidents import SERIES
+from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.rollups import NUMBERS, SET, Definition
 

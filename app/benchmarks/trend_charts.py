@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compileboard.app.benchmarks.lines import Axis, TrendLine, TrendPoint, describe_run
 from compileboard.app.benchmarks.metrics import Metric, format_value
+from compileboard.app.benchmarks.trend_lines import Axis, TrendLine, TrendPoint, describe_run
 from compileboard.app.core.charts import NEARLY_SAME, Chart, count_axis, escape, finish
 from compileboard.app.core.format import format_time
 

@@ -9,7 +9,11 @@ from typing import Annotated, Any
 from flask import Blueprint, abort, render_template, request, url_for
 
 from compileboard.app.benchmarks import recorded_charts as recorded
-from compileboard.app.benchmarks.lines import (
+from compileboard.app.benchmarks.metrics import Metric, TrendMetric
+from compileboard.app.benchmarks.series import SetFields, label_fields
+from compileboard.app.benchmarks.summaries import summarize_runs
+from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
+from compileboard.app.benchmarks.trend_lines import (
     AXES,
     CHOICES,
     ENVIRONMENT,
@@ -17,10 +21,6 @@ from compileboard.app.benchmarks.lines import (
     find_metric,
     read_choices,
 )
-from compileboard.app.benchmarks.metrics import Metric, TrendMetric
-from compileboard.app.benchmarks.series import SetFields, label_fields
-from compileboard.app.benchmarks.summaries import summarize_runs
-from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
 from compileboard.app.benchmarks.trend_queries import (
     FILTERS,
     ModelSet,

@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compileboard.app.benchmarks.lines import (
+from compileboard.app.benchmarks.metrics import Metric
+from compileboard.app.benchmarks.series_queries import count_guard_failures, count_runs
+from compileboard.app.benchmarks.trend_lines import (
     Axis,
     TrendLine,
     build_count_line,
@@ -17,8 +19,6 @@ from compileboard.app.benchmarks.lines import (
     lay_out,
     pad,
 )
-from compileboard.app.benchmarks.metrics import Metric
-from compileboard.app.benchmarks.series_queries import count_guard_failures, count_runs
 from compileboard.app.benchmarks.trend_queries import (
     MOST_RUNS,
     ModelSet,

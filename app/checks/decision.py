@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import click
 
-from compileboard.app.checks.load import choose_both, load_expected, load_run
+from compileboard.app.checks.check_sides import choose_both, load_expected, load_run
 from compileboard.app.checks.model import (
     FAIL,
     IMPROVED,
@@ -24,7 +24,7 @@ from compileboard.app.checks.model import (
 )
 from compileboard.app.checks.pairing import Ambiguous, pair
 from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
-from compileboard.app.checks.tables import is_file, read_table
+from compileboard.app.checks.upstream_csv import is_file, read_table
 from compileboard.app.comparison.model import name_some
 from compileboard.app.comparison.pairs import pair_entries
 from compileboard.app.comparison.sides import need_run

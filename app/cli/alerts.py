@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from compileboard.app.alerts.delivery import SendReport, preview, send_due, send_message
+from compileboard.app.alerts.alert_delivery import SendReport, preview, send_due, send_message
 from compileboard.app.alerts.message import (
     clean,
     list_unmatched_patterns,

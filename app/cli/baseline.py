@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.load import load_run
+from compileboard.app.checks.check_sides import load_run
 from compileboard.app.checks.model import CannotCompare, Side
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.comparison.baselines import (

@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-from compileboard.app.checks.ci import NAME, GithubOutputs, publish
 from compileboard.app.checks.decision import (
     CheckRequest,
     CheckScreen,
@@ -26,9 +25,10 @@ from compileboard.app.checks.decision import (
     load_rules,
     report_check,
 )
+from compileboard.app.checks.github_annotations import NAME, GithubOutputs, publish
 from compileboard.app.checks.model import IMPROVED, NOTE, PASS, CannotCompare, RuleOptions
 from compileboard.app.checks.rules import DEFAULT, RULES, counts
-from compileboard.app.checks.tables import list_flaky
+from compileboard.app.checks.upstream_csv import list_flaky
 from compileboard.app.cli.common import db_option, read_command_clock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.schema import get_plain

@@ -21,8 +21,8 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.settings import load_settings
 from compileboard.app.core.store import Store, open_store
 from compileboard.app.reports import BUNDLE, FOLDERS, FORMATS, SUITE_TABLES, TABULAR
+from compileboard.app.reports.csv_report import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.output import describe_write_error, fail, write_output
-from compileboard.app.reports.text import COLUMNS, DEFAULT_TABLE
 from compileboard.app.runs.run_queries import get_run
 from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.rollups import DEFINITIONS
@@ -410,8 +410,8 @@ def _export_site(arguments: SimpleNamespace) -> int:
             "program inside"
         )
     # Imported here: pages, templates and charts, which no other command needs.
-    from compileboard.app.site.export import ExportOptions, export_site
     from compileboard.app.site.folder import FolderError
+    from compileboard.app.site.site_export import ExportOptions, export_site
 
     settings = load_settings(os.environ, {"db": arguments.db})
     options = ExportOptions(

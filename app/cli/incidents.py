@@ -14,7 +14,7 @@ from compileboard.app.incidents.queries import ACTIVE, NOT_IGNORED, IncidentFilt
 from compileboard.app.reports.check_report import one_line
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import open_reader, open_writer
-from compileboard.collectors.store.incidents import ACTIONS, save_comment
+from compileboard.collectors.store.incident_triage import ACTIONS, save_comment
 from compileboard.collectors.store.tokens import command_origin, record_action
 from compileboard.command_line import Choice, Group
 

@@ -69,8 +69,8 @@ def _list_options() -> list[click.Parameter]:
 )
 def serve(**given: str | None) -> int:
     """Serve the dashboard until interrupted. Every option can also be set in the environment."""
-    from compileboard.app.server.serve import ServeError
-    from compileboard.app.server.serve import serve as serve_dashboard
+    from compileboard.app.server.gunicorn_server import ServeError
+    from compileboard.app.server.gunicorn_server import serve as serve_dashboard
 
     settings = load_settings(os.environ, given)
     set_log_format(settings.log_format)

@@ -89,7 +89,7 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
 @board_option
 def list_all(db: str) -> None:
     """List tokens, newest first."""
-    from compileboard.app.core.tokens import list_tokens
+    from compileboard.app.core.logins import list_tokens
 
     with closing(open_reader(db)) as reader:
         for row in list_tokens(reader).rows:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.benchmarks.series import SeriesFields
 from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
 from compileboard.app.checks.model import CannotCompare, RuleOptions
-from compileboard.app.checks.tables import is_file, list_flaky
+from compileboard.app.checks.upstream_csv import is_file, list_flaky
 from compileboard.app.comparison.baselines import BaselineRow, load_baseline
 from compileboard.app.comparison.baselines import get_baseline as find_stored
 from compileboard.app.comparison.baselines import list_baselines as list_stored

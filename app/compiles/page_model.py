@@ -26,7 +26,7 @@ from compileboard.app.runs.failures import CacheLookup, CudagraphSkip, FailureRo
 from compileboard.app.runs.model import CHARTED
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import list_configs
-from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.metric_fields import FIELDS
 
 MOST_EVENTS, MOST_FAILURES = 100, 50  # of one compile
 _MOST_CONFIGS = 10_000  # texts of one run; the links to more are left out

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from flask import Blueprint, abort, current_app, render_template, url_for
 
-from compileboard.app.artifacts.labels import GUARDS
+from compileboard.app.artifacts.artifact_labels import GUARDS
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.charts import chart_phases
 from compileboard.app.compiles.outcomes import Outcome, RecordOutcome
@@ -49,7 +49,7 @@ from compileboard.app.runs import run_queries as run
 from compileboard.app.runs.failures import CacheLookup, CudagraphSkip, FailureRow
 from compileboard.app.runs.run_queries import NoteRow, ProcessRow, RunDetail, get_run_features
 from compileboard.app.runs.shell import find_run
-from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.metric_fields import FIELDS
 
 blueprint = Blueprint("compile", __name__)
 

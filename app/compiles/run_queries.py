@@ -28,8 +28,8 @@ from compileboard.collectors.contract.compile_labels import (
     label_role,
 )
 from compileboard.collectors.contract.library_names import is_library_name
-from compileboard.collectors.store.causes import Caller, find_caller, find_user_call, is_wrapper
 from compileboard.collectors.store.reading import read_body
+from compileboard.collectors.store.run_causes import Caller, find_caller, find_user_call, is_wrapper
 from compileboard.collectors.store.runs import load_process_names
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")

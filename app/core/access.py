@@ -24,8 +24,8 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from compileboard.app.core import login_records
 from compileboard.app.core.db import get_board_path, get_reader, get_settings, is_read_only
+from compileboard.app.core.logins import StoredToken, get_token
 from compileboard.app.core.settings import SettingError, Settings
-from compileboard.app.core.tokens import StoredToken, get_token
 from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.runs import RunSender
 from compileboard.collectors.store.tokens import (

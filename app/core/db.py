@@ -11,9 +11,9 @@ from flask import Flask, abort, current_app, g, request
 
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.indexing import start_indexing
 from compileboard.app.core.newest import RecorderClock, read_clock
 from compileboard.app.core.publications import get_publication_error, is_shown
+from compileboard.app.core.search_indexing import start_indexing
 from compileboard.app.core.settings import Settings
 from compileboard.app.core.store import Store, open_store
 from compileboard.collectors.store import connection as connect

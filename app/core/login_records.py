@@ -16,13 +16,13 @@ from contextlib import closing
 from flask import Flask, current_app
 
 from compileboard.app.core.db import close_store, get_board_path, get_reader, is_read_only, writing
-from compileboard.app.core.shared_table import SharedRecord, SharedTable
-from compileboard.app.core.tokens import (
+from compileboard.app.core.logins import (
     BrowserSession,
     LoginFailure,
     get_session,
     list_login_failures,
 )
+from compileboard.app.core.shared_table import SharedRecord, SharedTable
 from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
 from compileboard.collectors.store.tokens import (
     close_session,

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from compileboard.app.benchmarks.commits import find_span, list_ancestry
+from compileboard.app.benchmarks.commit_order import find_span, list_ancestry
 from compileboard.app.core.engine import Engine
 from compileboard.app.runs.run_queries import get_run_state
 

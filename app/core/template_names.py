@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from compileboard.app.artifacts.labels import describe_name
+from compileboard.app.artifacts.artifact_labels import describe_name
 from compileboard.app.benchmarks.exports import choose_model
 from compileboard.app.benchmarks.labels import (
     describe_accuracy,
@@ -23,8 +23,8 @@ from compileboard.app.compiles.model import list_present_phases
 from compileboard.app.core import format, labels
 from compileboard.app.core.fields import gb_url
 from compileboard.app.guards.model import describe_kind
-from compileboard.app.ranks.comparison import ASPECTS
 from compileboard.app.ranks.model import describe_caches
+from compileboard.app.ranks.rank_differences import ASPECTS
 from compileboard.app.repros.model import describe_message, describe_repro_kind, describe_result
 from compileboard.app.shapes.model import describe_guard, describe_range
 from compileboard.app.stacks.model import list_shares

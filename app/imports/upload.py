@@ -22,7 +22,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.settings import Settings
-from compileboard.app.imports import child
+from compileboard.app.imports import import_process
 from compileboard.app.imports.queue import (
     Import,
     ImportOptions,
@@ -278,7 +278,7 @@ def _explain(error: OSError) -> UploadRejected:
     )
 
 
-MIB = child.MIB
+MIB = import_process.MIB
 AUDIT_PATIENCE_MS = 60_000
 # They hold no permit of app.server.worker while they wait for bytes; the disk is what they fill.
 MOST_RECEIVING = 32
@@ -376,12 +376,17 @@ def _run_import(
     accepted.start()
     try:
         with ImportQueue(parse_address(settings.db).board).lane() as lane:
-            if child.run(
-                slot, child.build_command(settings, options, received.target), settings, lane
+            if import_process.run(
+                slot,
+                import_process.build_command(settings, options, received.target),
+                settings,
+                lane,
             ):
                 slot.save(state="waiting")
                 lane.enter_second()
-                child.run(slot, child.build_command(settings, options, received.target), settings)
+                import_process.run(
+                    slot, import_process.build_command(settings, options, received.target), settings
+                )
     except (
         Exception
     ):  # a thread of its own: nobody else would hear of it, and the upload would wait for ever

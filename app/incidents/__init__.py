@@ -19,7 +19,7 @@ An incident's, made by `app.incidents.evidence`:
     measured_as, models, others         texts: the configuration, the models, what else changed
     headline        the most important changes: {change_id, subject, metric, label, values, size,
                     direction}
-    causes          the likely ones, made by `app.incidents.causes`: {kind, text, reason, file,
-                    line, source_line, function, break_id, cause_id, before, after, also,
+    causes          the likely ones, made by `app.incidents.likely_causes`: {kind, text, reason,
+                    file, line, source_line, function, break_id, cause_id, before, after, also,
                     checks: [{passed, text}]}
 """

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from compileboard.app.benchmarks.lines import Axis, TrendLine
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.benchmarks.trend_charts import POINTS_ID, chart_metric
+from compileboard.app.benchmarks.trend_lines import Axis, TrendLine
 from compileboard.app.core.charts import Chart, finish
 from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.page_model import LevelLines

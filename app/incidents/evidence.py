@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
-from compileboard.app.benchmarks.commits import list_commit_range
-from compileboard.app.benchmarks.lines import find_changes
+from compileboard.app.benchmarks.commit_order import list_commit_range
 from compileboard.app.benchmarks.metrics import PASSES, format_value
+from compileboard.app.benchmarks.trend_lines import find_changes
 from compileboard.app.benchmarks.trend_queries import TrendRun, list_trend_runs
 from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.load import load_side
@@ -29,8 +29,8 @@ from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.schema import get_plain
 from compileboard.app.core.store import Store
-from compileboard.app.incidents.causes import CauseFinder, get_failed_result
 from compileboard.app.incidents.groups import group_changes, match_incidents
+from compileboard.app.incidents.likely_causes import CauseFinder, get_failed_result
 from compileboard.app.incidents.model import (
     HeadlineMetric,
     Incident,
@@ -45,7 +45,7 @@ from compileboard.app.incidents.model import (
     rank_severity,
 )
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.store.incidents import DetectedRows, IncidentMove
+from compileboard.collectors.store.incident_triage import DetectedRows, IncidentMove
 from compileboard.collectors.store.sealed_files import RunFileUnavailable
 
 MOST_CAUSES = 12

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compileboard.app.incidents.model import Incident, SeriesChange, find_metric_of
-from compileboard.collectors.store.incidents import IncidentMove
+from compileboard.collectors.store.incident_triage import IncidentMove
 from compileboard.collectors.store.rollups import SET
 
 # A model's metric that moves a suite's.

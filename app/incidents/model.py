@@ -17,7 +17,7 @@ from compileboard.app.benchmarks.metrics import (
 from compileboard.app.core.fields import EventTime, TimeUs
 from compileboard.app.core.format import format_plural, format_times
 from compileboard.app.core.schema import PRIVATE, one_of, published
-from compileboard.collectors.store.incidents import ACTIONS, SERIES
+from compileboard.collectors.store.incident_triage import ACTIONS, SERIES
 
 STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
 STATUSES = ("open", "acknowledged", "ignored")

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from compileboard.app.benchmarks.labels import describe_status
-from compileboard.app.benchmarks.lines import (
+from compileboard.app.benchmarks.metrics import PASSES, Metric
+from compileboard.app.benchmarks.series_queries import list_run_points
+from compileboard.app.benchmarks.trend_lines import (
     Axis,
     TrendLine,
     TrendPoint,
@@ -17,8 +19,6 @@ from compileboard.app.benchmarks.lines import (
     build_suite_line,
     lay_out,
 )
-from compileboard.app.benchmarks.metrics import PASSES, Metric
-from compileboard.app.benchmarks.series_queries import list_run_points
 from compileboard.app.benchmarks.trend_queries import (
     TrendFilter,
     TrendRun,

@@ -8,9 +8,9 @@ from typing import Annotated, Any, NoReturn
 from flask import Blueprint, abort, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.benchmarks.lines import find_choice
 from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.trend_charts import list_table_rows, share_runs
+from compileboard.app.benchmarks.trend_lines import find_choice
 from compileboard.app.core.access import choose_author, describe_author
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.charts import draw_sparkline
@@ -54,7 +54,7 @@ from compileboard.app.incidents.queries import (
     read_incident_filter,
 )
 from compileboard.app.incidents.queries import list_incidents as list_page
-from compileboard.collectors.store.incidents import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
+from compileboard.collectors.store.incident_triage import AUTHOR_LIMIT, TEXT_LIMIT, save_comment
 
 blueprint = Blueprint("incidents", __name__)
 TILE_COUNT = 5

@@ -38,7 +38,7 @@ from compileboard.app.incidents.model import (
     IncidentRun,
     SeriesChange,
 )
-from compileboard.collectors.store.incidents import SERIES
+from compileboard.collectors.store.incident_triage import SERIES
 
 ACTIVE = "active"
 CONFIRMED = "confirmed"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from compileboard.app.benchmarks.commits import Parents, order_commits
+from compileboard.app.benchmarks.commit_order import Parents, order_commits
 from compileboard.app.benchmarks.metrics import (
     BY_NAME,
     METRICS,
@@ -32,7 +32,7 @@ from compileboard.app.core.engine import Engine
 from compileboard.app.core.run_cache import cached_ancestry
 from compileboard.app.incidents.change_points import Floats
 from compileboard.collectors.contract.verdicts import SPEEDS, is_wrong_answer
-from compileboard.collectors.store.incidents import SERIES
+from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import TIMING
 from compileboard.collectors.store.rollups import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
 

@@ -37,7 +37,7 @@ from compileboard.app.incidents.series import (
     read_suite_series,
 )
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.incidents import DETECTED, DetectedRows, save_detected
+from compileboard.collectors.store.incident_triage import DETECTED, DetectedRows, save_detected
 
 # Of a branch, in which changes are looked for; a series that has one there is scanned whole.
 _TAIL_RUNS = 80

@@ -44,6 +44,13 @@ from compileboard.app.guards.model import build_guards
 from compileboard.app.guards.pages import list_guard_sets
 from compileboard.app.incidents.page_model import build_incident
 from compileboard.app.incidents.pages import get_incident, list_incidents
+from compileboard.app.notebook.data_frames import (
+    MOST_ROWS,
+    FrameMethod,
+    find_run_id,
+    read_given,
+    write_text,
+)
 from compileboard.app.notebook.drawings import (
     BoardComparison,
     BoardIncident,
@@ -51,13 +58,6 @@ from compileboard.app.notebook.drawings import (
     BoardReason,
     BoardTrend,
     draw,
-)
-from compileboard.app.notebook.frames import (
-    MOST_ROWS,
-    FrameMethod,
-    find_run_id,
-    read_given,
-    write_text,
 )
 from compileboard.app.ranks.charts import chart_ranks
 from compileboard.app.ranks.model import build_ranks

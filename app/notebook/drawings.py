@@ -31,7 +31,7 @@ from compileboard.app.core.charts import Chart, make_figure
 from compileboard.app.incidents.charts import chart_incident, mark_incidents
 from compileboard.app.incidents.model import IncidentDetail, SeriesChange
 from compileboard.app.incidents.page_model import IncidentScreen
-from compileboard.app.notebook.frames import list_columns, make_frame
+from compileboard.app.notebook.data_frames import list_columns, make_frame
 from compileboard.app.reasons.api import CauseDetail, DistinctBreakDetail
 from compileboard.app.reasons.charts import chart_history as chart_reason
 from compileboard.app.reasons.queries import HistoryPoint

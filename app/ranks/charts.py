@@ -8,7 +8,7 @@ from typing import Any
 from compileboard.app.core.charts import Chart, duration_axis, finish
 from compileboard.app.core.format import format_count, format_duration
 from compileboard.app.core.labels import PHASES
-from compileboard.app.ranks.comparison import RankSummary
+from compileboard.app.ranks.rank_differences import RankSummary
 
 MOST_BARS = 128
 

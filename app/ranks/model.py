@@ -23,7 +23,7 @@ from compileboard.app.core.format import format_duration, format_plural
 from compileboard.app.core.labels import describe_outcome
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import one_of
-from compileboard.app.ranks.comparison import (
+from compileboard.app.ranks.rank_differences import (
     ASPECTS,
     DIFFERS,
     NOT_COMPARED,

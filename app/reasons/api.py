@@ -10,7 +10,6 @@ from compileboard.app.core.db import get_clock, get_engine, get_store
 from compileboard.app.core.fields import SORT_HELP, ContentId, Stack
 from compileboard.app.core.page import Page, read_content_id
 from compileboard.app.core.parameters import order_by
-from compileboard.app.reasons.events import ValueChange
 from compileboard.app.reasons.graph_breaks import (
     GRAPH_BREAKS,
     BreakEvent,
@@ -31,6 +30,8 @@ from compileboard.app.reasons.queries import (
     get_reason_trends,
     list_reasons,
 )
+from compileboard.app.reasons.reason_events import ValueChange
+from compileboard.app.reasons.reason_trends import KindTrend, TrendLine
 from compileboard.app.reasons.recompiles import (
     RECOMPILES,
     CauseEvent,
@@ -38,7 +39,6 @@ from compileboard.app.reasons.recompiles import (
     CauseSummary,
     RecompileCause,
 )
-from compileboard.app.reasons.trends import KindTrend, TrendLine
 from compileboard.app.runs.queries import Slot
 
 History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 runs, oldest first."]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compileboard.app.core.charts import Chart, count_axis, finish
 from compileboard.app.core.format import format_number, format_time
 from compileboard.app.reasons.queries import HistoryPoint
-from compileboard.app.reasons.trends import KindTrend
+from compileboard.app.reasons.reason_trends import KindTrend
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.categories import label_category
 

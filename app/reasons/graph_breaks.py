@@ -10,7 +10,7 @@ from compileboard.app.compiles.outcomes import OUTCOME_SQL
 from compileboard.app.core import fields
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.reasons.queries import ReasonSubject
-from compileboard.app.reasons.trends import TrendGrid
+from compileboard.app.reasons.reason_trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
 
 

@@ -14,14 +14,6 @@ from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, group_runs, open_run_or_board
 from compileboard.app.reasons import run_queries
-from compileboard.app.reasons.events import (
-    AffectedModel,
-    ValueChange,
-    list_affected_models,
-    list_benchmarks,
-    list_events,
-    list_value_changes,
-)
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.queries import (
     AffectedRun,
@@ -32,6 +24,14 @@ from compileboard.app.reasons.queries import (
     list_affected_runs,
     list_history,
     list_with_trends,
+)
+from compileboard.app.reasons.reason_events import (
+    AffectedModel,
+    ValueChange,
+    list_affected_models,
+    list_benchmarks,
+    list_events,
+    list_value_changes,
 )
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.reasons.run_queries import (

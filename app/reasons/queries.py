@@ -18,6 +18,7 @@ from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.core.parameters import list_names, read_query
 from compileboard.app.core.rows import make_row
+from compileboard.app.reasons.reason_trends import KindSums, TrendGrid, make_grid, read_grid
 from compileboard.app.reasons.sums import (
     ReasonSums,
     Sum,
@@ -27,7 +28,6 @@ from compileboard.app.reasons.sums import (
     per_thing_sql,
     sum_reasons,
 )
-from compileboard.app.reasons.trends import KindSums, TrendGrid, make_grid, read_grid
 from compileboard.app.runs.queries import (
     WANTED,
     WANTED_PUBS,

@@ -15,8 +15,8 @@ from compileboard.app.core.page import Page, bind_page, make_page, recorded_us
 from compileboard.app.core.rows import list_page, make_row
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
-from compileboard.collectors.store.causes import find_first_call, find_user_call
 from compileboard.collectors.store.reading import read_body
+from compileboard.collectors.store.run_causes import find_first_call, find_user_call
 from compileboard.collectors.store.runs import name_rows
 
 

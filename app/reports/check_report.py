@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.model import IMPROVED, PASS, CannotCompare, RuleVerdict
 from compileboard.app.checks.rules.counts import WHOLE_RUN
-from compileboard.app.checks.rules.results import INCIDENTS
+from compileboard.app.checks.rules.model_results import INCIDENTS
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.markdown import prose, render_markdown
 from compileboard.app.reports.output import write_file

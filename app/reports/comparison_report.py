@@ -29,6 +29,7 @@ from compileboard.app.comparison.table import (
 )
 from compileboard.app.core.charts import Chart
 from compileboard.app.core.resources import __version__
+from compileboard.app.reports.csv_report import describe_document, dump, write_csv
 from compileboard.app.reports.html import (
     BENCH_STYLES,
     STYLES,
@@ -38,7 +39,6 @@ from compileboard.app.reports.html import (
     read_static,
 )
 from compileboard.app.reports.markdown import render_markdown
-from compileboard.app.reports.text import describe_document, dump, write_csv
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 

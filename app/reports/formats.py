@@ -12,16 +12,16 @@ from compileboard.app.benchmarks.metrics import format_short
 from compileboard.app.core.template_names import TEMPLATE_NAMES
 from compileboard.app.reports import TABULAR
 from compileboard.app.reports.contents import Contents, read_contents
-from compileboard.app.reports.html import write_html
-from compileboard.app.reports.markdown import MOST_TABLE_ROWS, render_markdown
-from compileboard.app.reports.tables import BY_NAME, read_rows
-from compileboard.app.reports.text import (
+from compileboard.app.reports.csv_report import (
     COLUMNS,
     flatten_row,
     join_chunks,
     write_csv,
     write_json,
 )
+from compileboard.app.reports.html import write_html
+from compileboard.app.reports.markdown import MOST_TABLE_ROWS, render_markdown
+from compileboard.app.reports.run_tables import BY_NAME, read_rows
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.collectors.store.results import ResultRow
 

@@ -26,7 +26,7 @@ from compileboard.app.compiles.model import CompileEntry, build_entries
 from compileboard.app.core.resources import __version__, resource_folder
 from compileboard.app.core.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
 from compileboard.app.reports.contents import Contents
-from compileboard.app.reports.text import join_chunks
+from compileboard.app.reports.csv_report import join_chunks
 from compileboard.app.runs import trace_files
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")

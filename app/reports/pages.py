@@ -22,13 +22,13 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.core.store import open_store
 from compileboard.app.reports import BUNDLE, FORMATS, SUITE_TABLES
+from compileboard.app.reports.csv_report import COLUMNS, DEFAULT_TABLE
 from compileboard.app.reports.formats import file_name, write_report
 from compileboard.app.reports.html import POLICY, read_plotly
 from compileboard.app.reports.parquet import check_available
 from compileboard.app.reports.suite_report import file_name as suite_file_name
 from compileboard.app.reports.suite_report import policy_of as suite_policy
 from compileboard.app.reports.suite_report import write_suite
-from compileboard.app.reports.text import COLUMNS, DEFAULT_TABLE
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run

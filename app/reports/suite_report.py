@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from compileboard.app.benchmarks.lines import TrendLine, build_suite_line
 from compileboard.app.benchmarks.metrics import SUMMARY_METRICS, Metric
 from compileboard.app.benchmarks.suite import (
     REPORT_ROWS,
@@ -17,6 +16,7 @@ from compileboard.app.benchmarks.suite import (
 )
 from compileboard.app.benchmarks.summaries import format_number
 from compileboard.app.benchmarks.trend_charts import chart_metric, list_table_rows, share_runs
+from compileboard.app.benchmarks.trend_lines import TrendLine, build_suite_line
 from compileboard.app.comparison.model import GROUPS, Comparison
 from compileboard.app.comparison.pairs import describe_entry, list_shown
 from compileboard.app.comparison.table import DEFAULT_ORDER, TableSelection, choose
@@ -24,6 +24,7 @@ from compileboard.app.core.resources import __version__
 from compileboard.app.incidents import model as messages
 from compileboard.app.reports import TABULAR
 from compileboard.app.reports.comparison_report import MARKDOWN_WORDS, TEMPLATE_WORDS
+from compileboard.app.reports.csv_report import describe_document, dump, write_csv
 from compileboard.app.reports.html import (
     BENCH_STYLES,
     STYLES,
@@ -34,7 +35,6 @@ from compileboard.app.reports.html import (
     read_static,
 )
 from compileboard.app.reports.markdown import render_markdown
-from compileboard.app.reports.text import describe_document, dump, write_csv
 
 TILES = (
     "pass_ratio",

@@ -52,9 +52,9 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.states import RunState, describe_state
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
-from compileboard.collectors.store.causes import find_first_call, load_causes
 from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
+from compileboard.collectors.store.run_causes import find_first_call, load_causes
 
 
 @dataclass(frozen=True)

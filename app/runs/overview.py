@@ -9,9 +9,9 @@ from math import log
 from statistics import median
 from typing import Annotated
 
-from compileboard.app.benchmarks.lines import ENVIRONMENT
 from compileboard.app.benchmarks.metrics import SUMMARY_BY_NAME, Metric, format_short
 from compileboard.app.benchmarks.summaries import SummarizedRuns, SummaryDelta, summarize_runs
+from compileboard.app.benchmarks.trend_lines import ENVIRONMENT
 from compileboard.app.benchmarks.trend_queries import (
     ModelSet,
     StoredSummary,
@@ -68,8 +68,8 @@ from compileboard.app.runs.queries import RunFilter, list_runs
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.store.causes import find_first_call, load_causes
 from compileboard.collectors.store.rollups import Definition
+from compileboard.collectors.store.run_causes import find_first_call, load_causes
 
 MOST_PROGRAMS = 5
 MOST_COMPILES = 5_000  # of a run whose causes a list of several can wait for

@@ -254,7 +254,7 @@ def _index(path: str) -> None:
 
 
 def _alert(path: str, rules_path: str, environ: Mapping[str, str]) -> None:
-    from compileboard.app.alerts.delivery import send_due
+    from compileboard.app.alerts.alert_delivery import send_due
 
     for problem in send_due(path, rules_path, environ, time.time_ns() // 1000).problems:
         log(f"alerts: {problem}", "error")

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks.common import Row, print_table
 from compileboard.app.core.settings import Settings
-from compileboard.app.imports import child
+from compileboard.app.imports import import_process as child
 from compileboard.app.imports.queue import Import, ImportOptions, ImportQueue
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.migrations import migrate

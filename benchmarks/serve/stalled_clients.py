@@ -43,7 +43,7 @@ GIVEN_UP_S = 10.0
 PROGRAM = """
 import socket, sqlite3, sys
 from flask import Flask, request
-from compileboard.app.server.serve import run_gunicorn
+from compileboard.app.server.gunicorn_server import run_gunicorn
 from compileboard.app.core.settings import Settings
 app = Flask("stalled")
 app.get("/healthz")(lambda: "well")

@@ -16,7 +16,11 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.ingest.commits import StoredCommit, count_commits, save_commits
+from compileboard.collectors.store.ingest.commit_history import (
+    StoredCommit,
+    count_commits,
+    save_commits,
+)
 from compileboard.command_line import Command
 
 MOST_COMMITS = 200_000  # linux and pytorch have fewer along first parents

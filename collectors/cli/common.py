@@ -177,7 +177,7 @@ def pick_up() -> None:
 
     print_recovery(pick_up_spools())
     if has_waiting(os.environ):  # hardly ever, and an HTTP client comes with it
-        from compileboard.collectors.push.report import resume_sending
+        from compileboard.collectors.push.outbox_report import resume_sending
 
         resume_sending(os.environ)
 

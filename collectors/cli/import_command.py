@@ -186,7 +186,7 @@ def import_command(
     limits = pop_limits(options)
     if destination.get("server"):
         from compileboard.collectors.push.outbox import outbox_root
-        from compileboard.collectors.push.report import deliver
+        from compileboard.collectors.push.outbox_report import deliver
 
         if lines is not None:
             raise ValueError(

@@ -484,7 +484,7 @@ def import_command(name: str, db: str, run_name: str | None) -> int:
 def push_command(name: str, db: str, **values: Any) -> int:
     """Send a repro to a server, which stores it as text and never runs it."""
     from compileboard.collectors.push.outbox import outbox_root
-    from compileboard.collectors.push.report import deliver
+    from compileboard.collectors.push.outbox_report import deliver
     from compileboard.collectors.repro.loading import load_repro
     from compileboard.collectors.repro.sending import queue
 

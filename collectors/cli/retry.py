@@ -85,7 +85,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     those waiting for it, and with --run is their new target.
     """
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
-    from compileboard.collectors.push.report import deliver, list_waiting_runs, wake_sender
+    from compileboard.collectors.push.outbox_report import deliver, list_waiting_runs, wake_sender
     from compileboard.collectors.record.recover_spools import pick_up_spools
 
     _check_limits(paths, list(values))

@@ -217,7 +217,7 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
     manifest = launch.manifest
     if manifest.server:
         from compileboard.collectors.push.outbox import outbox_root
-        from compileboard.collectors.push.report import describe_delivery
+        from compileboard.collectors.push.outbox_report import describe_delivery
         from compileboard.collectors.push.target import Target
         from compileboard.collectors.record.outbox_sink import OutboxSink
 

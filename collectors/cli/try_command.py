@@ -133,8 +133,8 @@ def _try(
         if patch is not None:
             candidate = _read_patch(patch, program, folder)
         else:
-            from compileboard.collectors.store.causes import load_causes
             from compileboard.collectors.store.large_runs import reopen_in
+            from compileboard.collectors.store.run_causes import load_causes
 
             reopen_in(database, program.run_id)
             candidate = _pick_fix(

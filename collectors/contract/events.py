@@ -141,7 +141,7 @@ class Compiled(FrameContext):
     end_us: int | None = None
     duration_us: int | None = None
     duration_source: str | None = None  # torch's fields that the duration is of
-    phases_us: dict[str, int] = field(default_factory=dict)  # exclusive, see decode/metrics.py
+    phases_us: dict[str, int] = field(default_factory=dict)  # exclusive times
     metrics: dict[str, Json] = field(
         default_factory=dict
     )  # torch's own names; config texts as {"config_hash": …}

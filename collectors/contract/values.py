@@ -18,7 +18,7 @@ from operator import is_
 from typing import Any, TypeVar
 
 from .events import Compiled
-from .fields import FIELDS
+from .metric_fields import FIELDS
 
 _DEEPEST = 60
 _TOO_DEEP = "<nested too deeply>"

@@ -10,9 +10,9 @@ from typing import Any
 from compileboard.collectors.contract import events, record_names
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
 from compileboard.collectors.contract.values import Notes, clean, clean_text, fit_event, fit_metrics
-from compileboard.collectors.decode import caches, metrics, recompile_reasons, records
+from compileboard.collectors.decode import caches, compilation_metrics, recompile_reasons, records
 from compileboard.collectors.decode import trace_records as failures
-from compileboard.collectors.decode.graph_breaks import parse_break
+from compileboard.collectors.decode.break_texts import parse_break
 from compileboard.collectors.decode.records import (
     Captured,
     PathNamer,
@@ -135,12 +135,12 @@ class Decoder:
         if not isinstance(captured.metadata, dict):
             return [self._noted(captured)]
         kind = record_names.METRICS[captured.name]
-        fields, configs = metrics.parse_metrics(
+        fields, configs = compilation_metrics.parse_metrics(
             captured.metadata, kind, self._namer, self._qualify, captured.extra
         )
         context = self._context(captured)
         if context["compile_id"] is None:
-            context.update(metrics.context_of(captured.metadata))
+            context.update(compilation_metrics.context_of(captured.metadata))
         made: list[events.Event] = [events.Compiled(**context, **fields)]
         for number, (config_kind, digest, body) in enumerate(configs, start=1):
             made.append(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.formats import results as upstream_status
-from compileboard.collectors.formats.results import (
+from compileboard.collectors.formats import result_file as upstream_status
+from compileboard.collectors.formats.result_file import (
     Addition,
     FileNameInfo,
     ResultFile,

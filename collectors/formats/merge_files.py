@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.formats import results as upstream_status
+from compileboard.collectors.formats import result_file as upstream_status
 from compileboard.collectors.formats.database import METRICS_FILE
-from compileboard.collectors.formats.results import (
+from compileboard.collectors.formats.result_file import (
     ResultFile,
     damaged,
     list_series,

@@ -14,9 +14,9 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.contract.result_columns import ALIASES
-from compileboard.collectors.decode.graph_breaks import parse_break
+from compileboard.collectors.decode.break_texts import parse_break
 from compileboard.collectors.decode.records import PathNamer
-from compileboard.collectors.formats import results as upstream_status
+from compileboard.collectors.formats import result_file as upstream_status
 from compileboard.collectors.formats.database import (
     METRICS_FILE,
     CsvRow,
@@ -27,7 +27,7 @@ from compileboard.collectors.formats.database import (
     read_table,
 )
 from compileboard.collectors.formats.raw_timings import is_npy, read_timings, to_repeats
-from compileboard.collectors.formats.results import (
+from compileboard.collectors.formats.result_file import (
     Addition,
     BreakRow,
     FileNameInfo,

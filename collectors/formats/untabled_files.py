@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.formats.results import write_csv
+from compileboard.collectors.formats.result_file import write_csv
 
 BATCH_SIZES, RECOMPILES = (
     "batch_sizes",

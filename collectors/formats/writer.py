@@ -12,10 +12,10 @@ from typing import Any
 
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.contract.result_columns import RESULT_COLUMNS, list_upstream
-from compileboard.collectors.decode.graph_breaks import reason_text, user_stack
+from compileboard.collectors.decode.break_texts import reason_text, user_stack
 from compileboard.collectors.formats.database import METRICS_FILE
 from compileboard.collectors.formats.raw_timings import write_timings
-from compileboard.collectors.formats.results import (
+from compileboard.collectors.formats.result_file import (
     COUNTS,
     FILE_WORDS,
     SKIP_COLUMN,

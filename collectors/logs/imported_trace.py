@@ -23,7 +23,7 @@ from compileboard.collectors.logs.log_head import Head, PeekedFile, facts_of
 from compileboard.collectors.logs.source import EventBatch, ImportedFile, LateFacts
 from compileboard.collectors.logs.trace_log import LogClock
 from compileboard.collectors.logs.trace_source import TraceSource
-from compileboard.collectors.store.ingest.payloads import TextPacker
+from compileboard.collectors.store.ingest.payload_writer import TextPacker
 from compileboard.collectors.store.ingest.source_files import LEARNT_LATE, LogRow
 
 # Texts whose every form is known, so that what is the user's can be told from what is torch's. All

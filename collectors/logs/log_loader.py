@@ -27,7 +27,7 @@ from compileboard.collectors.logs.streams import LimitExceeded, NoSuchLog
 from compileboard.collectors.logs.trace_log import PART_BYTES
 from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.connection import checkpoint
-from compileboard.collectors.store.ingest.payloads import TextPacker
+from compileboard.collectors.store.ingest.payload_writer import TextPacker
 from compileboard.collectors.store.ingest.source_files import (
     LEARNT_LATE,
     LogRow,

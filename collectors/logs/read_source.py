@@ -10,7 +10,7 @@ from compileboard.collectors.contract.events import CompileStarted, Event, Graph
 from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.store.causes import MOST_EXCERPTS
+from compileboard.collectors.store.run_causes import MOST_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5
 LONGEST_LINE = 200

@@ -29,7 +29,7 @@ from compileboard.collectors.formats.merge_files import (
     time_us_of,
 )
 from compileboard.collectors.formats.reader import break_event, read_results
-from compileboard.collectors.formats.results import ResultFile, digest, stem_of, task_of
+from compileboard.collectors.formats.result_file import ResultFile, digest, stem_of, task_of
 from compileboard.collectors.logs.discovery import LogSource, SourceGroup
 from compileboard.collectors.logs.log_loader import STATE, Imported, LoadOptions, Progress
 from compileboard.collectors.logs.source import Checkpoint, EventBatch, ImportedFile, pump

@@ -14,7 +14,6 @@ from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.logs.source import EventBatch, ImportedFile
-from compileboard.collectors.store.causes import save_source_lines
 from compileboard.collectors.store.connection import (
     BUSY_TIMEOUT_MS,
     StoreMoved,
@@ -41,6 +40,7 @@ from compileboard.collectors.store.ingest.source_files import (
     save_trace_file,
 )
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_causes import save_source_lines
 from compileboard.collectors.store.runs import THIS_MACHINE, RunSender
 from compileboard.collectors.store.search import index_run
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import CommitsSeen
 from compileboard.collectors.contract.secrets import scrub_text
-from compileboard.collectors.store.ingest.commits import StoredCommit
+from compileboard.collectors.store.ingest.commit_history import StoredCommit
 
 GIT_TIMEOUT_S = 300.0
 # What git sets in its own hooks; inherited, it would name another repository or index.

@@ -24,7 +24,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import MANIFEST_NAME
 from compileboard.collectors.contract.values import clean, clean_text
-from compileboard.collectors.decode import graph_breaks as break_registry
+from compileboard.collectors.decode import break_texts as break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import PathNamer, qualify
 from compileboard.collectors.logs.read_source import SourceReader

@@ -8,7 +8,7 @@ from pathlib import Path
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import JOURNAL_NAME, RECORDS_SUFFIX
-from compileboard.collectors.decode import graph_breaks as break_registry
+from compileboard.collectors.decode import break_texts as break_registry
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.logs.source import Checkpoint, EventBatch

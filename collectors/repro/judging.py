@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.observe import torch_compat
 from compileboard.collectors.repro import repro as failure
-from compileboard.collectors.repro.program import list_placeholders
+from compileboard.collectors.repro.graph_loading import list_placeholders
 from compileboard.collectors.repro.repro import (
     DIFFERS,
     NOT_FINITE,

@@ -75,8 +75,8 @@ def trace_record(path: str) -> dict[str, Any]:
 def attempt(
     repro: Repro, level: str, kind: str, device: str | None, is_strict: bool
 ) -> dict[str, Any]:
+    from compileboard.collectors.repro.graph_loading import list_random_inputs, load_graph
     from compileboard.collectors.repro.judging import Judge, judge
-    from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
     gm, inputs = load_graph(repro, level, device=device)
     judge_kind = "accuracy" if kind == "accuracy" else "runtime"
@@ -174,7 +174,7 @@ def save_inputs(
 ) -> list[dict[str, Any]]:
     import torch
 
-    from compileboard.collectors.repro.program import (
+    from compileboard.collectors.repro.graph_loading import (
         list_placeholders,
         list_random_inputs,
         load_graph,

@@ -39,7 +39,7 @@ from compileboard.collectors.push.client import (
     quote_path,
 )
 from compileboard.collectors.push.outbox import outbox_root
-from compileboard.collectors.push.report import describe_delivery
+from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.left_files import is_own_repro
@@ -47,7 +47,7 @@ from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.record.spool import home, new_run_id
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.connection import StoreFull, checkpoint
-from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, list_repros, list_results
 
 

@@ -13,7 +13,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import write_transaction
-from compileboard.collectors.store.ingest.payloads import PayloadRows
+from compileboard.collectors.store.ingest.payload_writer import PayloadRows
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_json, read_text
 from compileboard.collectors.store.reopening import reopen_run

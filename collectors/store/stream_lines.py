@@ -20,7 +20,7 @@ from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.values import LARGEST_WHOLE, fit_event
 from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
-from compileboard.collectors.store.ingest.payloads import TextReference
+from compileboard.collectors.store.ingest.payload_writer import TextReference
 from compileboard.collectors.store.stream_rows import Stream, find_texts, list_dropped, read_text
 from compileboard.collectors.wire.lines import (
     LARGEST_LINE_BYTES,

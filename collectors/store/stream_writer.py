@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from compileboard.collectors.contract.events import Event, RunEnded, RunStarted, SpanSeen
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.store.causes import save_source_lines
 from compileboard.collectors.store.connection import checkpoint, write_transaction
 from compileboard.collectors.store.ingest.frames import LoggedFrames
 from compileboard.collectors.store.ingest.ingestor import (
@@ -32,6 +31,7 @@ from compileboard.collectors.store.ingest.source_files import (
     save_trace_pieces,
 )
 from compileboard.collectors.store.large_runs import refuse_large_run
+from compileboard.collectors.store.run_causes import save_source_lines
 from compileboard.collectors.store.runs import THIS_MACHINE, RunSender
 from compileboard.collectors.store.stream_lines import StreamLines
 from compileboard.collectors.store.stream_rows import (

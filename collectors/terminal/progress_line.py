@@ -184,7 +184,9 @@ class DestinationLine:
             self._ask(now_s)
 
     def _ask(self, now_s: float) -> None:
-        from compileboard.collectors.push.report import FIRST_ANSWER_S  # with it an HTTP client
+        from compileboard.collectors.push.outbox_report import (
+            FIRST_ANSWER_S,  # with it an HTTP client
+        )
         from compileboard.collectors.push.sender import read_status
 
         root, target = outbox_root(os.environ), Target.of(self._config)

@@ -17,9 +17,9 @@ from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
+from compileboard.collectors.store.run_causes import load_causes
 from compileboard.collectors.store.runs import load_process_names
 from compileboard.collectors.terminal import values as command_hints
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from compileboard.collectors.store.causes import list_source_lines, load_causes
+from compileboard.collectors.store.run_causes import list_source_lines, load_causes
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch

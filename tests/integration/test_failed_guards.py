@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.run_causes import load_causes
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch

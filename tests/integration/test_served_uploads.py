@@ -21,7 +21,7 @@ import pytest
 
 from compileboard.app import create_app
 from compileboard.app.core.settings import Settings
-from compileboard.app.imports import child
+from compileboard.app.imports import import_process as child
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.make_db import DATA
 from tests.tools.observed import wait_for

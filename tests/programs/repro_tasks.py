@@ -96,7 +96,7 @@ def load_all(job: ReproTask) -> dict[str, Any]:
 
 def describe(repro: Any) -> list[Any]:
     """Return what an input is, and what the graph's placeholder has for it."""
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.graph_loading import load_graph
 
     gm, inputs = load_graph(repro)
     values = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]

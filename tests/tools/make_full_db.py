@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from compileboard.app.alerts.delivery import send_due
+from compileboard.app.alerts.alert_delivery import send_due
 from compileboard.app.cli.main import main as dashboard
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.incidents.update import update_incidents

@@ -49,7 +49,7 @@ from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.store.bundles import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import NotAStore, open_reader, open_writer
-from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.run_rows import list_own_rows, read_tables
 from compileboard.collectors.store.search import index_run

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compileboard.app.checks.model import Rule
-from compileboard.app.checks.rules import counts, measured, results
+from compileboard.app.checks.rules import counts, measured, model_results
 
 RULES: tuple[Rule, ...] = (
-    results.ACCURACY,
+    model_results.ACCURACY,
     counts.GRAPH_BREAKS,
     counts.GRAPH_BREAKS_EXACT,
     measured.PERFORMANCE,
     measured.MEMORY,
     counts.PR_TIME,
-    results.CSV,
-    results.VANISHED,
-    results.MISSING_BASELINE,
+    model_results.CSV,
+    model_results.VANISHED,
+    model_results.MISSING_BASELINE,
     counts.NEW_BREAKS,
     counts.NEW_RECOMPILES,
     *measured.RULES,
-    results.INCIDENTS,
+    model_results.INCIDENTS,
 )
 DEFAULT = "default"
 

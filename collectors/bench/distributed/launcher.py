@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compileboard.collectors.bench.execution.isolation import (
+from compileboard.collectors.bench.execution.task_process import (
     OUTPUT,
     outcome_of_killed,
     read_result,

@@ -18,15 +18,19 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.testing import reset_rng_state
 from torch.utils import _pytree
 
-from compileboard.collectors.bench.execution.isolation import DIED
+from compileboard.collectors.bench.execution.task_process import DIED
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps, cast_inputs, list_tensors, move_inputs
-from compileboard.collectors.bench.worker.judging import describe_difference, is_same, output_error
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages, describe_error
 from compileboard.collectors.bench.worker.timing import randomized, time_call
 from compileboard.collectors.bench.worker.torch_setup import SEED
+from compileboard.collectors.bench.worker.upstream_verdicts import (
+    describe_difference,
+    is_same,
+    output_error,
+)
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, is_oom
 
 AGREEMENT_S = 5.0

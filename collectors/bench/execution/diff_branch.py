@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compileboard.collectors.bench.execution.isolation import PACKAGE_ROOT
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
+from compileboard.collectors.bench.execution.task_process import PACKAGE_ROOT
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.report.summary import compare

@@ -16,7 +16,9 @@ from compileboard.collectors.bench.execution.graph_search import (
     is_to_search,
     search_graphs,
 )
-from compileboard.collectors.bench.execution.isolation import (
+from compileboard.collectors.bench.execution.resume import ResumePoint
+from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
+from compileboard.collectors.bench.execution.task_process import (
     CACHE,
     CACHE_VARIABLE,
     ForkServer,
@@ -25,8 +27,6 @@ from compileboard.collectors.bench.execution.isolation import (
     list_outputs,
     run_task,
 )
-from compileboard.collectors.bench.execution.resume import ResumePoint
-from compileboard.collectors.bench.execution.run_writer import BenchRunWriter
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.tasks import Task, repeat_command
 from compileboard.collectors.bench.report.progress import Progress
@@ -46,7 +46,7 @@ from compileboard.collectors.bench.worker.torch_setup import VARIABLE as PROCESS
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.outbox import outbox_root
-from compileboard.collectors.push.report import describe_delivery
+from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.program import end_as_interrupted
 from compileboard.collectors.store.connection import StoreError

@@ -16,9 +16,9 @@ from torch._dynamo.utils import calculate_time_spent, clone_inputs
 from torch.utils import _pytree
 
 from compileboard.collectors.bench.steps import list_tensors, move_inputs
-from compileboard.collectors.bench.worker.judging import judge
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.upstream_verdicts import judge
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,

@@ -31,7 +31,6 @@ from compileboard.collectors.bench.experiments.performance import (
 )
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.steps import list_tensors
-from compileboard.collectors.bench.worker.judging import describe_difference, output_error
 from compileboard.collectors.bench.worker.outcome import (
     EXPORT,
     LOAD,
@@ -44,6 +43,7 @@ from compileboard.collectors.bench.worker.timing import (
     time_beside_eager,
     time_loads,
 )
+from compileboard.collectors.bench.worker.upstream_verdicts import describe_difference, output_error
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,

@@ -20,10 +20,10 @@ from torch._dynamo.testing import reset_rng_state
 from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.steps import map_tensors
-from compileboard.collectors.bench.worker.judging import output_error
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
+from compileboard.collectors.bench.worker.upstream_verdicts import output_error
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
     Workbench,

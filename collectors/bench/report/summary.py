@@ -30,7 +30,7 @@ from compileboard.collectors.contract.verdicts import (
     is_wrong_answer,
     judge_sides,
 )
-from compileboard.collectors.formats.results import SPEEDUPS
+from compileboard.collectors.formats.result_file import SPEEDUPS
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text

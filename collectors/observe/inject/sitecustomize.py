@@ -88,7 +88,7 @@ def _widen_program():
 
 def _start_trial():
     try:
-        steps = _load(".observe.trial").start_trial()
+        steps = _load(".observe.applied_trial").start_trial()
     except Exception as error:
         _report_error("cannot try a fix in this process", error)
         return

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.findings import Analysis, JudgedNode
+from compileboard.collectors.repro.graph_loading import list_calls, list_placeholders
 from compileboard.collectors.repro.judging import Judge, clone_together, compile_graph, judge
 from compileboard.collectors.repro.locate.node_error import NodeOperation, judge_node
 from compileboard.collectors.repro.locate.surgery import (
@@ -34,7 +35,6 @@ from compileboard.collectors.repro.locate.surgery import (
     replace_by_inputs,
     survey_graph,
 )
-from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time

@@ -15,7 +15,7 @@ from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.findings import Analysis
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
-from compileboard.collectors.repro.locate.trial import (
+from compileboard.collectors.repro.locate.graph_trial import (
     GraphEdit,
     RepeatedTry,
     find_hidden,
@@ -68,8 +68,8 @@ def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
 def analyze_loaded(
     repro: Repro, device: str | None, how: Judge, memory_bytes: int | None
 ) -> Analysis:
+    from compileboard.collectors.repro.graph_loading import list_random_inputs, load_graph
     from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
-    from compileboard.collectors.repro.program import list_random_inputs, load_graph
 
     module, inputs = load_graph(repro, how.level, device=device)
     analysis = analyze_graph(module, inputs, how, (memory_bytes or DEFAULT_MEMORY_BYTES * 2) // 2)

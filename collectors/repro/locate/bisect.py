@@ -18,7 +18,7 @@ from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import Bisection, TriedSetting
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import NO_FUSION, Judge
-from compileboard.collectors.repro.locate.trial import (
+from compileboard.collectors.repro.locate.graph_trial import (
     RepeatedTry,
     list_levels,
     list_operations,

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from compileboard.collectors.repro.graph_loading import CALLS, list_calls, list_placeholders
 from compileboard.collectors.repro.locate.node_error import NodeOperation, is_random
-from compileboard.collectors.repro.program import CALLS, list_calls, list_placeholders
 
 _SOURCE = re.compile(r'File "([^"]+)", line (\d+)')
 

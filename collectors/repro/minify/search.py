@@ -31,6 +31,7 @@ from compileboard.collectors.repro.findings import (
     Minification,
     Reduction,
 )
+from compileboard.collectors.repro.graph_loading import list_calls, list_placeholders
 from compileboard.collectors.repro.judging import COMPILED, EAGER, NO_FUSION, Judge, judge
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.smallest import (
@@ -40,7 +41,6 @@ from compileboard.collectors.repro.minify.smallest import (
     isolate_node,
     operation_name,
 )
-from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import Failure, find_operation
 from compileboard.collectors.repro.rerun import read_failure
 from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits

@@ -20,13 +20,13 @@ from torch._functorch.fx_minifier import is_tuple
 from compileboard.collectors.contract.repros import ABSENT, DEFAULT_VALUES_BYTES, ReproInput
 from compileboard.collectors.observe.repro.inputs import InputReader, keep_values
 from compileboard.collectors.repro import judging as accuracy
+from compileboard.collectors.repro.graph_loading import list_calls, list_placeholders
 from compileboard.collectors.repro.judging import (
     Judge,
     is_symbolic,
     symbolic_inputs,
     wait_for_devices,
 )
-from compileboard.collectors.repro.program import list_calls, list_placeholders
 from compileboard.collectors.repro.repro import Repro
 
 # What torch's minifier puts where a node returns several values: it then looks at those that take

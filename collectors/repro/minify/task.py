@@ -21,6 +21,7 @@ from compileboard.collectors.repro.findings import (
     Minification,
     sort_rows,
 )
+from compileboard.collectors.repro.graph_loading import apply_settings, load_graph
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
@@ -31,7 +32,6 @@ from compileboard.collectors.repro.minify.search import (
     TrialRunner,
 )
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
-from compileboard.collectors.repro.program import apply_settings, load_graph
 from compileboard.collectors.repro.repro import (
     OUT_OF_MEMORY,
     TIMED_OUT,

@@ -18,7 +18,7 @@ from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.contract.values import LARGEST_SUMMED
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.insert import Insert, pick
-from compileboard.collectors.store.ingest.payloads import PayloadRows, Pending
+from compileboard.collectors.store.ingest.payload_writer import PayloadRows, Pending
 from compileboard.collectors.store.reading import read_json
 
 

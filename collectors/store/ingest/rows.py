@@ -36,7 +36,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
-from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import (
     write_break,
     write_compiled,
@@ -44,7 +44,7 @@ from compileboard.collectors.store.ingest.compiles import (
     write_start,
 )
 from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick
-from compileboard.collectors.store.ingest.repros import (
+from compileboard.collectors.store.ingest.repro_writer import (
     write_repro,
     write_repro_answer,
     write_repro_values,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.bench.execution import isolation
-from compileboard.collectors.bench.execution.isolation import ForkServer, is_forkable, read_stage
+from compileboard.collectors.bench.execution import task_process as isolation
+from compileboard.collectors.bench.execution.task_process import ForkServer, is_forkable, read_stage
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task

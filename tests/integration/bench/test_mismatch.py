@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-difference = pytest.importorskip("compileboard.collectors.bench.worker.judging")
+difference = pytest.importorskip("compileboard.collectors.bench.worker.upstream_verdicts")
 pytestmark = pytest.mark.torch
 
 

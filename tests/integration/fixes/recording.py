@@ -16,8 +16,8 @@ from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.observe import hooks
 from compileboard.collectors.record.recorder import Recorder
 from compileboard.collectors.record.spool import Manifest
-from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.migrations import migrate
+from compileboard.collectors.store.run_causes import load_causes
 from tests.integration.fixes.running import Outcome, patched_compile, restored_settings
 
 

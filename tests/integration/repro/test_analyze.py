@@ -10,9 +10,9 @@ from compileboard.collectors.repro import findings
 
 torch = pytest.importorskip("torch")
 
+from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.locate.analyze import analyze_graph  # noqa: E402
-from compileboard.collectors.repro.program import list_calls  # noqa: E402
 from tests.integration.repro.healthy_graphs import HEALTHY, trace  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]

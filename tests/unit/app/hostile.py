@@ -25,7 +25,7 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
 
 RUN = "01HOST11E00000000000000000"

@@ -9,7 +9,7 @@ from typing import Any
 from compileboard.app.core.store import SingleFile
 from compileboard.app.incidents.evidence import IncidentAssembler
 from compileboard.app.incidents.queries import list_commented_ids, load_changes, load_incidents
-from compileboard.collectors.store.incidents import DetectedRows, save_detected
+from compileboard.collectors.store.incident_triage import DetectedRows, save_detected
 from tests.unit.app.benched import BREAK_ID, RUNS
 from tests.unit.app.seed import START_US
 

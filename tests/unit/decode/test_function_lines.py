@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.decode.graph_breaks import parse_break
+from compileboard.collectors.decode.break_texts import parse_break
 from compileboard.collectors.decode.records import PathNamer, qualify
 
 SOURCE = """\

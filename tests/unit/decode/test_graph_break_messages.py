@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
-from compileboard.collectors.decode import graph_breaks as break_registry
-from compileboard.collectors.decode.graph_breaks import (
+from compileboard.collectors.decode import break_texts as break_registry
+from compileboard.collectors.decode.break_texts import (
     break_fingerprint,
     parse_break,
     parse_message,

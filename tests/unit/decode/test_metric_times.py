@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract import events as ev
-from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.metric_fields import FIELDS
 from compileboard.collectors.decode.caches import parse_lookup
-from compileboard.collectors.decode.metrics import (
+from compileboard.collectors.decode.compilation_metrics import (
     PHASES,
     duration_source,
     duration_us,

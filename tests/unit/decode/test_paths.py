@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.fingerprints import config_hash, fingerprint, source_hash
-from compileboard.collectors.decode.graph_breaks import normalise_values
+from compileboard.collectors.decode.break_texts import normalise_values
 from compileboard.collectors.decode.records import (
     NOTEBOOK,
     Frame,

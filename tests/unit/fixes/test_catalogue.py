@@ -8,7 +8,7 @@ import string
 import pytest
 
 from compileboard.collectors.contract.categories import CATEGORIES
-from compileboard.collectors.decode.graph_breaks import lookup
+from compileboard.collectors.decode.break_texts import lookup
 from compileboard.collectors.fixes.fix import CATALOGUE, Fix, find_fix, list_fixes, parse_fix
 
 BREAK_FIXES, RECOMPILE_FIXES = list_fixes("graph_break"), list_fixes("recompile")

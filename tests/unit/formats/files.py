@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.formats.reader import read_results
-from compileboard.collectors.formats.results import ResultFile
+from compileboard.collectors.formats.result_file import ResultFile
 
 UPSTREAM = Path(__file__).parents[2] / "data" / "upstream"
 RECORDED, MADE = UPSTREAM / "recorded", UPSTREAM / "made"

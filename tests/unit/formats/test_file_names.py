@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.collectors.formats.results import (
+from compileboard.collectors.formats.result_file import (
     FileNameInfo,
     damaged,
     read_name,

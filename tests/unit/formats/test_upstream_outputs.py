@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.execution.isolation import DIED
+from compileboard.collectors.bench.execution.task_process import DIED
 from compileboard.collectors.bench.report.progress import REASONS
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.formats.merge_files import merge, time_us_of
 from compileboard.collectors.formats.reader import read_results
-from compileboard.collectors.formats.results import ResultFile
+from compileboard.collectors.formats.result_file import ResultFile
 from compileboard.collectors.formats.writer import render_files
 
 OUTPUTS = json.loads(

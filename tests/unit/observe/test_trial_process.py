@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compileboard.collectors.observe.trial import ProcessTrial
+from compileboard.collectors.observe.applied_trial import ProcessTrial
 from compileboard.collectors.observe.trial_plan import PLAN_NAME, TrialPlan, read_plan
 from compileboard.collectors.trials.execution import read_calls, read_notes
 

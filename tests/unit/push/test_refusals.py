@@ -13,7 +13,7 @@ from compileboard.collectors.contract.events import CompileStarted
 from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.push.delivery import make_stand_in
 from compileboard.collectors.push.outbox import add_bundle, list_waiting
-from compileboard.collectors.push.report import list_waiting_runs
+from compileboard.collectors.push.outbox_report import list_waiting_runs
 from compileboard.collectors.push.sender import Sender, read_losses
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.wire.lines import checksum_of, read_line

@@ -13,9 +13,10 @@ import pytest
 
 from compileboard.collectors.contract.events import ArtifactSeen, CompileStarted, Event, RunStarted
 from compileboard.collectors.logs.source import EventBatch
-from compileboard.collectors.push import outbox, report, sender
+from compileboard.collectors.push import outbox, sender
+from compileboard.collectors.push import outbox_report as report
 from compileboard.collectors.push.outbox import list_waiting
-from compileboard.collectors.push.report import describe_delivery
+from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.sender import Sender, read_status
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record import outbox_sink

@@ -19,7 +19,7 @@ from compileboard.collectors.record.git import (
 )
 from compileboard.collectors.record.sidecar import run_sidecar
 from compileboard.collectors.record.spool import Manifest
-from compileboard.collectors.store.ingest.commits import StoredCommit
+from compileboard.collectors.store.ingest.commit_history import StoredCommit
 from tests.tools.observed import Workplace
 from tests.tools.repository import commit, git, make_repository
 

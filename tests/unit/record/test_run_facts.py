@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.decode import graph_breaks as break_registry
+from compileboard.collectors.decode import break_texts as break_registry
 from compileboard.collectors.record.facts import (
     default_name,
     git_facts,

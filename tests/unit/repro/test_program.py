@@ -127,7 +127,7 @@ def _check_inputs(inputs: list[Any], rows: list[list[Any]]) -> None:
 def test_inputs_are_read_back_with_equal_bits_strides_offsets_and_sharing(
     rows: list[list[Any]],
 ) -> None:
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.graph_loading import load_graph
 
     repro = _repro_of(rows)
     if not rows:
@@ -187,8 +187,8 @@ def test_exported_script_finds_what_it_preloads_beside_itself_or_in_its_reposito
 
 
 def test_symbolic_sizes_stay_symbols_however_few_inputs_are_left() -> None:
+    from compileboard.collectors.repro.graph_loading import load_graph
     from compileboard.collectors.repro.judging import symbolic_inputs
-    from compileboard.collectors.repro.program import load_graph
 
     gm, inputs = load_graph(load_path(DATA / "dynamic_pad.txt"))
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -202,7 +202,7 @@ def test_symbolic_sizes_stay_symbols_however_few_inputs_are_left() -> None:
 
 
 def test_drawn_integers_are_within_what_they_index() -> None:
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.graph_loading import load_graph
 
     program = """
 import torch
@@ -238,7 +238,7 @@ mod = Repro()
     ],
 )
 def test_program_that_this_torch_cannot_load_is_one_sentence(line: str, sentence: str) -> None:
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.graph_loading import load_graph
 
     manifest = ReproManifest(kind="compile", level="aot", versions={"torch": "99.0"})
     with pytest.raises(NotRunnable, match=sentence):
@@ -256,7 +256,7 @@ def test_program_that_this_torch_cannot_load_is_one_sentence(line: str, sentence
     ],
 )
 def test_input_that_cannot_be_made_is_one_sentence(change: dict[str, Any], sentence: str) -> None:
-    from compileboard.collectors.repro.program import load_graph
+    from compileboard.collectors.repro.graph_loading import load_graph
 
     fields = {
         "dtype": "float32",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.app.alerts.delivery import (
+from compileboard.app.alerts.alert_delivery import (
     ATTEMPTS,
     CLAIM_LIMIT_US,
     DAY_US,
@@ -23,7 +23,7 @@ from compileboard.app.alerts.delivery import (
 )
 from compileboard.app.alerts.queries import count_deliveries, list_deliveries
 from compileboard.app.alerts.rules import DAYS
-from compileboard.collectors.store.incidents import save_comment
+from compileboard.collectors.store.incident_triage import save_comment
 from tests.tools.observed import ROOT
 from tests.unit.app.alerts.receiver import Hook, receive_http
 from tests.unit.app.benched import RUNS
@@ -41,7 +41,7 @@ channels = ["team"]
 """
 LATER: dict[str, Any] = dict.fromkeys(("first_run_id", "low_run_id", "high_run_id"), RUNS[2])
 LATER |= {"before_run_id": RUNS[1], "evidence": {"environment": [], "causes": []}}
-SEND = """import os, sys; from compileboard.app.alerts.delivery import send_due
+SEND = """import os, sys; from compileboard.app.alerts.alert_delivery import send_due
 send_due(*sys.argv[1:3], os.environ, int(sys.argv[3]))"""
 
 

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from compileboard.app.alerts.delivery import send_due
+from compileboard.app.alerts.alert_delivery import send_due
 from compileboard.app.alerts.rules import EXAMPLE
 from compileboard.app.cli.alerts import describe_report
 from compileboard.app.cli.main import main
@@ -298,6 +298,6 @@ def test_a_pattern_that_fits_no_series_is_noted(
 def test_the_example_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("example") == 0
     assert capsys.readouterr().out == EXAMPLE
-    from compileboard.app.alerts.delivery import SendReport
+    from compileboard.app.alerts.alert_delivery import SendReport
 
     assert describe_report(SendReport()) == ["messages: nothing was due"]

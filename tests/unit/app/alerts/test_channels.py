@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.delivery import load_event, send_message
+from compileboard.app.alerts.alert_delivery import load_event, send_message
 from compileboard.app.alerts.mail import make_mail, send_mail, write_body
 from compileboard.app.alerts.message import AlertMessage, make_message, make_test_message
 from compileboard.app.alerts.rules import Channel

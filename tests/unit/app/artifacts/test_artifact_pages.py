@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.artifacts import labels
+from compileboard.app.artifacts import artifact_labels as labels
 from compileboard.app.artifacts import model as changes
-from compileboard.app.artifacts.labels import NAMES, STATES, break_call, guess_language
+from compileboard.app.artifacts.artifact_labels import NAMES, STATES, break_call, guess_language
 from compileboard.collectors.store.codec import pack_large
 from tests.unit.app.artifacts.recorded_texts import artifacts as recorded_texts
 from tests.unit.app.hostile import MARKUP

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.artifacts.program import (
+from compileboard.app.artifacts.graph_program import (
     RUNNABLE,
     TensorType,
     build_graph_program,

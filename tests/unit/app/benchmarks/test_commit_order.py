@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.benchmarks.commits import Parents, order_commits
+from compileboard.app.benchmarks.commit_order import Parents, order_commits
 
 
 def make_chain(

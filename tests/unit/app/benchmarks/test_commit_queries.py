@@ -6,11 +6,11 @@ import sqlite3
 
 import pytest
 
-from compileboard.app.benchmarks import commits
-from compileboard.app.benchmarks.commits import list_commit_range
+from compileboard.app.benchmarks import commit_order as commits
+from compileboard.app.benchmarks.commit_order import list_commit_range
 from compileboard.app.core.engine import SqliteEngine
 from compileboard.app.core.run_cache import cached_ancestry
-from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from tests.unit.app.clickhouse.published import OpenEngine
 from tests.unit.app.plan import list_scans
 

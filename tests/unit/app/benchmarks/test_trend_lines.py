@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.benchmarks.lines import (
+from compileboard.app.benchmarks.trend_lines import (
     EnvironmentChange,
     describe_run,
     find_changes,

@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.benchmarks.lines import TrendLine, TrendPoint, build_suite_line, lay_out
 from compileboard.app.benchmarks.metrics import BY_NAME, SUMMARY_BY_NAME
 from compileboard.app.benchmarks.trend_charts import (
     MOST_TABLE_ROWS,
@@ -21,9 +20,10 @@ from compileboard.app.benchmarks.trend_charts import (
     list_table_rows,
     share_runs,
 )
+from compileboard.app.benchmarks.trend_lines import TrendLine, TrendPoint, build_suite_line, lay_out
 from compileboard.app.benchmarks.trend_queries import TrendFilter, list_summaries, list_trend_runs
 from compileboard.app.core.charts import MAX_CHART_BYTES
-from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from tests.unit.app.benched import (
     BREAK_ID,
     FUNCTION_ID,

@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
-from compileboard.collectors.store.incidents import save_comment
+from compileboard.collectors.store.incident_triage import save_comment
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.series_changes import keep, make_change

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.checks.ci import (
+from compileboard.app.checks.decision import Report, RuleReport
+from compileboard.app.checks.github_annotations import (
     MOST,
     ChangedLines,
     format_annotations,
@@ -19,7 +20,6 @@ from compileboard.app.checks.ci import (
     list_changed_lines,
     parse_diff,
 )
-from compileboard.app.checks.decision import Report, RuleReport
 from compileboard.app.checks.model import RuleVerdict
 from compileboard.app.checks.rules.counts import NEW_BREAKS, NEW_RECOMPILES
 from compileboard.app.cli.main import main

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compileboard.app.checks.check_sides import choose
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.load import choose
 from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
 from compileboard.app.checks.pairing import Ambiguous, pair
-from compileboard.app.checks.tables import list_flaky
+from compileboard.app.checks.upstream_csv import list_flaky
 from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.pairs import pair_entries

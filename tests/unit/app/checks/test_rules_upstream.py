@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.checks.model import FAIL, IMPROVED, RuleInput, RuleOptions, Side
 from compileboard.app.checks.rules import counts, find_rules
-from compileboard.app.checks.tables import read_table
+from compileboard.app.checks.upstream_csv import read_table
 
 DATA = Path(__file__).parents[3] / "data" / "checks"
 RECORDED: list[dict[str, Any]] = json.loads((DATA / "upstream_verdicts.json").read_text())

@@ -15,7 +15,7 @@ from typing import Any
 from compileboard.app.core.newest import RecorderClock
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import Trial, annotate, save_trial
-from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.rollups import DEFINITIONS
 from compileboard.collectors.store.trash import delete_run
 from tests.tools.history import RECORDED

@@ -10,7 +10,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from compileboard import app
-from compileboard.app.benchmarks import commits
+from compileboard.app.benchmarks import commit_order as commits
 from compileboard.app.benchmarks import queries as models
 from compileboard.app.benchmarks import series_queries as series
 from compileboard.app.benchmarks import trend_queries as trends
@@ -20,14 +20,14 @@ from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison import sides
 from compileboard.app.core import newest, run_cache
 from compileboard.app.core.engine import SqliteEngine
-from compileboard.app.reasons import events as reason_events
 from compileboard.app.reasons import queries as reasons
+from compileboard.app.reasons import reason_events as reason_events
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.queries import RunFilter
-from compileboard.app.server import metrics as newest_runs
+from compileboard.app.server import prometheus as newest_runs
 from compileboard.collectors.store.rollups import DEFINITIONS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.core.broad_board import HOUR_US, NOW_US, BroadBoard

@@ -29,7 +29,7 @@ from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.queries import RunFilter
-from compileboard.app.server import metrics as newest_runs
+from compileboard.app.server import prometheus as newest_runs
 from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.clickhouse.published import PublishedBoard, PublishedBoards
 from tests.unit.app.core.broad_board import DAY_US, ODD_TEXTS, BroadBoard

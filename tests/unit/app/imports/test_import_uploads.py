@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from benchmarks.imports.many_rows import count_rows, write_log
 from compileboard.app.activity.queries import list_audit
 from compileboard.app.core.settings import Settings
-from compileboard.app.imports import child, upload
+from compileboard.app.imports import import_process as child
+from compileboard.app.imports import upload
 from compileboard.app.imports.queue import (
     KEEP_US,
     STOPPED,

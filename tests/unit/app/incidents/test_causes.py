@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from compileboard.app.incidents.causes import _merge_near
+from compileboard.app.incidents.likely_causes import _merge_near
 from compileboard.app.incidents.model import IncidentCause
 
 

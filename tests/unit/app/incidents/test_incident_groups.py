@@ -12,7 +12,7 @@ from compileboard.app.alerts.queries import list_deliveries
 from compileboard.app.incidents.model import Incident
 from compileboard.app.incidents.queries import list_comments, load_changes, load_incidents
 from compileboard.collectors.store.dashboard import OPENED, AlertKey, queue_deliveries
-from compileboard.collectors.store.incidents import save_comment
+from compileboard.collectors.store.incident_triage import save_comment
 from tests.unit.app.benched import RUNS
 from tests.unit.app.series_changes import keep, make_change
 

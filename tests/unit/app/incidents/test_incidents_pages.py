@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.incidents.queries import count_incidents, get_incident, list_series_changes
-from compileboard.collectors.store.incidents import AUTHOR_LIMIT, save_comment
+from compileboard.collectors.store.incident_triage import AUTHOR_LIMIT, save_comment
 from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.hostile import BAD

@@ -19,7 +19,7 @@ from compileboard.app.incidents.queries import list_comments, load_changes, load
 from compileboard.app.incidents.series import Series
 from compileboard.app.incidents.update import UpdateReport, update_incidents
 from compileboard.collectors.contract.events import BenchMeasured
-from compileboard.collectors.store.incidents import SERIES, save_comment
+from compileboard.collectors.store.incident_triage import SERIES, save_comment
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, list_break, measure

@@ -22,8 +22,8 @@ import compileboard
 from compileboard.app.compiles.run_queries import CompileRow
 from compileboard.app.core.page import FilterError
 from compileboard.app.notebook.board import Board
+from compileboard.app.notebook.data_frames import OTHER, FrameCut, list_columns, make_frame
 from compileboard.app.notebook.drawings import NothingToDraw
-from compileboard.app.notebook.frames import OTHER, FrameCut, list_columns, make_frame
 from compileboard.collectors.store.connection import (
     NotAStore,
     StoreMissing,

@@ -11,7 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.notebook.board import Board, BoardRun
-from compileboard.app.notebook.frames import LIST, MAPPING, MOMENT, FrameColumn, FrameMethod
+from compileboard.app.notebook.data_frames import LIST, MAPPING, MOMENT, FrameColumn, FrameMethod
 from compileboard.app.server.operations import OPERATIONS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.clickhouse.published import board_on_both_engines

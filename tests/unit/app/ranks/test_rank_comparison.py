@@ -11,14 +11,6 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.ranks.comparison import (
-    CollectiveSchedule,
-    compare_ranks,
-    list_outliers,
-    list_schedules,
-    list_unclear,
-    normalize,
-)
 from compileboard.app.ranks.model import (
     build_ranks,
     describe_caches,
@@ -26,6 +18,14 @@ from compileboard.app.ranks.model import (
     describe_times,
     list_verdicts,
     name_ranks,
+)
+from compileboard.app.ranks.rank_differences import (
+    CollectiveSchedule,
+    compare_ranks,
+    list_outliers,
+    list_schedules,
+    list_unclear,
+    normalize,
 )
 from compileboard.app.ranks.run_queries import TEXTS, CompilePosition, RankCompile, RankSequence
 from tests.unit.app.hostile import BAD

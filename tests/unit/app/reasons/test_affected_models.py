@@ -7,14 +7,14 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.reasons.events import (
+from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.queries import ReasonSubject
+from compileboard.app.reasons.reason_events import (
     affected_sql,
     benchmarks_sql,
     list_affected_models,
     list_benchmarks,
 )
-from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
-from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id
 from tests.unit.app.benched import BREAK_ID, RUNS, bench_suite

@@ -18,7 +18,7 @@ from compileboard.app.reasons.queries import (
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.run_causes import load_causes
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_function, add_run, insert
 

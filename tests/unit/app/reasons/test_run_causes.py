@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from compileboard.collectors.store.causes import load_causes
+from compileboard.collectors.store.run_causes import load_causes
 
 
 def _check_sums(reader: sqlite3.Connection) -> int:

@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 import compileboard
 from compileboard.app.cli.main import main
 from compileboard.app.core.settings import Settings
-from compileboard.app.server.serve import create_app
+from compileboard.app.server.gunicorn_server import create_app
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.codec import measure_unpacked, pack, pack_large
 from compileboard.collectors.store.connection import UNRELEASED_APPLICATION_ID, open_writer

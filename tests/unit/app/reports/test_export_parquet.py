@@ -27,9 +27,9 @@ from compileboard.app.core.store import SingleFile
 from compileboard.app.reports import SUITE_TABLES
 from compileboard.app.reports import parquet as ours
 from compileboard.app.reports.comparison_report import write_comparison
+from compileboard.app.reports.csv_report import COLUMNS, cell
 from compileboard.app.reports.formats import write_report
 from compileboard.app.reports.parquet import REST, write_parquet
-from compileboard.app.reports.text import COLUMNS, cell
 from compileboard.app.runs.run_queries import get_run
 from tests.unit.app.benched import RUNS, bench_suite
 from tests.unit.app.recorded import RUN, record_run

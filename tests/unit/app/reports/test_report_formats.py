@@ -12,8 +12,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.reports import FORMATS
+from compileboard.app.reports.csv_report import cell, dump
 from compileboard.app.reports.markdown import code, prose
-from compileboard.app.reports.text import cell, dump
 from compileboard.collectors.contract.events import Compiled
 from tests.unit.app.recorded import RUN, list_events, record_run
 

@@ -26,9 +26,9 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import SingleFile
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.comparison_report import write_comparison
+from compileboard.app.reports.csv_report import cell
 from compileboard.app.reports.html import read_plotly
 from compileboard.app.reports.suite_report import name_part, write_suite
-from compileboard.app.reports.text import cell
 from compileboard.app.runs.shell import REPORTS
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import HOSTILE, MLP, RUNS, add_results, bench_suite, measure

@@ -23,7 +23,7 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
 
 RUN = "01REPR0000000000000000000"

@@ -23,7 +23,7 @@ from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
 from compileboard.collectors.formats.repro_archive import read_archive
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.ingest.repros import repro_id
+from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
 from compileboard.collectors.store.search import index_run
 from compileboard.collectors.store.trash import delete_run

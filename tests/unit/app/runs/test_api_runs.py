@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.metric_fields import FIELDS
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.recorded import MARKUP, PROCESS, RUN, record_run
 from tests.unit.app.seed import START_US, add_run

@@ -20,8 +20,8 @@ from compileboard.app.core.charts import MAX_CHART_BYTES, Chart
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs.queries import STATES
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.store.causes import load_causes
 from compileboard.collectors.store.connection import checkpoint
+from compileboard.collectors.store.run_causes import load_causes
 from tests.unit.app.benched import (
     ACCURACY,
     DAY_US,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.benchmarks.lines import find_changes
+from compileboard.app.benchmarks.trend_lines import find_changes
 from compileboard.app.benchmarks.trend_queries import list_trend_runs
 from compileboard.app.comparison.environment import FIELDS
 from compileboard.app.core.engine import SqliteEngine

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compileboard.app.core.log_lines import write_line
 from compileboard.app.core.settings import SettingError, Settings, load_settings
-from compileboard.app.server import health, metrics
+from compileboard.app.server import health
+from compileboard.app.server import prometheus as metrics
 from compileboard.collectors.store.leases import FOLLOW, take_lease
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.clickhouse.published import on_both_engines

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from compileboard.app.core.settings import Settings
-from compileboard.app.server.serve import describe_exposure
+from compileboard.app.server.gunicorn_server import describe_exposure
 from compileboard.collectors.store.connection import open_reader, open_writer
 from tests.tools.killing import running
 from tests.tools.observed import PROGRAMS, Workplace, wait_for

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.serve.stalled_clients import ask, stall
 from benchmarks.serve.stalled_clients import serving as serving_small
 from compileboard.app.server import worker
-from compileboard.app.server.serve import make_room_for_connections
+from compileboard.app.server.gunicorn_server import make_room_for_connections
 from compileboard.app.server.worker import ClientSocket, Patience, TooSlow
 from tests.tools.serving import Server, serving
 

@@ -15,7 +15,7 @@ from markupsafe import escape
 
 from compileboard.app.core.resources import resource_folder
 from compileboard.app.site.crawl import SitePage, list_links, name_file, normalize, relate, rewrite
-from compileboard.app.site.export import ScriptError, bundle
+from compileboard.app.site.site_export import ScriptError, bundle
 
 KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.execution import isolation
+from compileboard.collectors.bench.execution import task_process as isolation
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task

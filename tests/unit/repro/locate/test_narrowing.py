@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.repro.locate.trial import find_hidden, find_shortest_failing
+from compileboard.collectors.repro.locate.graph_trial import find_hidden, find_shortest_failing
 
 
 @given(st.integers(1, 500), st.data())

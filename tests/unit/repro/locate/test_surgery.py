@@ -5,6 +5,7 @@ import operator
 import pytest
 
 torch = pytest.importorskip("torch")
+from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.locate.surgery import (  # noqa: E402
     copy_module,
     cut_after,
@@ -14,7 +15,6 @@ from compileboard.collectors.repro.locate.surgery import (  # noqa: E402
     replace_by_inputs,
     survey_graph,
 )
-from compileboard.collectors.repro.program import list_calls  # noqa: E402
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten

@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from compileboard.collectors.repro import findings, judging  # noqa: E402
 from compileboard.collectors.repro import repro as failure  # noqa: E402
+from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
 from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
 from compileboard.collectors.repro.minify.search import GraphSearch, SmallestGraph  # noqa: E402
@@ -25,7 +26,6 @@ from compileboard.collectors.repro.minify.task import (  # noqa: E402
     DeviceTrials,
     move_together,
 )
-from compileboard.collectors.repro.program import list_calls  # noqa: E402
 from compileboard.collectors.repro.repro import (  # noqa: E402
     Failure,
     raised,

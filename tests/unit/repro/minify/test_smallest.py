@@ -10,12 +10,12 @@ pytestmark = pytest.mark.torch
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from compileboard.collectors.contract.repros import ReproManifest  # noqa: E402
+from compileboard.collectors.repro.graph_loading import load_graph  # noqa: E402
 from compileboard.collectors.repro.minify.smallest import (  # noqa: E402
     describe_inputs,
     to_repro,
     without_values,
 )
-from compileboard.collectors.repro.program import load_graph  # noqa: E402
 from compileboard.collectors.repro.repro import Repro  # noqa: E402
 
 ORIGINAL = (

@@ -14,8 +14,8 @@ from benchmarks.imports.many_rows import write_log
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.logs.log_loader import LoadOptions
-from compileboard.collectors.store.causes import save_source_lines
 from compileboard.collectors.store.connection import StoreError, open_writer
+from compileboard.collectors.store.run_causes import save_source_lines
 from compileboard.collectors.store.run_rows import read_tables
 from compileboard.collectors.store.trash import (
     WEEK_US,

@@ -15,7 +15,7 @@ from compileboard.app.clickhouse.run_files import list_lost_files
 from compileboard.app.core.publications import get_publication_state
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard import annotate
-from compileboard.collectors.store.ingest.commits import StoredCommit, save_commits
+from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.runs import publish_run

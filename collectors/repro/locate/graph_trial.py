@@ -137,9 +137,9 @@ def read_value(outcome: Outcome) -> Any:
 def load_edited(
     repro: Repro, device: str | None, level: str, edit: GraphEdit | None
 ) -> tuple[Any, list[Any]]:
+    from compileboard.collectors.repro.graph_loading import load_graph
     from compileboard.collectors.repro.judging import clone_together
     from compileboard.collectors.repro.locate.surgery import cut_after, expose, survey_graph
-    from compileboard.collectors.repro.program import load_graph
 
     module, inputs = load_graph(repro, level, device=device)
     if edit is not None and edit.cut is not None:
@@ -157,8 +157,8 @@ def try_edited(
 
 
 def list_operations(repro: Repro, device: str | None, how: Judge) -> list[tuple[str, str]]:
+    from compileboard.collectors.repro.graph_loading import list_calls, load_graph
     from compileboard.collectors.repro.locate.surgery import name_operation
-    from compileboard.collectors.repro.program import list_calls, load_graph
 
     module, _ = load_graph(repro, how.level, device=device)
     return [(node.name, name_operation(module, node)) for node in list_calls(module)]

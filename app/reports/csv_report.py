@@ -28,13 +28,13 @@ from compileboard.app.guards.run_queries import GuardSet
 from compileboard.app.ranks.model import build_ranks, report_ranks
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.reports.redaction import clean_row
-from compileboard.app.reports.tables import TABLES, read_rows
+from compileboard.app.reports.run_tables import TABLES, read_rows
 from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.model import describe_facts
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.trace_files import RejectSum
 from compileboard.app.timeline.run_queries import NameTotal
-from compileboard.collectors.contract.fields import FIELDS
+from compileboard.collectors.contract.metric_fields import FIELDS
 from compileboard.collectors.store.results import ResultRow
 
 DEFAULT_TABLE = "compilations"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from compileboard.app.benchmarks.commits import CommitOrder, Parents, order_commits
+from compileboard.app.benchmarks.commit_order import CommitOrder, Parents, order_commits
 from compileboard.app.benchmarks.labels import describe_status
 from compileboard.app.benchmarks.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
 from compileboard.app.benchmarks.trend_queries import StoredSummary, TrendRun
