@@ -66,6 +66,7 @@ TORCH_COMPAT = (
 RECORDED = {
     "metrics": "compile records",
     "events": "graph breaks and recompiles",
+    "failed_guards": "every failed guard of a recompile",
     "compile_context": "compile IDs",
     "counters": "final counters",
     "compile_times": "compile phases",

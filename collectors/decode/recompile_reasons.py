@@ -44,6 +44,7 @@ _CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
 _INTERNAL = re.compile(
     r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/"
 )
+_DEVICE_KEYS = {"meta": "Meta", "lazy": "Lazy"}  # other devices' keys are in capitals
 _AT_INDEX = re.compile(r" at index (\d{1,4})\b")
 # Names that dynamo makes up for objects carry an id or a counter of this process.
 _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
@@ -84,10 +85,11 @@ def parse_failed(
         if not is_whole:
             unread.append(str(compile_id))
         read = [failure for guard in found for failure in _parse_found(guard, namer)]
-        for failure in [*read, first] if first else read:
+        for failure in [first, *read] if first else read:
             dim = _AT_INDEX.search(failure.reason)
             key = (compile_id, failure.category, failure.source, dim[1] if dim else None)
-            failed.setdefault(key, replace(failure, cache_entry=compile_id, suggestion=None))
+            known = failed.get(key, replace(failure, cache_entry=compile_id, suggestion=None))
+            failed[key] = replace(known, actual=known.actual or failure.actual)
     return list(failed.values()), unread
 
 
@@ -118,8 +120,9 @@ def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
     if not isinstance(seen, dict) or "size" not in seen or expected is None:
         actual = seen.get("type") if isinstance(seen, dict) else seen
         return [f"expected type of '{source}' to be a tensor type, but found {actual}"]
-    device = str(seen.get("device")).partition(":")[0].upper()
-    if device not in expected["keys"].upper():
+    device = str(seen.get("device")).partition(":")[0]
+    device = _DEVICE_KEYS.get(device, device.upper())
+    if device not in expected["keys"]:
         difference = f"expected {expected['keys']}, actual {device}"
         return [f"tensor '{source}' dispatch key set mismatch. {difference}"]
     if seen.get("dtype") != expected["dtype"]:

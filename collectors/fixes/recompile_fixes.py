@@ -289,7 +289,8 @@ def _shape(facts: RecompileFacts) -> Chosen:
 
 
 def _needs_value(facts: RecompileFacts) -> bool:
-    if len(facts.values) > 1 or facts.recompile_count > 1:
+    # A first recompile makes a number dynamic; the value at both calls is known.
+    if len(facts.values) > 2 or facts.recompile_count > 1:
         return True
     return _is_in_loop_or_branch(facts)
 

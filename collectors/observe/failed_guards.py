@@ -73,6 +73,8 @@ def _read_entries(cache_entries: Any, frame: Any) -> Iterator[list[Any]]:
 def _read_entry(
     wrapper: Any, f_locals: Mapping[str, Any], found: list[list[Any]], until: float
 ) -> bool:
+    if wrapper.global_scope is None:  # the entry is no longer valid: an object that it held is gone
+        return False
     root = wrapper.root
     scope = {"L": f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
     is_whole, waiting = True, [(root, f_locals)]
