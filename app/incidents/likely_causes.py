@@ -300,7 +300,7 @@ def _make(
         also=[],
         checks=[],
         source=location.source or "",
-        explained=set(_EXPLAINED.get(kind, ())),
+        explained=list(_EXPLAINED.get(kind, ())),
     )
 
 
@@ -363,7 +363,7 @@ def _join_recompiles_of_breaks(causes: list[IncidentCause]) -> list[IncidentCaus
         if cause.kind == "recompile" and broken and _STACK in cause.source:
             text = name_stack_values(cause.reason.removeprefix("tensor "))
             broken.checks.append(_check(True, f"Explains the recompile after it: {text}"))
-            broken.explained.update(_RECOMPILES)
+            broken.explained.extend(_RECOMPILES)
         else:
             own.append(cause)
     return own

@@ -455,7 +455,7 @@ class IncidentCause:
     checks: Annotated[list[CauseCheck], "What speaks for it, and against."]
     # Of a cause that is being found; not stored.
     source: str = field(default="", metadata=PRIVATE)
-    explained: set[str] = field(default_factory=set, metadata=PRIVATE)  # names of metrics
+    explained: list[str] = field(default_factory=list, metadata=PRIVATE)  # names of metrics
     is_compile_failure: bool = field(default=False, metadata=PRIVATE)
 
     @property
