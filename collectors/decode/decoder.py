@@ -173,9 +173,7 @@ class Decoder:
             return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
-        failed, unread = recompile_reasons.parse_failed(
-            captured.extra.get("failed"), guards, self._namer
-        )
+        failed, unread = recompile_reasons.parse_failed(captured.extra.get("failed"), guards)
         return [
             events.Recompiled(
                 **self._context(captured),

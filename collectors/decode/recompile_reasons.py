@@ -65,13 +65,12 @@ _CHECKED_TENSOR = re.compile(
 )
 
 
-def parse_failed(
-    entries: Any, guards: list[GuardFailure], namer: PathNamer | None = None
-) -> tuple[list[GuardFailure], list[str]]:
+def parse_failed(entries: Any, guards: list[GuardFailure]) -> tuple[list[GuardFailure], list[str]]:
     """Return every failed guard of every cache entry, as the hook read them, and the entries that
     it could not read to the end.
 
-    torch's own reason of an entry is among them: it says which global setting changed.
+    torch's own reason of an entry is among them: it says which global setting changed. A guard's
+    comment has the end of its path alone, so no file is named by it.
     """
     own = {guard.cache_entry: guard for guard in guards}
     failed: dict[tuple[str | None, str, str | None, str | None], GuardFailure] = {}
@@ -84,7 +83,7 @@ def parse_failed(
                 continue
         if not is_whole:
             unread.append(str(compile_id))
-        read = [failure for guard in found for failure in _parse_found(guard, namer)]
+        read = [failure for guard in found for failure in _parse_found(guard)]
         for failure in [first, *read] if first else read:
             dim = _AT_INDEX.search(failure.reason)
             key = (compile_id, failure.category, failure.source, dim[1] if dim else None)
@@ -93,13 +92,13 @@ def parse_failed(
     return list(failed.values()), unread
 
 
-def _parse_found(found: Any, namer: PathNamer | None) -> list[GuardFailure]:
+def _parse_found(found: Any) -> list[GuardFailure]:
     match found:
         case ["TENSOR_MATCH", str(source), str(text), seen]:
             texts = _list_mismatches(strip_local_scope(source), text, seen)
-            return [parse_reason(text, namer) for text in texts]
+            return [parse_reason(text) for text in texts]
         case [str(kind), str(source), str(text), seen] if kind != "GLOBAL_STATE":
-            failure = parse_reason(text, namer)
+            failure = parse_reason(text)
             source = failure.source or strip_local_scope(source)
             actual = failure.actual or _name_seen(failure, seen)
             return [replace(failure, source=source or None, actual=actual)]

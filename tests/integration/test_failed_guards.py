@@ -81,3 +81,8 @@ def test_every_failed_guard_is_recorded_and_no_property_of_the_user_is_run(
     assert {source.source for source in variation.sources} == {"x", "parts", "grad_mode"}
     sizes = next(source for source in variation.sources if source.source == "x")
     assert [seen.value for seen in sizes.values] == ["2", "3", "2", "3"]
+
+
+def test_the_users_source_is_kept_beside_it(workplace: Workplace) -> None:
+    assert workplace.run(workplace.write(HEAD + TOGETHER)).returncode == 0
+    assert all(cause.code is not None for cause in _load(workplace))
