@@ -124,6 +124,7 @@ def test_another_failure_than_the_recorded_one_is_not_minified(repros: dict[str,
     )
 
 
+@pytest.mark.real_start  # of a fork, inductor is loaded, and the limit might suffice
 def test_a_graph_that_reaches_the_limit_could_not_be_run(repros: dict[str, Repro]) -> None:
     with pytest.raises(
         NotRunnable,
