@@ -70,11 +70,12 @@ def test_a_model_is_built_offline_and_computes_the_same_when_captured(ref: Model
 def test_a_model_that_the_library_lost_is_said_to_be_unavailable(suite: str) -> None:
     if importlib.util.find_spec(suite) is None:
         pytest.skip(f"{suite} is not installed")
+    builder = suites.list_models([suite])[0].builder.partition(":")[0]
     program = (
         "from compileboard.collectors.bench.suites import transformers\n"
         "transformers.RECIPES['GoneForCausalLM'] = transformers.RECIPES['LlamaForCausalLM']\n"
         "from compileboard.collectors.bench.plan.models import NotAvailable\n"
-        f"from compileboard.collectors.bench.suites.{suite}_build import build\n"
+        f"from {builder} import build\n"
         "try: build(1, 'GoneForCausalLM')\nexcept NotAvailable as error: print(error.reason)"
     )
     environment = {**os.environ, **suites.environment(suite)}

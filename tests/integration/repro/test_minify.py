@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,15 @@ def repros(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repro]:
 
 
 def _minify(
-    repro: Repro, timeout: float = 200, **options: Any
+    repro: Repro, timeout: float = 200, preload: Sequence[str] = (), **options: Any
 ) -> tuple[Minification, dict[str, Any]]:
     body = run_task(
-        TASK, repro, options, limits=TrialLimits(timeout), environment=forking_environ()
+        TASK,
+        repro,
+        options,
+        limits=TrialLimits(timeout),
+        preload=preload,
+        environment=forking_environ(),
     )
     return Minification.load(body["answer"]), body
 
@@ -124,10 +130,16 @@ def test_another_failure_than_the_recorded_one_is_not_minified(repros: dict[str,
     )
 
 
-@pytest.mark.real_start  # of a fork, inductor is loaded, and the limit might suffice
-def test_a_graph_that_reaches_the_limit_could_not_be_run(repros: dict[str, Repro]) -> None:
+def test_a_graph_that_reaches_the_limit_could_not_be_run(
+    repros: dict[str, Repro], tmp_path: Path
+) -> None:
+    (tmp_path / "never.py").write_text(
+        "import time\n"
+        "from torch._inductor.graph import GraphLowering\n"
+        "GraphLowering.run = lambda *_: time.sleep(600)\n"
+    )
     with pytest.raises(
         NotRunnable,
         match="the whole graph reached the time limit of a trial; --timeout allows more",
     ):
-        _minify(repros["wrong_lowering"], timeout=0.3)
+        _minify(repros["wrong_lowering"], timeout=10, preload=[str(tmp_path / "never.py")])
