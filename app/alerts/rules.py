@@ -515,7 +515,7 @@ class RulesTable:
         )
 
     def read(self, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """Return the value of each key; what is unknown or unusable is a mistake."""
+        """Return each key's value; unknown keys and unusable values are added to `mistakes`."""
         for key in self.values:
             if f"{key}_env" in keys:
                 self.mistakes.append(

@@ -97,7 +97,7 @@ def _send_text(text: str, kind: str, disposition: str) -> Response:
 
 
 def _find_side(run_id: str, name: str, text: str) -> Artifact | None:
-    """Return an artifact that a parameter names; None if there is none."""
+    """Return the artifact whose id a parameter gives, None if the run has none of it."""
     return read_artifact(get_store(), run_id, check_artifact_id(name, text))
 
 

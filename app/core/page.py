@@ -66,7 +66,7 @@ def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
 def bind_page(
     run_id: str, cursor: str | None, limit: int, first: Mapping[str, Key] = FIRST
 ) -> dict[str, Any]:
-    """Bind what a page begins after, by name; `first` has what the first page begins after.
+    """Return the values that a page's statement binds; the first page begins after `first`.
 
     Raises FilterError for an unusable cursor.
     """

@@ -364,7 +364,7 @@ def _read_cause(cause: Mapping[str, Any]) -> IncidentCause:
 
 
 class WorseChange(NamedTuple):
-    """How long a series is worse than it was: until the incident recovered."""
+    """A series that became worse, and when its incident recovered."""
 
     key: tuple[str | int, ...]  # of its measured models
     branch: str

@@ -381,11 +381,12 @@ def guards_sql(count: int) -> str:
 select
   g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected,
   g.actual,
-  u.suggestion, g.source_line, g.line, case when g.position = 0 then e.body end as body
+  u.suggestion, g.source_line, g.line, e.body
 from guard_failures as g
 join recompile_causes as u on u.id = g.cause_id
 join recompiles as r on r.id = g.recompile_id
-left join events as e on e.process_id = r.process_id and e.sequence = r.sequence
+left join events as e on g.position = 0 and e.process_id = r.process_id
+  and e.sequence = r.sequence
 where g.recompile_id in ({marks})
 order by g.recompile_id, g.position
 limit 50000

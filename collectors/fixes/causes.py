@@ -25,7 +25,7 @@ from compileboard.collectors.fixes.counterfactual import (
     count_saved,
     find_steady_sets,
     fold,
-    name_sources,
+    list_sources,
 )
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
@@ -39,7 +39,7 @@ from compileboard.collectors.fixes.fix import (
     SourceLines,
     SuggestedFix,
 )
-from compileboard.collectors.fixes.recompile_fixes import name_source, suggest_recompile_fixes
+from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_recompile_fixes
 from compileboard.collectors.fixes.statement import (
     find_statement,
     is_read,
@@ -199,11 +199,9 @@ class Variation:
 
 
 def _join_names(sources: Sequence[str]) -> str:
-    names = [
-        label_category(source).label.lower() if source in STATES else name_source(source)
-        for source in sources
-    ]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return name_sources(
+        [label_category(name).label.lower() if name in STATES else name for name in sources]
+    )
 
 
 @dataclass(frozen=True)
@@ -593,7 +591,7 @@ def _list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, dict[str, 
     whole = [guard for guard in known if guard.cache_entry not in recompile.unread]
     for guard in whole or known:
         guards = by_entry.setdefault(guard.cache_entry, {})
-        for source in name_sources(guard.category, guard.source, guard.reason):
+        for source in list_sources(guard.category, guard.source, guard.reason):
             guards.setdefault(source, guard)
     entries = []
     for guards in by_entry.values():
@@ -608,7 +606,7 @@ def _describe_variation(
     values: dict[str, dict[str, str]] = defaultdict(dict)
     for recompile, row in frame:
         for guard in recompile.failed or recompile.guards:
-            (source, *others) = name_sources(guard.category, guard.source, guard.reason)
+            (source, *others) = list_sources(guard.category, guard.source, guard.reason)
             if guard.expected and guard.cache_entry and not others:
                 values[source].setdefault(guard.cache_entry, guard.expected)
             if guard.actual and not others:

@@ -130,7 +130,7 @@ def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
     return unions
 
 
-def name_sources(category: str, source: str | None, reason: str) -> list[str]:
+def list_sources(category: str, source: str | None, reason: str) -> list[str]:
     """Return what a person would keep steady for a guard to hold.
 
     A condition on sizes holds if all its tensors keep theirs; the parameters of a module change

@@ -32,7 +32,8 @@ def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
     names = [_name_change(facts) for facts in changes]
     more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     *before, last = names[:MOST_NAMES]
-    return f"{', '.join(before)} and {last}{more} change together"
+    title = f"{', '.join(before)} and {last}{more} change together"
+    return title.replace("the size", "The size", 1) if title.startswith("the size") else title
 
 
 def _name_change(facts: RecompileFacts) -> str:

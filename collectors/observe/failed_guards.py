@@ -3,7 +3,7 @@
 torch's own reasons stop at the first failed guard of an entry. Its guards are objects that can be
 called with the guarded value, so all of them are asked here, within a time limit. The values are
 found by the guards' sources, without running anything of the user's: a source that leads through a
-property or a `__getitem__` of the user's own is left out, and its entry is marked as not read to
+property, or another descriptor of the user's, is left out, and its entry is marked as not read to
 the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.5 to 2.13.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import re
 import threading
 import time
@@ -27,7 +28,13 @@ LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
 _RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
 _ATTRIBUTE = re.compile(r"\.([A-Za-z_]\w*)$")
-_OF_TORCH = re.compile(r"(?:^|[^\w.])(?!(?:type|list|tuple|dict|len|dict\.keys|___\w+)\()[\w.]+\(")
+# What torch writes around the source of a value. None of it runs code of the user's.
+_OF_TORCH = re.compile(
+    r"type\(___value\)|dict\(___value\.__dict__\)|list\(dict\.keys\(___value\)\)\[\d+\]"
+    r"|___(?!value)\w+\(___value(?:, [\w ]*)?\)"
+)
+_METHODS = (types.FunctionType, types.MethodDescriptorType)
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _UNKNOWN = object()
 
 
@@ -87,7 +94,8 @@ def _read_entry(
             kind = type(leaf).__name__
             if kind not in _RELATIONAL and not leaf(value):
                 has_failed = True
-                found.append([kind, source, _text_of(leaf), describe(value)])
+                text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
+                found.append([kind, source, text, _describe(value)])
         for child, child_value in _list_children(manager, source, value, scope):
             if child_value is _UNKNOWN:
                 is_whole = is_whole and has_failed
@@ -113,22 +121,17 @@ def _holds(part: str, global_scope: Mapping[str, Any], scope: dict[str, Any]) ->
         return True
 
 
-def _text_of(leaf: Any) -> str:
-    return " and ".join(leaf.verbose_code_parts())[:LONGEST]
-
-
 def _list_children(
     manager: Any, source: str, value: Any, scope: dict[str, Any]
 ) -> Iterator[tuple[Any, Any]]:
     pairs: dict[int, Any] = getattr(manager, "get_key_value_managers", dict)()
     if pairs and isinstance(value, dict):
-        keys = list(dict.keys(value))
-        for index, (key_manager, value_manager) in pairs.items():
-            if index < len(keys):
-                if key_manager is not None:
-                    yield key_manager, keys[index]
-                if value_manager is not None:
-                    yield value_manager, dict.__getitem__(value, keys[index])
+        items = list(dict.items(value))  # no look-up: a key's hash may be the user's
+        for index, managers in pairs.items():
+            if index < len(items):
+                for child, part in zip(managers, items[index]):
+                    if child is not None:
+                        yield child, part
     for child in manager.get_child_managers():
         yield child, _find_value(child.get_source(), source, value, scope)
 
@@ -144,9 +147,8 @@ def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> 
         holder, _, dictionary = parent.rpartition(".")
         if dictionary == "__dict__" and source.startswith(f"{holder}.") and type(value) is dict:
             return value[source.removeprefix(f"{holder}.")]
-        # type(x), list(dict.keys(x))[0], ___from_numpy(x): torch's own functions around a source.
-        if parent in source and not _OF_TORCH.search(source):
-            return eval(source, scope)  # noqa: S307
+        if parent and _OF_TORCH.fullmatch(call := source.replace(parent, "___value", 1)):
+            return eval(call, {**scope, "___value": value})  # noqa: S307
     except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
         return _UNKNOWN
     return _UNKNOWN
@@ -176,45 +178,36 @@ def _read_key(text: str) -> Any:
 
 
 def _get_attribute(value: Any, name: str) -> Any:
-    if name == "__dict__" or isinstance(value, types.ModuleType):
+    if isinstance(type(value).__getattribute__, types.FunctionType):
+        return _UNKNOWN
+    if name == "__dict__":
         return object.__getattribute__(value, name)
-    for cls in type(value).__mro__ if not isinstance(value, type) else value.__mro__:
-        found = cls.__dict__.get(name, _UNKNOWN)
-        if found is _UNKNOWN:
-            continue
-        if hasattr(type(found), "__get__") and hasattr(type(found), "__set__"):
-            is_c = isinstance(found, (types.GetSetDescriptorType, types.MemberDescriptorType))
-            return found.__get__(value) if is_c else _UNKNOWN  # a property is the user's code
-        break
-    return object.__getattribute__(value, name) if _is_plain(value) else _UNKNOWN
+    found = inspect.getattr_static(value, name)
+    if isinstance(found, _SLOTS):
+        return found.__get__(value)
+    if not hasattr(type(found), "__get__") or name in getattr(value, "__dict__", ()):
+        return found
+    is_bound = isinstance(found, _METHODS) and not isinstance(value, type)
+    return found.__get__(value) if is_bound else _UNKNOWN
 
 
-def _is_plain(value: Any) -> bool:
-    finds_by_itself: Any = type(value).__getattribute__
-    return finds_by_itself is object.__getattribute__ or isinstance(
-        value, (types.FunctionType, types.MethodType, type)
-    )
-
-
-def describe(value: Any) -> Any:
+def _describe(value: Any) -> Any:
     """Return a value as JSON, in short: a number or a text itself, of others type and size."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return repr(value)[:LONGEST] if type(value).__repr__ in _REPRS else type(value).__name__
     name = type(value).__name__
-    if isinstance(value, (list, tuple, dict, set, frozenset)):
-        return {"type": name, "length": len(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)[:LONGEST] if type(value).__repr__ in _REPRS else name
+    kind = next((kind for kind in _BUILT_IN_LENGTHS if isinstance(value, kind)), None)
+    if kind is not None:
+        return {"type": name, "length": _BUILT_IN_LENGTHS[kind](value)}
     if hasattr(type(value), "__torch_function__"):
         return _describe_tensor(value)
     return {"type": name}
 
 
-_REPRS = (
-    bool.__repr__,
-    int.__repr__,
-    float.__repr__,
-    str.__repr__,
-    type(None).__repr__,
-)
+_REPRS = tuple(kind.__repr__ for kind in (bool, int, float, str, type(None)))
+_BUILT_IN_LENGTHS: dict[type, Callable[[Any], int]] = {
+    kind: kind.__len__ for kind in (list, tuple, dict, set, frozenset)
+}
 
 
 def _describe_tensor(value: Any) -> dict[str, Any]:

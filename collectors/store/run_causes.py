@@ -96,12 +96,13 @@ GUARDS_SQL = """
 select
   r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.cache_entry,
   g.expected, g.actual, g.reason, g.line, g.source_line, f.file, f.name as function,
-  case when g.position = 0 then e.body end as body
+  e.body
 from recompiles as r
 left join functions as f on f.id = r.function_id
 join guard_failures as g on g.recompile_id = r.id
 join recompile_causes as u on u.id = g.cause_id
-left join events as e on e.process_id = r.process_id and e.sequence = r.sequence
+left join events as e on g.position = 0 and e.process_id = r.process_id
+  and e.sequence = r.sequence
 where r.run_id = :run_id
 order by r.time_us, r.id, g.position
 limit :most

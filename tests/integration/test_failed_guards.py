@@ -16,7 +16,16 @@ HEAD = """
 import torch
 
 
+class Once:  # a descriptor of the user's own, as functools.cached_property is
+    def __get__(self, holder, owner):
+        if not torch.compiler.is_compiling():
+            print("run outside of compiled code")
+        return 1
+
+
 class Scorer(torch.nn.Module):
+    once = Once()
+
     def __init__(self):
         super().__init__()
         self.calls, self.mode = 0, "a"
@@ -33,7 +42,7 @@ class Scorer(torch.nn.Module):
             x = x + 1
         for part in parts:
             x = x * part
-        return x * self.calls * self.scale
+        return x * self.calls * self.scale * self.once
 
 
 scorer = Scorer()

@@ -1,4 +1,4 @@
-"""What another process finds that was compiled before: a file of code, or dynamo's cached result.
+"""A second process loads what the first compiled: a file of code, or dynamo's cached result.
 
 Source: --aot-precompile and --caching-precompile of upstream's benchmarks/dynamo/common.py; the
 first compiles again for each call that it times.

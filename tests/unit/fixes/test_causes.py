@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.fixes.causes import build_causes
+from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
@@ -152,6 +152,25 @@ def test_what_runs_eagerly_comes_first() -> None:
         (1, "graph_break", True),
         (2, "recompile", False),
     ]
+
+
+def _both(*guards: RecordedGuard) -> list[Cause]:
+    failed = tuple(replace(guard, id=None, cache_entry="1/0") for guard in guards)
+    recompile = RecordedRecompile(1, (guards[0],), failed)
+    return build_causes(RecordedRun([_compile(1, is_recompile=True)], [recompile]))
+
+
+def test_what_must_stay_the_same_together_is_one_cause() -> None:
+    number = replace(_size(), category="int_value", source="y", fingerprint="y")
+    (cause,) = _both(_size("x"), number)
+    assert cause.title == "The size of x and y change together"
+    assert cause.sources == ("x", "y") and cause.event_count == 1
+
+
+def test_a_cause_that_no_run_counts_leads_to_torchs_own() -> None:
+    own = _size("x")
+    (cause,) = _both(own)
+    assert cause.content_ids == (own.id,)
 
 
 _keys = st.integers(0, 8)

@@ -13,7 +13,7 @@ from compileboard.collectors.fixes.counterfactual import (
     count_saved,
     find_steady_sets,
     fold,
-    name_sources,
+    list_sources,
 )
 
 _ENTRY = st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=4)
@@ -86,8 +86,8 @@ def test_what_an_object_holds_is_explained_by_the_object():
 
 
 def test_sources_are_named_by_what_a_person_keeps_steady():
-    assert name_sources("symbolic_shape", "x.size()[0], y.size()[1]", "") == ["x", "y"]
-    assert name_sources("grad_mode", None, "GLOBAL_STATE changed: grad_mode") == ["grad_mode"]
+    assert list_sources("symbolic_shape", "x.size()[0], y.size()[1]", "") == ["x", "y"]
+    assert list_sources("grad_mode", None, "GLOBAL_STATE changed: grad_mode") == ["grad_mode"]
     weight = "self._modules['a']._modules['0']._parameters['weight']"
-    assert name_sources("tensor_dtype", weight, "") == ["self._parameters"]
-    assert name_sources("dict_keys", "self.__dict__", "") == ["self"]
+    assert list_sources("tensor_dtype", weight, "") == ["self._parameters"]
+    assert list_sources("dict_keys", "self.__dict__", "") == ["self"]
