@@ -172,7 +172,7 @@ def test_a_followed_log_is_pushed_when_its_following_ends(
         file.writelines(lines[200:400])
     wait_for(lambda: count_records(database) > before)
     started.send_signal(stop)
-    assert started.wait(60) == 0
+    assert started.wait(60) == 0, workplace.errors.read_text()
     (state, record_count) = rows_of(
         server,
         (

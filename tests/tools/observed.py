@@ -53,6 +53,10 @@ class Workplace:
         return self.folder / "test.db"
 
     @property
+    def errors(self) -> Path:
+        return self.folder / "stderr.txt"
+
+    @property
     def outbox(self) -> list[str]:
         """List what waits to be pushed; what goes meanwhile is left out, where `Path.glob` would
         raise.
@@ -137,16 +141,17 @@ class Workplace:
         return subprocess.Popen(whole, env=self.environ(), **rest)
 
     def start_command(self, *arguments: Any) -> subprocess.Popen[str]:
-        """Start one command of the collector and do not wait for it."""
+        """Start one command of the collector and do not wait for it; `errors` has its stderr."""
         command = [PYTHON, "-m", "compileboard.collectors", *map(str, arguments)]
-        return subprocess.Popen(
-            command,
-            env=self.environ(),
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with self.errors.open("w") as errors:
+            return subprocess.Popen(
+                command,
+                env=self.environ(),
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                text=True,
+            )
 
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
         if not self.database.exists():
