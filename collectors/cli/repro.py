@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,11 @@ from compileboard.collectors.cli.common import (
 )
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.repro.isolation import run_task
+from compileboard.collectors.repro.preloads import (
+    absolute_name,
+    recall_preload,
+    remember_preload,
+)
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
 from compileboard.collectors.terminal.progress_line import progress_line
@@ -90,6 +96,13 @@ name_argument = click.argument(
     metavar="REPRO",
     help="Repro's ID, or its start; an archive, a script, or a folder that torch left.",
 )
+preload_option = click.option(
+    "--preload",
+    multiple=True,
+    metavar="MODULE",
+    help="Module or file that registers operations, lowerings or backends; MODULE:FUNCTION calls a "
+    "function too; repeatable. Later commands remember it.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 
@@ -97,13 +110,7 @@ def trial_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = torch_options(function)
     for option in reversed(
         (
-            click.option(
-                "--preload",
-                multiple=True,
-                metavar="MODULE",
-                help="Module or file that registers operations, lowerings or backends; "
-                "MODULE:FUNCTION calls a function too; repeatable.",
-            ),
+            preload_option,
             click.option(
                 "--trust",
                 is_flag=True,
@@ -175,23 +182,33 @@ def work(
     memory: int | None,
     device: str | None,
 ) -> dict[str, Any]:
-    line = progress_line(os.environ)
+    line, names = progress_line(os.environ), list(map(absolute_name, preload))
+    if not preload:
+        names, folders = recall_preload(repro, os.environ)
+        repro = replace(repro, folders=(*folders, *repro.folders))
+        if names:
+            print_message(f"preloading {', '.join(names)}, as an earlier command did")
 
     def show(message: dict[str, Any]) -> None:
-        if line is not None and (text := message.get("text") or message.get("stage")):
+        if note := message.get("note"):
+            print_message(note)
+        elif line is not None and (text := message.get("text") or message.get("stage")):
             line.show_text(f"repro: {text}")
 
     with line if line is not None else open(os.devnull):
-        return run_task(
+        answer = run_task(
             target,
             repro,
             options,
             limits=TrialLimits(timeout, memory),
-            preload=preload,
+            preload=names,
             device=device,
             environment=os.environ,
             on_progress=show,
         )
+    if preload and repro.program:
+        remember_preload(repro, names, os.environ)
+    return answer
 
 
 def save(
@@ -447,14 +464,19 @@ def get_args_command(
     help="File to write: .py for one script, .tar.gz for an archive with all values.",
 )
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")
-def export_command(name: str, output: str, force: bool, **options: Any) -> int:
+@preload_option
+def export_command(
+    name: str, output: str, force: bool, preload: tuple[str, ...], **options: Any
+) -> int:
     """Write a repro as one file: a script that needs torch alone, or an archive.
 
     A script has the inputs' values in it up to 1 MB, beyond it draws them from a seed.
     """
     from compileboard.collectors.repro.sending import export
 
-    print_message(export(load_any(name, options), output, is_forced=force))
+    loaded = load_any(name, options)
+    preload = preload or tuple(recall_preload(loaded, os.environ)[0])
+    print_message(export(loaded, output, preload, is_forced=force))
     return DONE
 
 

@@ -197,6 +197,7 @@ DYNAMO_PROGRAM = {dynamo_program}
 VALUES = {values}  # a storage's bytes by their SHA-256: zlib, base64
 INPUTS = {inputs}
 PRELOAD = {preload}
+BACKEND = {backend}
 
 
 def preload():
@@ -222,7 +223,12 @@ this script")
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(name)
-        if function:
+        if hasattr(module, BACKEND):
+            from torch._dynamo.backends.registry import list_backends, register_backend
+
+            if BACKEND not in list_backends(exclude_tags=()):
+                register_backend(getattr(module, BACKEND), BACKEND)
+        if function and function != BACKEND:
             getattr(module, function)()
 
 
@@ -326,6 +332,7 @@ def write_script(
         values=_format_values(inline),
         inputs=_format_inputs(manifest, body),
         preload=ascii(list(manifest.preload)),
+        backend=ascii(manifest.backend or "inductor"),
         seed=SEED,
         tail=tail,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -401,6 +402,16 @@ def changed_settings() -> dict[str, dict[str, dict[str, str]]]:
     …}}}.
     """
     changed: dict[str, dict[str, dict[str, str]]] = {}
+    for kind, name, value, default in list_changed_settings():
+        changed.setdefault(kind, {})[name] = {
+            "value": repr(value)[:500],
+            "default": repr(default)[:500],
+        }
+    return changed
+
+
+def list_changed_settings() -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield kind, name, value and default."""
     for kind, module_name in CONFIG_MODULES.items():
         module = sys.modules.get(module_name)
         if module is None:
@@ -411,11 +422,7 @@ def changed_settings() -> dict[str, dict[str, dict[str, str]]]:
         )
         for name, value in current.items():
             if name in defaults and not _same(value, defaults[name]):
-                changed.setdefault(kind, {})[name] = {
-                    "value": repr(value)[:500],
-                    "default": repr(defaults[name])[:500],
-                }
-    return changed
+                yield kind, name, value, defaults[name]
 
 
 def _defaults(module: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from compileboard.collectors.contract.spool_format import (
     GRAPHS_SUFFIX,
@@ -25,17 +26,23 @@ from compileboard.collectors.contract.spool_format import (
 from compileboard.collectors.record.spool import LARGEST_LINE_BYTES, is_file, list_files
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_FOLDER = "folder:"
 _RUNNING = ("preload", "settings", "backend")  # of a manifest: what is imported, set or looked up
 
 
 def note_own_repro(
-    home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
+    home_folder: Path,
+    run_id: str,
+    manifest: Mapping[str, Any],
+    programs: Iterable[str | None],
+    folders: Iterable[str] = (),
 ) -> None:
     path = _find_path(home_folder, run_id)
     if path is None:
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = "".join(f"{digest}\n" for digest in _list_digests(manifest, programs))
+    entries = (*_list_digests(manifest, programs), *(_FOLDER + quote(name) for name in folders))
+    lines = "".join(f"{entry}\n" for entry in entries)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(descriptor, lines.encode())
@@ -43,17 +50,21 @@ def note_own_repro(
         os.close(descriptor)
 
 
-def is_own_repro(
+def find_own_folders(
     home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
-) -> bool:
+) -> tuple[str, ...] | None:
+    """Return the folders of an own repro's run; None if it is not an own one."""
     path = _find_path(home_folder, run_id)
-    if path is not None and find_other_writer(path):
-        return False
+    if path is None or find_other_writer(path):
+        return None
     try:
-        known = set(path.read_text(encoding="ascii").split()) if path is not None else set()
+        known = dict.fromkeys(path.read_text(encoding="ascii").split())
     except (OSError, UnicodeDecodeError):
-        return False
-    return known.issuperset(_list_digests(manifest, programs)) and bool(known)
+        return None
+    if not known or not known.keys() >= set(_list_digests(manifest, programs)):
+        return None
+    folders = (entry.removeprefix(_FOLDER) for entry in known if entry.startswith(_FOLDER))
+    return tuple(map(unquote, folders))
 
 
 def find_other_writer(path: Path) -> str | None:

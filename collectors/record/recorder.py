@@ -69,6 +69,13 @@ def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
     )
 
 
+def _list_folders(manifest: Manifest) -> list[str]:
+    """Return the working directory, and the folders of the scripts that the command names."""
+    cwd = manifest.cwd or os.getcwd()
+    scripts = (os.path.join(cwd, word) for word in manifest.argv if word.endswith(".py"))
+    return list(dict.fromkeys((cwd, *map(os.path.dirname, scripts))))
+
+
 class Recorder:
     """The recorder of one run. The caller must hold the spool's lock."""
 
@@ -159,12 +166,13 @@ class Recorder:
 
     def _note_repros(self, batch: EventBatch) -> None:
         home_folder, run_id = self.folder.parent.parent, self.manifest.run_id
+        folders = _list_folders(self.manifest)
         for event in batch.events:
             if isinstance(event, ReproCaptured):
                 programs = (event.program, event.dynamo_program)
                 self._beside(
                     "own repros",
-                    partial(note_own_repro, home_folder, run_id, event.manifest, programs),
+                    partial(note_own_repro, home_folder, run_id, event.manifest, programs, folders),
                     None,
                 )
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import linecache
 import re
 import resource
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -31,7 +33,8 @@ from compileboard.collectors.formats.torch_repro import (
     strip_tail,
 )
 from compileboard.collectors.record.memory import address_space_bytes, available_bytes
-from compileboard.collectors.repro.isolation import describe_absent, restore_environment
+from compileboard.collectors.repro.isolation import restore_environment
+from compileboard.collectors.repro.preloads import describe_absent
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 
 SEED = 7
@@ -465,8 +468,6 @@ def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:
 
 def apply_settings(repro: Repro) -> None:
     """Apply the recorded settings that this torch has."""
-    import importlib
-
     for part, values in repro.manifest.settings.items():
         if part not in _SETTINGS:
             continue
@@ -477,6 +478,29 @@ def apply_settings(repro: Repro) -> None:
                 setattr(target, name, value)
             except (ValueError, SyntaxError, AttributeError, TypeError):
                 continue
+
+
+def list_unset_settings(repro: Repro) -> Iterator[str]:
+    """Yield the recorded settings whose value was an object that nothing here has set."""
+    for part, values in repro.manifest.settings.items():
+        for name, text in values.items():
+            if part not in _SETTINGS or _is_literal(str(text)) or f".{name} = " in repro.program:
+                continue
+            target: Any = importlib.import_module(_SETTINGS[part])
+            try:
+                value = attrgetter(name)(target)
+            except AttributeError:
+                continue
+            if _is_literal(repr(value)):
+                yield f"{part}.{name}"
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
 
 
 def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int:

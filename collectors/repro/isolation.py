@@ -41,6 +41,13 @@ from compileboard.collectors.record.program import (
     start_session,
 )
 from compileboard.collectors.record.spool import home
+from compileboard.collectors.repro.preloads import (
+    advise_script,
+    describe_absent,
+    describe_raised,
+    list_preload,
+    preload_modules,
+)
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import MOST_TEXT_CHARS, TrialLimits, Trials, end_trials
 from compileboard.start import shared_command
@@ -107,7 +114,7 @@ def run_task(
             "limits": limits,
             "preload": list_preload(repro.manifest.preload, preload),
             "device": device,
-            "cwd": os.getcwd(),
+            "folders": [os.getcwd(), *repro.folders],
             "probes": str(home(environment) / "repro" / "processor"),
         }
         (folder / "job.pickle").write_bytes(pickle.dumps(job))
@@ -151,16 +158,6 @@ def run_task(
             raise NotRunnable(str(result["cannot"]))
         answer: dict[str, Any] = result["result"]
         return answer
-
-
-def list_preload(recorded: Sequence[str], given: Sequence[str]) -> list[str]:
-    given_files = {_file_name(name) for name in given} - {""}
-    return [*given, *(name for name in recorded if _file_name(name) not in given_files)]
-
-
-def _file_name(name: str) -> str:
-    file = name.partition(":")[0]
-    return os.path.basename(file) if file.endswith(".py") else ""
 
 
 def driver_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -237,7 +234,7 @@ def _describe_end(code: int | None, stage: str, tail: str) -> str:
         else f"ended with exit code {code}"
     )
     advice = (
-        _advise(stage.removeprefix(_PRELOADING).partition(":")[0])
+        advise_script(stage.removeprefix(_PRELOADING).partition(":")[0])
         if stage.startswith(_PRELOADING)
         else ""
     )
@@ -275,7 +272,7 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     except ModuleNotFoundError as error:
         message = {"cannot": describe_absent(error)}
     except BaseException as error:  # whatever the repro's own code raises
-        message = {"cannot": f"the repro cannot be loaded: {_describe(error)}"}
+        message = {"cannot": f"the repro cannot be loaded: {describe_raised(error)}"}
         traceback.print_exc()
     write(message)
     sys.stdout.flush()
@@ -286,8 +283,8 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
 def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
     with (folder / "job.pickle").open("rb") as file:
         job = pickle.load(file)  # noqa: S301  our own, of this minute
-    sys.path.insert(0, job["cwd"])
     repro: Repro = job["repro"]
+    sys.path[:0], sys.path[len(sys.path) :] = job["folders"][:1], job["folders"][1:]
     write({"stage": "loading torch"})
     module, _, name = job["target"].partition(":")
     device = job["device"] or _find_device(repro)
@@ -302,10 +299,26 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
     if job["preload"]:
         write({"deadline_s": job["limits"].seconds, "what": "preloading"})
         preload_modules(
-            job["preload"], job["cwd"], lambda name: write({"stage": f"{_PRELOADING}{name}"})
+            job["preload"],
+            [*repro.folders, *job["folders"]],
+            repro.manifest.backend,
+            lambda name: write({"stage": f"{_PRELOADING}{name}"}),
         )
         write({"deadline_s": None})
+    if repro.manifest.settings:
+        from compileboard.collectors.repro.graph_loading import list_unset_settings
+
+        for setting in list_unset_settings(repro):
+            write({"note": _describe_unset(setting, repro)})
     return {**getattr(target, name)(task), "torch_version": str(import_module("torch").__version__)}
+
+
+def _describe_unset(setting: str, repro: Repro) -> str:
+    file = next(iter(repro.manifest.preload), "FILE")
+    return (
+        f"{setting} is left out: its value was an object of the program's; name the function that "
+        f"sets it: --preload {file}:FUNCTION"
+    )
 
 
 def prepare_torch(device: str) -> None:
@@ -337,65 +350,6 @@ def prepare_torch(device: str) -> None:
     import torch._dynamo
 
 
-def preload_modules(
-    names: Sequence[str], cwd: str, report: Callable[[str], None] = lambda _: None
-) -> None:
-    """Import modules or files that register operations, lowerings or backends; `name:function` also
-    calls the function.
-
-    Compilation is disabled meanwhile, because a script that runs its work on import would fail as
-    before. Raises NotRunnable.
-    """
-    dynamo = import_module("torch._dynamo")
-    modules: dict[str, Any] = {}  # a file that is named twice is run once
-    for name in dict.fromkeys(names):
-        report(name)
-        source, _, function = name.partition(":")
-        key = os.path.realpath(os.path.join(cwd, source)) if source.endswith(".py") else source
-        try:
-            if key not in modules:
-                with dynamo.config.patch(disable=True):
-                    modules[key] = (
-                        _load_file(source, cwd) if source.endswith(".py") else import_module(source)
-                    )
-            if function:
-                getattr(modules[key], function)()
-        except ModuleNotFoundError as error:
-            raise NotRunnable(f"cannot preload {name}: {describe_absent(error)}") from None
-        except NotRunnable:
-            raise
-        except (Exception, SystemExit) as error:
-            raise NotRunnable(
-                f"cannot preload {name}: {_describe(error)}{_advise(source)}"
-            ) from None
-
-
-def _advise(name: str) -> str:
-    is_script = name.endswith(".py")
-    return (
-        "; what registers nothing belongs below `if __name__ == '__main__':`" if is_script else ""
-    )
-
-
-def _load_file(name: str, cwd: str) -> Any:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    # A file of a repository is named from its root.
-    folders = (Path(cwd), *Path(cwd).parents)
-    roots = [folder for folder in folders if (folder / ".git").exists()][:1]
-    path = next((p for folder in (folders[0], *roots) if (p := folder / name).is_file()), None)
-    if path is None:
-        raise NotRunnable(
-            f"cannot preload {name}: there is no such file in {cwd}; give its place with --preload"
-        )
-    sys.path.insert(1, str(path.parent))
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[path.stem] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def restore_environment() -> None:
     """Restore the private caches and limits, which torch's scripts overwrite."""
     os.environ.update(_GIVEN)
@@ -424,15 +378,3 @@ def _find_device(repro: Repro) -> str:
 def _end_on_signal(_number: int, _frame: object) -> NoReturn:
     end_trials()
     os._exit(1)
-
-
-def _describe(error: BaseException) -> str:
-    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "")
-    return f"{type(error).__name__}: {line[:300]}".removesuffix(": ")
-
-
-def describe_absent(error: ModuleNotFoundError) -> str:
-    return (
-        f"this repro needs {error.name}, which is not installed here; install it, or name its "
-        "file with --preload"
-    )

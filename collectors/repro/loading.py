@@ -43,7 +43,7 @@ from compileboard.collectors.logs.log_loader import Imported, LoadOptions
 from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
-from compileboard.collectors.record.left_files import find_other_writer, is_own_repro
+from compileboard.collectors.record.left_files import find_other_writer, find_own_folders
 from compileboard.collectors.record.spool import home, new_run_id
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.ingest.source_files import forget_deletion
@@ -249,7 +249,7 @@ def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Rep
         digests = sorted(stored.storage_bytes)
         values = {digest: load_storage(connection, stored.id, digest) for digest in digests}
     manifest, programs = dump_manifest(stored.manifest), (stored.program, stored.dynamo_program)
-    is_own = is_own_repro(home(environment), stored.run_id, manifest, programs)
+    folders = find_own_folders(home(environment), stored.run_id, manifest, programs)
     return Repro(
         stored.manifest,
         stored.program,
@@ -258,7 +258,10 @@ def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Rep
         name=f"repro {stored.id}",
         id=stored.id,
         database=database,
-        distrust=None if is_own else f"repro {stored.id} was not recorded by you on this machine",
+        folders=folders or (),
+        distrust=None
+        if folders is not None
+        else f"repro {stored.id} was not recorded by you on this machine",
     )
 
 

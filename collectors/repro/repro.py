@@ -78,6 +78,7 @@ class Repro:
     storage_hashes: Mapping[int, str] = field(
         default_factory=dict
     )  # in it, by number of the storage
+    folders: tuple[str, ...] = ()  # of its run on this machine, where its files are looked for
     distrust: str | None = None  # why it runs only with --trust; None: it is the person's own
 
     def text(self, level: str | None = None) -> str:

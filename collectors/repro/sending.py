@@ -42,19 +42,22 @@ from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.record.left_files import is_own_repro
+from compileboard.collectors.record.left_files import find_own_folders
 from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.record.spool import home, new_run_id
+from compileboard.collectors.repro.preloads import list_preload, relative_name
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.connection import StoreFull, checkpoint
 from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, list_repros, list_results
 
 
-def export(repro: Repro, output: str, *, is_forced: bool) -> str:
+def export(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool) -> str:
     """Write a repro atomically as a script or archive; return a summary. Raises NotRunnable."""
     path = Path(output)
-    parts = (repro.manifest, repro.program, repro.dynamo_program, repro.values)
+    listed = list_preload(repro.manifest.preload, [relative_name(name) for name in preload])
+    manifest = replace(repro.manifest, preload=tuple(listed))
+    parts = (manifest, repro.program, repro.dynamo_program, repro.values)
     note = ""
     if output.endswith((".tar.gz", ".tgz")):
         body = write_archive(*parts)
@@ -146,8 +149,10 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
         raise NotRunnable(f"{target.server} sent repro {repro_id} damaged: {error}") from None
     repro = Repro(*parts, name=f"repro {repro_id}", id=repro_id, run_id=run_id, server=config)
     programs = (repro.program, repro.dynamo_program)
-    if is_own_repro(home(environment), run_id, dump_manifest(repro.manifest), programs):
-        return repro
+    manifest = dump_manifest(repro.manifest)
+    folders = find_own_folders(home(environment), run_id, manifest, programs)
+    if folders is not None:
+        return replace(repro, folders=folders)
     return replace(repro, distrust=f"repro {repro_id} was not recorded by you on this machine")
 
 

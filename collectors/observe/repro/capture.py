@@ -273,7 +273,6 @@ class ReproCapture:
             return
         program, described, symbols = self._write_program(failed)
         if program is None:
-            self._guard.losses["repro: torch has no script of this graph"] += 1
             return
         digest = program_digest(program, described)
         if digest in self._digests:
@@ -329,6 +328,11 @@ class ReproCapture:
     ) -> tuple[str | None, tuple[ReproInput, ...], dict[str, int]]:
         text = failed.script or origins.write_script(failed.graph, failed.inputs)
         if text is None or len(text) > MOST_PROGRAM_CHARS:
+            self._guard.losses["repro: torch has no script of this graph"] += 1
+            return None, (), {}
+        program = script.trim_script(text, os.environ, keep_source=self._config.keep_source)
+        if not script.is_python(program):
+            self._guard.losses["repro: torch's script of this graph is no Python"] += 1
             return None, (), {}
         symbols = script.read_symbols(text)
         if failed.inputs:
@@ -342,8 +346,7 @@ class ReproCapture:
             replace(e, is_parameter=e.is_parameter or is_one)
             for e, is_one in zip(described, parameters)
         )
-        keep_source = self._config.keep_source
-        return script.trim_script(text, os.environ, keep_source=keep_source), described, symbols
+        return program, described, symbols
 
     def _keep_values(
         self, described: tuple[ReproInput, ...], failed: FailedGraph, bodies: dict[str, str]

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .. import torch_compat
+
 _REGISTERED = re.compile(r"registered at (.+?\.py):\d+")
 _OURS = (
     "torch",
@@ -48,7 +50,13 @@ MOST_MODULES = 20
 
 def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
     modules: dict[str, None] = {}
-    for name in (*_of_operations(graph), *_of_tables(), *_of_function(backend)):
+    found = (
+        *_of_operations(graph),
+        *_of_tables(),
+        *_of_function(backend),
+        *(name for value in _list_objects() for name in _of_function(value)),
+    )
+    for name in found:
         modules.setdefault(name)
     return tuple(modules)[:MOST_MODULES]
 
@@ -88,6 +96,12 @@ def _of_tables() -> Iterator[str]:
             map(_unwrapped, getattr(sys.modules.get(module), attribute, {}).values())
         ):
             yield from _of_function(function)
+
+
+def _list_objects() -> Iterator[Any]:
+    """Yield the values of changed settings, and what is in lists of them."""
+    for _, _, value, _ in torch_compat.list_changed_settings():
+        yield from value if isinstance(value, (list, tuple, set)) else (value,)
 
 
 def _unwrapped(function: Any) -> Any:

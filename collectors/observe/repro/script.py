@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 import re
 from collections.abc import Mapping
@@ -16,6 +17,10 @@ _MAIN = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 _IMPORT = re.compile(r"^import torch$", re.MULTILINE)
 _SYMBOL = re.compile(r"^([A-Za-z_]\w*) = (-?\d+)$")
 _COMMENT = re.compile(r"[ \t]*# File:? .*")
+_SETTING = re.compile(
+    r"^(?P<name>torch\.[\w.]*config\.[\w.]+) = (?P<value>.*(?:\n(?!torch\.|import |\n).*)*)", re.M
+)
+_KNOWN = {*dir(builtins), "torch", "tensor", "device", "inf", "nan"}
 _READ = re.compile(
     r"^(?:(?P<storage>\w+) = )?reader\.(?P<kind>\w+)\((?P<arguments>.*)\)(?:\s+# (?P<name>.+))?$"
 )
@@ -50,7 +55,36 @@ def trim_script(text: str, environment: Mapping[str, str], *, keep_source: bool 
         )
     if not keep_source:
         text = _COMMENT.sub("", text)
-    return scrub_text(text).rstrip() + "\n"
+    return scrub_text(_leave_out_objects(text)).rstrip() + "\n"
+
+
+def _leave_out_objects(text: str) -> str:
+    """Replace settings whose value is an object by comments: torch writes its repr."""
+    imported = {name.split(".")[0] for name in re.findall(r"^import ([\w.]+)", text, re.M)}
+    known = _KNOWN | imported - {"__main__"}
+
+    def write(setting: re.Match[str]) -> str:
+        try:
+            names = {
+                node.id
+                for node in ast.walk(ast.parse(setting["value"], mode="eval"))
+                if isinstance(node, ast.Name)
+            }
+        except (SyntaxError, ValueError):
+            names = {"__main__"}
+        if names <= known:
+            return setting[0]
+        return f"# left out: {setting['name']}, whose value is an object of the program's"
+
+    return _SETTING.sub(write, text)
+
+
+def is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _variables(environment: Mapping[str, str]) -> list[str]:

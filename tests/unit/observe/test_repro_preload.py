@@ -33,3 +33,18 @@ def test_a_module_of_another_name_than_its_file_is_named_by_the_file(
 
     backend.__module__ = name
     assert listed in list_preload(None, backend)
+
+
+def test_a_setting_whose_value_is_an_object_names_its_module(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = ModuleType("passes")
+    module.__file__ = str(tmp_path / "passes.py")
+    config = ModuleType("torch._inductor.config")
+    wrong = type("Wrong", (), {"__module__": "passes"})
+    config._config = {"a_pass": wrong(), "passes": [wrong()], "level": 2}  # type: ignore[attr-defined]
+    config._default = {"a_pass": None, "passes": [], "level": 1}  # type: ignore[attr-defined]
+    for name, entry in (("torch", ModuleType("torch")), ("passes", module)):
+        monkeypatch.setitem(sys.modules, name, entry)
+    monkeypatch.setitem(sys.modules, config.__name__, config)
+    assert list_preload(None) == ("passes",)

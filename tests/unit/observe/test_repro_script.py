@@ -47,6 +47,26 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("{'a': -1.5, 'b': (None, inf)}", True),
+        ("{ _warnings.warn, print }", True),
+        ("<__main__.Mine object at 0x7f669c21ac10>", False),
+        ("[<function wrong at 0x7f>,\n <function other at 0x7f>]", False),
+        ("Mine(level=2)", False),
+        ("__main__.wrong", False),
+    ],
+)
+def test_setting_whose_value_is_an_object_is_left_out(value: str, is_kept: bool) -> None:
+    name = "torch._inductor.config.custom_partitioner_fn"
+    setting = f"import _warnings\nimport __main__\n{name} = {value}\n\n"
+    text = script.trim_script(SCRIPT.replace("class Repro", f"{setting}class Repro"), {})
+    assert script.is_python(text) and "max_autotune = True\n" in text
+    assert (f"{name} = {value}\n" in text) is is_kept
+    assert (f"# left out: {name}, whose" in text) is not is_kept
+
+
 def test_inputs_are_read_with_their_storages_and_symbols() -> None:
     assert script.read_inputs(SCRIPT) == (
         ReproInput("arg0_1", kind="symint", value=19, expression="s77"),

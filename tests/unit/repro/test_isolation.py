@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.repros import ReproManifest
-from compileboard.collectors.repro.isolation import list_preload, run_task
+from compileboard.collectors.contract.repros import ReproInput, ReproManifest
+from compileboard.collectors.repro.isolation import run_task
+from compileboard.collectors.repro.preloads import (
+    absolute_name,
+    list_preload,
+    recall_preload,
+    remember_preload,
+)
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
 from tests.tools.observed import PLAIN_CODE, wait_for
@@ -165,6 +172,53 @@ def test_a_recorded_file_is_replaced_by_the_one_that_is_given() -> None:
         "ops",
     ]
     assert list_preload(("train.py", "ops"), ("ops2",)) == ["ops2", "train.py", "ops"]
+
+
+PROGRAM = """
+import torch
+class Repro(torch.nn.Module):
+    def forward(self, x):
+        sin = torch.sin(x)
+        return (sin,)
+mod = Repro()
+"""
+INPUT = ReproInput("x", dtype="float32", shape=(2,), stride=(1,), storage=0, storage_bytes=8)
+
+
+@pytest.mark.parametrize("preload", [[], ["train.py:mine"]])
+def test_backend_is_registered_from_the_script_in_the_folder_of_its_run(
+    preload: list[str], tmp_path: Path
+) -> None:
+    refuses = "def mine(gm, inputs): raise NotImplementedError('no sin')\n"
+    (tmp_path / "train.py").write_text(refuses)
+    manifest = replace(
+        OTHER.manifest,
+        preload=("train.py",),
+        inputs=(INPUT,),
+        error_type="NotImplementedError",
+        message="no sin",
+    )
+    repro = Repro(manifest, PROGRAM, folders=(str(tmp_path),))
+    answer = run_task(
+        "compileboard.collectors.repro.rerun:rerun",
+        repro,
+        limits=TrialLimits(60),
+        preload=preload,
+        environment=os.environ,
+    )
+    assert answer["status"] == "same"
+
+
+def test_preload_is_remembered_for_its_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"COMPILEBOARD_HOME": str(tmp_path / "home")}
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    remember_preload(OTHER, [absolute_name("train.py:plant"), absolute_name("ops")], environment)
+    names, folders = recall_preload(OTHER, environment)
+    assert names == [f"{tmp_path / 'train.py'}:plant", "ops"] and folders == [str(tmp_path)]
+    assert recall_preload(replace(OTHER, program="mod = 1"), environment) == ([], [])
 
 
 def test_inductor_is_not_loaded_for_another_backend() -> None:

@@ -1,0 +1,152 @@
+"""What registers a repro's operations, lowerings, settings and backend: imported before its graph.
+
+Files are named from the root of their repository, or from the folder of their run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from compileboard.collectors.observe.repro.preload import relative_path
+from compileboard.collectors.repro.repro import NotRunnable, Repro, work_folder
+
+_REMEMBERED = "preload.json"
+_BELOW_MAIN = "; what registers nothing belongs below `if __name__ == '__main__':`"
+
+
+def list_preload(recorded: Sequence[str], given: Sequence[str]) -> list[str]:
+    given_files = {_file_name(name) for name in given} - {""}
+    return [*given, *(name for name in recorded if _file_name(name) not in given_files)]
+
+
+def _file_name(name: str) -> str:
+    file = name.partition(":")[0]
+    return os.path.basename(file) if file.endswith(".py") else ""
+
+
+def relative_name(name: str) -> str:
+    """Name a file from its repository or the current folder, as one that is recorded."""
+    file, colon, function = name.partition(":")
+    return f"{relative_path(file)}{colon}{function}" if file.endswith(".py") else name
+
+
+def absolute_name(name: str) -> str:
+    file, colon, function = name.partition(":")
+    return f"{os.path.abspath(file)}{colon}{function}" if os.path.isfile(file) else name
+
+
+def remember_preload(repro: Repro, given: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Keep what was preloaded for this program, for later commands from any folder."""
+    body = {"folder": os.getcwd(), "preload": given}
+    (work_folder(repro, environment) / _REMEMBERED).write_text(json.dumps(body), encoding="utf-8")
+
+
+def recall_preload(repro: Repro, environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return what an earlier command preloaded, and the folder it ran in."""
+    with suppress(OSError, ValueError, KeyError):
+        body = json.loads((work_folder(repro, environment) / _REMEMBERED).read_text("utf-8"))
+        return list(map(str, body["preload"])), [str(body["folder"])]
+    return [], []
+
+
+def preload_modules(
+    names: Sequence[str],
+    folders: Sequence[str],
+    backend: str | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Import modules or files, and call the functions named behind a colon; a backend that none of
+    them registers is registered if one has it.
+
+    Compilation is disabled meanwhile, because a script that runs its work on import would fail as
+    before. Raises NotRunnable.
+    """
+    dynamo = import_module("torch._dynamo")
+    modules: dict[str, Any] = {}  # a file that is named twice is run once
+    made: list[Any] = []
+    for name in dict.fromkeys(names):
+        report(name)
+        source, _, function = name.partition(":")
+        try:
+            key = str(_find_file(source, folders)) if source.endswith(".py") else source
+            if key not in modules:
+                with dynamo.config.patch(disable=True):
+                    modules[key] = _load_file(key) if key.endswith(".py") else import_module(key)
+            if function and function != backend:
+                made.append(getattr(modules[key], function)())
+        except ModuleNotFoundError as error:
+            raise NotRunnable(f"cannot preload {name}: {describe_absent(error)}") from None
+        except NotRunnable:
+            raise
+        except (Exception, SystemExit) as error:
+            raise NotRunnable(
+                f"cannot preload {name}: {describe_raised(error)}{advise_script(source)}"
+            ) from None
+    if backend is not None:
+        _register_backend(backend, [*made, *_list_attributes(modules.values(), backend)])
+
+
+def _list_attributes(modules: Iterable[Any], name: str) -> list[Any]:
+    return [
+        value
+        for module in modules
+        for key, value in vars(module).items()
+        if name in (key, type(value).__name__) and not isinstance(value, type)
+    ]
+
+
+def _register_backend(name: str, candidates: Sequence[Any]) -> None:
+    function = next((value for value in candidates if callable(value)), None)
+    if function is None:
+        return
+    registry = import_module("torch._dynamo.backends.registry")
+    if name not in registry.list_backends(exclude_tags=()):
+        registry.register_backend(function, name)
+
+
+def advise_script(name: str) -> str:
+    return _BELOW_MAIN if name.endswith(".py") else ""
+
+
+def _find_file(name: str, folders: Sequence[str]) -> Path:
+    for folder in map(Path, folders):
+        steps = (folder, *folder.parents)
+        roots = [step for step in steps if (step / ".git").exists()][:1]
+        for place in (folder, *roots):
+            if (place / name).is_file():
+                return (place / name).resolve()
+    where = " or ".join(dict.fromkeys(folders))
+    raise NotRunnable(
+        f"cannot preload {name}: there is no such file in {where}; give its place with --preload"
+    )
+
+
+def _load_file(name: str) -> Any:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = Path(name)
+    sys.path.insert(1, str(path.parent))
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[path.stem] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe_raised(error: BaseException) -> str:
+    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "")
+    return f"{type(error).__name__}: {line[:300]}".removesuffix(": ")
+
+
+def describe_absent(error: ModuleNotFoundError) -> str:
+    return (
+        f"this repro needs {error.name}, which is not installed here; install it, or name its "
+        "file with --preload"
+    )
