@@ -17,8 +17,7 @@ import linecache
 import re
 import resource
 import types
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from compileboard.collectors.formats.torch_repro import (
     list_results,
     strip_tail,
 )
+from compileboard.collectors.observe.torch_compat import CONFIG_MODULES
 from compileboard.collectors.record.memory import address_space_bytes, available_bytes
 from compileboard.collectors.repro.isolation import restore_environment
 from compileboard.collectors.repro.preloads import describe_absent
@@ -41,11 +41,6 @@ SEED = 7
 CALLS = ("call_function", "call_method", "call_module")
 _NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 MOST_RANDOM_INTEGER = 8  # where nothing says what an integer indexes
-_SETTINGS = {
-    "dynamo": "torch._dynamo.config",
-    "inductor": "torch._inductor.config",
-    "functorch": "torch._functorch.config",
-}
 _INDEXED = {  # operation: positions of what is indexed, of the dimension, of the index
     "embedding": (0, 0, 1),
     "index_select": (0, 1, 2),
@@ -469,38 +464,15 @@ def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:
 def apply_settings(repro: Repro) -> None:
     """Apply the recorded settings that this torch has."""
     for part, values in repro.manifest.settings.items():
-        if part not in _SETTINGS:
+        if part not in CONFIG_MODULES:
             continue
-        target = importlib.import_module(_SETTINGS[part])
+        target = importlib.import_module(CONFIG_MODULES[part])
         for name, text in values.items():
             try:
                 value = ast.literal_eval(text) if isinstance(text, str) else text
                 setattr(target, name, value)
             except (ValueError, SyntaxError, AttributeError, TypeError):
                 continue
-
-
-def list_unset_settings(repro: Repro) -> Iterator[str]:
-    """Yield the recorded settings whose value was an object that nothing here has set."""
-    for part, values in repro.manifest.settings.items():
-        for name, text in values.items():
-            if part not in _SETTINGS or _is_literal(str(text)) or f".{name} = " in repro.program:
-                continue
-            target: Any = importlib.import_module(_SETTINGS[part])
-            try:
-                value = attrgetter(name)(target)
-            except AttributeError:
-                continue
-            if _is_literal(repr(value)):
-                yield f"{part}.{name}"
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return False
-    return True
 
 
 def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int:

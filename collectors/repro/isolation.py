@@ -46,6 +46,7 @@ from compileboard.collectors.repro.preloads import (
     describe_absent,
     describe_raised,
     list_preload,
+    list_unset_settings,
     preload_modules,
 )
 from compileboard.collectors.repro.repro import NotRunnable, Repro
@@ -305,11 +306,8 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
             lambda name: write({"stage": f"{_PRELOADING}{name}"}),
         )
         write({"deadline_s": None})
-    if repro.manifest.settings:
-        from compileboard.collectors.repro.graph_loading import list_unset_settings
-
-        for setting in list_unset_settings(repro):
-            write({"note": _describe_unset(setting, repro)})
+    for setting in list_unset_settings(repro):
+        write({"note": _describe_unset(setting, repro)})
     return {**getattr(target, name)(task), "torch_version": str(import_module("torch").__version__)}
 
 

@@ -5,16 +5,19 @@ Files are named from the root of their repository, or from the folder of their r
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.observe.repro.preload import relative_path
+from compileboard.collectors.observe.torch_compat import CONFIG_MODULES
 from compileboard.collectors.repro.repro import NotRunnable, Repro, work_folder
 
 _REMEMBERED = "preload.json"
@@ -138,6 +141,33 @@ def _load_file(name: str) -> Any:
     module = sys.modules[path.stem] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def list_unset_settings(repro: Repro) -> Iterator[str]:
+    """Yield the recorded settings whose value was an object that nothing here has set."""
+    for part, values in repro.manifest.settings.items():
+        for name, text in values.items():
+            if (
+                part not in CONFIG_MODULES
+                or _is_literal(str(text))
+                or f".{name} = " in repro.program
+            ):
+                continue
+            target: Any = import_module(CONFIG_MODULES[part])
+            try:
+                value = attrgetter(name)(target)
+            except AttributeError:
+                continue
+            if _is_literal(repr(value)):
+                yield f"{part}.{name}"
+
+
+def _is_literal(text: str) -> bool:
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return False
+    return True
 
 
 def describe_raised(error: BaseException) -> str:
