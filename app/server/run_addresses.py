@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Flask, redirect, request, url_for
+from flask import Flask, redirect, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response
 
 from compileboard.app.core.db import get_clock, get_engine
+from compileboard.app.core.filters import url_with
 from compileboard.app.core.newest import LATEST, get_newest_run_id
 from compileboard.collectors.contract.fingerprints import normalize_run_id
 
@@ -33,14 +34,12 @@ def name_newest_run() -> Response | None:
     if newest is None or request.endpoint is None:
         return None
     if path.get("run_id") == LATEST:
-        path = path | {"run_id": newest}
+        request.view_args = path | {"run_id": newest}
     if query.get("run") == LATEST:
-        query = MultiDict(query)
-        query["run"] = newest
-    if request.blueprint != "api":
-        return redirect(url_for(request.endpoint, **path, **query.to_dict(flat=False)))
-    request.view_args, request.args = path, query
-    return None
+        request.args = MultiDict(query)
+        request.args["run"] = newest
+    is_page = request.blueprint != "api"
+    return redirect(url_with(cursor=query.get("cursor"))) if is_page else None
 
 
 def init_app(app: Flask) -> None:
