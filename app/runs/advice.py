@@ -20,6 +20,7 @@ from compileboard.app.core.fields import (
 from compileboard.app.core.format import format_count, format_duration, format_plural
 from compileboard.app.core.labels import describe_failure_phase
 from compileboard.app.core.schema import one_of, published
+from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.failures import (
     CacheResult,
@@ -51,7 +52,7 @@ _DISABLED = (
 class Problem:
     """One problem of a run that is neither a graph break nor a recompile."""
 
-    kind: Annotated[str, "What it is about: unfinished, failure, limit, stack, cache or cudagraph."]
+    kind: Annotated[str, "What it is about: unfinished, failure, limit, ranks, stack, cache or cudagraph."]
     severity: Annotated[
         str, one_of(("bad", "warn")), "bad: it failed, never finished or runs eagerly."
     ]
@@ -77,6 +78,7 @@ class RunFacts:
     skips: Sequence[CudagraphSkip] = ()
     changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     cliffs: Sequence[StackCliff] = ()
+    ranks: RanksScreen | None = None
     cacheable_us: int | None = None
 
 
@@ -86,6 +88,7 @@ def list_problems(facts: RunFacts) -> list[Problem]:
         *_failures(facts.failures),
         *_raised(facts.raised),
         *_recompile_limits(facts.limit_hits),
+        *_diverging_ranks(facts.ranks),
         *_cliffs(facts.cliffs),
         *_disabled(facts),
         *_bypasses(facts.caches),
@@ -116,6 +119,17 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
             Problem("unfinished", "bad", title, number, *location, advice, "compiles", None, code)
         )
     return problems
+
+
+def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
+    # Ranks that share a cache find in it what another one compiled: that is no divergence.
+    odd = ranks.comparison.aspects if ranks else {}
+    if ranks is None or not any(odd[name] == "differs" for name in odd if name != "caches"):
+        return []
+    divergence = ranks.divergence
+    advice = f"{divergence.sentence} {divergence.before}" if divergence else "Compare the ranks."
+    title = "The ranks diverge"
+    return [Problem("ranks", "warn", title, ranks.summary, None, None, None, advice, "ranks")]
 
 
 def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
@@ -489,6 +503,9 @@ def judge_run(
             format_plural(run.recompile_count or 0, "recompile"),
         )
         return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
+    if run.skipped_frame_count and not eager:
+        verb = "runs" if run.skipped_frame_count == 1 else "run"
+        notes.append(f"{format_plural(run.skipped_frame_count, 'skipped frame')} {verb} eagerly")
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = "Nothing to fix: 1 graph per function, no recompiles"
@@ -501,6 +518,18 @@ def judge_run(
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
+
+
+def describe_order(causes: Sequence[Cause]) -> str:
+    """Return what a list of causes is ordered by; empty where it is neither of the two orders."""
+    own = [cause for cause in causes if not cause.is_expected]
+    by_time = [-(cause.saved_us or 0) for cause in own]
+    if by_time == sorted(by_time):
+        return "Most compile time first"
+    by_eager = [(not cause.is_eager, us) for cause, us in zip(own, by_time, strict=True)]
+    if by_eager == sorted(by_eager):
+        return "What runs eagerly first, then most compile time"
+    return ""
 
 
 @dataclass(frozen=True)
