@@ -38,6 +38,7 @@ from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
+from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.store.dashboard import Trial
 
@@ -52,7 +53,9 @@ _DISABLED = (
 class Problem:
     """One problem of a run that is neither a graph break nor a recompile."""
 
-    kind: Annotated[str, "What it is about: unfinished, failure, limit, ranks, stack, cache or cudagraph."]
+    kind: Annotated[
+        str, "What it is about: unfinished, failure, limit, ranks, stack, cache or cudagraph."
+    ]
     severity: Annotated[
         str, one_of(("bad", "warn")), "bad: it failed, never finished or runs eagerly."
     ]
@@ -122,14 +125,18 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
 
 
 def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
-    # Ranks that share a cache find in it what another one compiled: that is no divergence.
-    odd = ranks.comparison.aspects if ranks else {}
-    if ranks is None or not any(odd[name] == "differs" for name in odd if name != "caches"):
+    if ranks is None:
         return []
-    divergence = ranks.divergence
-    advice = f"{divergence.sentence} {divergence.before}" if divergence else "Compare the ranks."
-    title = "The ranks diverge"
-    return [Problem("ranks", "warn", title, ranks.summary, None, None, None, advice, "ranks")]
+    # Ranks that share a cache find in it what another one compiled: that is no divergence.
+    aspects = ranks.comparison.aspects
+    if not any(word == "differs" for name, word in aspects.items() if name != "caches"):
+        return []
+    first = ranks.divergence
+    advice = f"{first.sentence} {first.before}" if first else "Compare the ranks."
+    number = ranks.summary.rstrip(".")
+    return [
+        Problem("ranks", "warn", "The ranks diverge", number, None, None, None, advice, "ranks")
+    ]
 
 
 def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
@@ -395,6 +402,14 @@ class CauseRow(Cause):
             for row, title in zip(self.advice, titles, strict=True)
         ]
         return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
+
+    @property
+    def statement(self) -> str | None:
+        """Return the whole statement that it is at, as far as it was recorded."""
+        code = self.code
+        if code is not None and self.line is not None and code.file == self.file:
+            return find_whole(code.lines, code.first_line, self.line) or self.source_line
+        return self.source_line and mark_part(self.source_line)
 
     @property
     def noun(self) -> str:
