@@ -148,8 +148,7 @@ select
   count(*) as recompile_count, json_group_array(distinct p.task) as tasks
 {_TASKS}
 join recompiles as r on r.process_id = p.id
-join guard_failures as g on g.recompile_id = r.id and g.position = 0
-join recompile_causes as u on u.id = g.cause_id
+join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
 group by u.id
 order by recompile_count desc, u.id

@@ -296,7 +296,7 @@ def list_series_names(engine: Engine) -> list[SeriesName]:
     return [SeriesName(*row) for row in engine.rows(NAMES_SQL)]
 
 
-# Of runs in which something was compiled: in the others no guard can have failed.
+# Of runs in which something was compiled: in the others no function was recompiled.
 CATEGORY_SQL = """
 with newest as materialized (
   select r.id, $pub(r) as pub, r.name, $a.title, r.started_us
@@ -309,7 +309,7 @@ with newest as materialized (
   order by r.started_us desc, r.id desc
   limit :newest
 ), failed as (
-  select n.id as run_id, sum(b.guard_failure_count) as count
+  select n.id as run_id, sum(b.recompile_count) as count
   from newest as n
   $join $rows(run_causes, newest) as b on $of(b, n)
   join recompile_causes as c on c.id = b.cause_id
@@ -351,7 +351,7 @@ def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunC
     return RunCount(str(row["label"]), points)
 
 
-def count_guard_failures(
+def count_recompiles(
     engine: Engine, category: str, suite: str | None = None, *, newest: int
 ) -> list[HistoryPoint]:
     return list_points(

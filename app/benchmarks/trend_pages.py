@@ -291,7 +291,7 @@ class TrendJson:
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    run: Annotated[str | None, "A run's id, or `latest`."] = None
+    run: Annotated[str | None, "A run's id."] = None
     commit: Annotated[
         str | None,
         Keywords(pattern="^[0-9a-fA-F]*$"),
@@ -321,7 +321,7 @@ class TrendQuery:
     ] = None
 
 
-_COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Guard failures"}
+_COUNTED = {"function": "Recompiles", "break": "Graph breaks", "category": "Recompiles"}
 _FIELDS = {"break": "break_"}
 
 

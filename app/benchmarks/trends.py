@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.app.benchmarks.metrics import Metric
-from compileboard.app.benchmarks.series_queries import count_guard_failures, count_runs
+from compileboard.app.benchmarks.series_queries import count_recompiles, count_runs
 from compileboard.app.benchmarks.trend_lines import (
     Axis,
     TrendLine,
@@ -44,7 +44,7 @@ from compileboard.collectors.store.rollups import DEFINITIONS, HUD
 COUNTED = {
     "function": ("Recompiles of functions", "in each run", "function"),
     "break": ("Graph breaks", "occurrences per run", "distinct graph break"),
-    "category": ("Guard failures", "in each run", "category"),
+    "category": ("Recompiles", "in each run, by category", "category"),
 }
 
 
@@ -301,9 +301,7 @@ def count_lines(
             if name not in known:
                 raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
         return [
-            build_count_line(
-                known[name], count_guard_failures(engine, name, suite, newest=run_count)
-            )
+            build_count_line(known[name], count_recompiles(engine, name, suite, newest=run_count))
             for name in values
         ]
     lines = []

@@ -198,14 +198,14 @@ create table if not exists cause_months (
   suite LowCardinality(Nullable(String)),
   name LowCardinality(String),
   cause_id Int64,
-  guard_failure_count Int64,
+  partial_count Int64,
   recompile_count Int64,
   compile_us Int64,
   run_count Int64,
   first_us Int64,
   last_us Int64,
   projection by_thing (
-    select month, cause_id, sum(guard_failure_count), sum(recompile_count), sum(compile_us), sum(run_count),
+    select month, cause_id, sum(recompile_count), sum(partial_count), sum(compile_us), sum(run_count),
       min(first_us), max(last_us)
     group by month, cause_id
   )
@@ -257,14 +257,14 @@ create table if not exists run_cause_kinds_rows (
   month UInt32,
   pub Int64 codec(Delta, ZSTD(1)),
   kind LowCardinality(String),
-  guard_failure_count Int64 codec(T64, ZSTD(1)),
+  partial_count Int64 codec(T64, ZSTD(1)),
   recompile_count Int64 codec(T64, ZSTD(1)),
   compile_us Int64 codec(T64, ZSTD(1))
 ) engine = MergeTree partition by month order by (pub, kind);
 
 create materialized view if not exists run_cause_kinds_sums to run_cause_kinds_rows as
 select
-  b.month as month, b.pub as pub, d.category as kind, sum(b.guard_failure_count) as guard_failure_count,
+  b.month as month, b.pub as pub, d.category as kind, sum(b.partial_count) as partial_count,
   sum(b.recompile_count) as recompile_count, sum(b.compile_us) as compile_us
 from run_causes_rows as b
 join (select id, category from recompile_causes final) as d on d.id = b.cause_id

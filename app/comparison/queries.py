@@ -135,11 +135,10 @@ limit :limit
 CAUSES_SQL = """
 select
   p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file,
-  max(g.line) as line,
+  max(r.guard_line) as line,
   count(*) as count
 from recompiles as r
-join guard_failures as g on g.recompile_id = r.id and g.position = 0
-join recompile_causes as u on u.id = g.cause_id
+join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
 left join processes as p on p.id = r.process_id
 where r.run_id = :run_id

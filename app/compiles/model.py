@@ -10,7 +10,7 @@ from compileboard.app.compiles.run_queries import CompileRow
 from compileboard.app.core.labels import PHASES, Phase, PhaseShare, list_shares, sum_phases
 from compileboard.app.reasons.run_queries import RecompileRow
 from compileboard.app.runs.trace_files import CompileEvent
-from compileboard.collectors.contract.categories import BY_NAME, Category, label_category
+from compileboard.collectors.contract.categories import Category, label_category
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,6 @@ def _join(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
     return tuple(lines)
 
 
-UNKNOWN = BY_NAME["unknown"]
-
-
 @dataclass(frozen=True)
 class ChainLink:
     compile: CompileRow
@@ -87,10 +84,7 @@ class ChainLink:
 
     @property
     def category(self) -> Category | None:
-        if self.recompile is None:
-            return None
-        guards = self.recompile.guards
-        return label_category(guards[0].category) if guards else UNKNOWN
+        return None if self.recompile is None else label_category(self.recompile.category)
 
 
 def build_steps(

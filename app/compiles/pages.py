@@ -322,7 +322,7 @@ def list_chains(detail: RunDetail, page: PageQuery) -> Page[Chain]:
 @operation(f"{_RUN}/recompile_causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[RunCause]:
     """List a run's recompile causes, most compile time first."""
-    return _read_page(reasons.list_causes, detail, page, of_older_entries=True)
+    return _read_page(reasons.list_causes, detail, page)
 
 
 @operation(f"{_RUN}/recompile_limits")

@@ -14,7 +14,7 @@ from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
+from compileboard.collectors.fixes.titles import label_break, title_recompile
 
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
 Count = Annotated[int, Keywords(minimum=0)]
@@ -47,11 +47,15 @@ SourceLine = Annotated[str | None, "That line of the user's code; null with `--n
 CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
 CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
 CauseRecompiles = Annotated[
-    Count, "Recompiles whose newest cache entry failed on it: each recompile has one cause."
+    Count, "Recompiles that it would have saved: each counts for one cause."
+]
+PartialRecompiles = Annotated[
+    Count,
+    "Of the recompiles, those of which not every failed guard is known: more may have varied.",
 ]
 PageUrl = Annotated[str | None, "Public page about this kind of graph break."]
 RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, that failed."]
-RecompileCategory = Annotated[str | None, "Kind of guard that failed on the newest cache entry."]
+RecompileCategory = Annotated[str | None, "Kind of guard that caused the recompile."]
 EventTime = Annotated[TimeUs, "When."]
 StartTime = Annotated[TimeUs, "Start."]
 Stack = Annotated[Sequence[dict[str, Any]], "Frames {file, line, name, code}, outermost first."]
@@ -62,7 +66,10 @@ GbType = Annotated[str | None, "torch's name of this kind of graph break."]
 BreakReason = Annotated[str, "Why the graph broke, in torch's words."]
 Explanation = Annotated[str | None, "What that means, in torch's words."]
 Hints = Annotated[tuple[str, ...], "torch's hints."]
-Category = Annotated[str, "Kind of guard that failed, `unknown` where it could not be told."]
+Category = Annotated[
+    str,
+    "Kind of guard that failed, `several` where kinds differ, `unknown` where it is not known.",
+]
 CategoryLabel = Annotated[str, "The category in words."]
 GuardSource = Annotated[str | None, "The guard's source expression."]
 # What a list selects of a graph break, as d, and of a cause of recompiles, as u.
@@ -100,7 +107,7 @@ class TitledBreak(PublicBreak):
 
     @property
     def title(self) -> str:
-        return strip_ticks(label_break(self._facts))
+        return label_break(self._facts).replace("`", "")
 
     @property
     def fix_title(self) -> str | None:

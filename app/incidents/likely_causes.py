@@ -39,8 +39,8 @@ CAUSES_SQL = """
 with located as (
   select
     c.id, c.function_id, c.reason, c.source,
-    (select r.line from guard_failures as g join recompiles as r on r.id = g.recompile_id
-      where g.cause_id = c.id order by r.time_us desc limit 1) as line
+    (select r.line from recompiles as r
+      where r.cause_id = c.id order by r.time_us desc limit 1) as line
   from json_each(:ids) as wanted
   join recompile_causes as c on c.id = wanted.value
 )

@@ -80,11 +80,11 @@ order by started_us, id
 limit :limit
 """  # noqa: S608 - our own names
 CAUSES_SQL = """
-select r.compile_key, g.cause_id
-from recompiles as r
-join guard_failures as g on g.recompile_id = r.id and g.position = 0
-where r.run_id = :run_id
-order by r.time_us, r.id
+select compile_key, cause_id
+from recompiles
+where run_id = :run_id
+  and cause_id is not null
+order by time_us, id
 limit :limit
 """
 BREAKS_SQL = """

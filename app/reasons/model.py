@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.app.compiles import run_queries as compiles
@@ -41,11 +41,12 @@ from compileboard.app.reasons.run_queries import (
     RunCause,
     RunDistinctBreak,
 )
-from compileboard.app.runs.advice import CauseRow, describe_order
+from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.model import list_run_causes
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import get_run
 from compileboard.app.runs.trace_files import get_event, list_stack
+from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
 MOST_FILES = 5  # of runs, that one page opens for the newest events
@@ -142,13 +143,31 @@ def _find_cause(
     store: Store, run: RunRow, reason_id: int, compile_key: int | None
 ) -> CauseRow | None:
     causes = list_run_causes(open_run_or_board(store, run.id), run)
-    own = (cause for cause in causes if reason_id in cause.content_ids)
+    own = (
+        replace(cause, variation=_find_variation(causes, cause))
+        for cause in causes
+        if reason_id in cause.content_ids
+    )
     breaks = (
         cause
         for cause in causes
         if any(compile_key in part.recompile_keys for part in cause.resumed)
     )
     return next(own, None) or next(breaks, None)
+
+
+def _find_variation(causes: Sequence[CauseRow], cause: CauseRow) -> Variation | None:
+    """Return what varied in a cause's function, which its first cause alone has."""
+    return cause.variation or next(
+        (
+            other.variation
+            for other in causes
+            if other.variation is not None
+            and other.variation.function == cause.function
+            and {*cause.sources} <= {varied.source for varied in other.variation.sources}
+        ),
+        None,
+    )
 
 
 def build_graph_break(store: Store, distinct_id: int) -> GraphBreakScreen | None:
@@ -255,10 +274,6 @@ class RunRecompilesScreen:
     limit_hits: Page[LimitHit]
     causes: Page[RunCause]
     chains: Page[RecompileChain]
-
-    @property
-    def order(self) -> str:
-        return describe_order(self.fixes)
 
 
 def build_recompiles(

@@ -39,7 +39,6 @@ CAUSE_SORTS = (
     ("recompiles", "most recompiles"),
     ("compile_time", "most compile time"),
     ("runs", "most runs"),
-    ("guard_failures", "most guard failures"),
     ("last", "last seen"),
     ("first", "newest cause first"),
 )

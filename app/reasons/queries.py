@@ -240,13 +240,11 @@ from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)"
 
     @property
     def slots_sql(self) -> str:
-        guard_failures = (
-            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
-        )
+        partial = "sum(b.partial_count)" if "partial_count" in self.counts else "0"
         return f"""
 with {WANTED_SLOTS}
 select
-  w.slot, b.{self.key}, sum(b.{self.count}), {guard_failures} as guard_failure_count,
+  w.slot, b.{self.key}, sum(b.{self.count}), {partial} as partial_count,
   sum(b.compile_us), count(*),
   min(w.started_us), max(w.started_us)
 from wanted as w
@@ -328,14 +326,12 @@ select
 """  # noqa: S608 - our own names
 
     def kind_slots_sql(self, selected: Any) -> str:
-        """Shape: kind, slot, count, guard failures or 0, compile_us, runs with any, whether of all,
+        """Shape: kind, slot, count, partial ones or 0, compile_us, runs with any, whether of all,
         the recompile limits of all runs or 0
         """
-        guard_failures = (
-            "sum(b.guard_failure_count)" if "guard_failure_count" in self.counts else "0"
-        )
+        partial = "sum(b.partial_count)" if "partial_count" in self.counts else "0"
         sums = f"""
-  w.slot as slot, sum(b.{self.count}) as count, {guard_failures} as guard_failure_count,
+  w.slot as slot, sum(b.{self.count}) as count, {partial} as partial_count,
   sum(b.compile_us) as compile_us"""
         limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
         if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
@@ -613,7 +609,7 @@ def _list_summed(
         }
         row[subject.count] = row.pop("event_count")
         if not subject.has_limits:
-            del row["guard_failure_count"]
+            del row["partial_count"]
         else:
             row["limit_count"] = 0 if function_id is None else sums.limits.get(function_id, 0)
         reasons.append(make_row(subject.reason, row))

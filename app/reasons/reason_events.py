@@ -16,10 +16,10 @@ from compileboard.app.reasons.queries import ReasonSubject
 
 _VALUES_SQL = """
 with newest as materialized (
-  select g.expected, g.actual
-  from guard_failures as g
-  where g.cause_id = :id
-  order by g.recompile_id desc, g.position desc
+  select expected, actual
+  from recompiles
+  where cause_id = :id
+  order by id desc
   limit 1000
 )
 select expected, actual, count(*) as count

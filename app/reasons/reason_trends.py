@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import Row
-from compileboard.app.core.fields import Count, DurationUs
+from compileboard.app.core.fields import Count, DurationUs, PartialRecompiles
 from compileboard.app.reasons.sums import Sum
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
@@ -24,7 +24,7 @@ class KindTrend:
     distinct_count: Annotated[Count, "Distinct things."]
     function_count: Annotated[Count, "Functions."]
     count: Annotated[Count, "Count."]
-    guard_failure_count: Annotated[Count, "Failed cache entries, for recompiles."]
+    partial_count: PartialRecompiles
     compile_us: Annotated[DurationUs | None, "Time of the compiles."]
     trend: TrendLine
 
@@ -77,7 +77,7 @@ def read_grid(
         if not row["is_of_all"] and row["kind"] in kinds:  # else of a run that was added since
             sums = kinds[row["kind"]]
             sums.counts[min(row["slot"], last)] += row["count"]
-            sums.guard_failure_count += row["guard_failure_count"]
+            sums.partial_count += row["partial_count"]
             sums.compile_us += row["compile_us"]
     counts: dict[int, list[int]] = {}
     for thing, slot, count in lines:
@@ -93,7 +93,7 @@ def make_grid(
         for kind, kind_sums in kinds.items()
         if kind_sums.distinct_count
     ]
-    trends.sort(key=lambda trend: (-trend.count, -trend.guard_failure_count, trend.kind))
+    trends.sort(key=lambda trend: (-trend.count, -trend.partial_count, trend.kind))
     function_count = len(
         {function for kind_sums in kinds.values() for function in kind_sums.functions}
     )
@@ -106,13 +106,13 @@ class KindSums:
     counts: list[int]
     distinct_count: int = 0
     functions: set[int] = field(default_factory=set)
-    guard_failure_count: int = 0
+    partial_count: int = 0
     compile_us: int = 0
     function_count: int = 0  # where the functions were counted elsewhere
 
     def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
         self.distinct_count += 1
-        self.guard_failure_count += total.guard_failure_count
+        self.partial_count += total.partial_count
         self.compile_us += total.compile_us
         if function_id is not None:
             self.functions.add(function_id)
@@ -125,7 +125,7 @@ class KindSums:
             distinct_count=self.distinct_count,
             function_count=self.function_count or len(self.functions),
             count=sum(self.counts),
-            guard_failure_count=self.guard_failure_count,
+            partial_count=self.partial_count,
             compile_us=self.compile_us or None,
             trend=_per_run(self.counts, slots),
         )

@@ -30,9 +30,9 @@ class CauseFilter:
 class RecompileCause(fields.TitledCause):
     """One recompile cause with its totals over the chosen runs.
 
-    `recompile_count` counts recompiles whose newest cache entry failed on it, so that each
-    recompile has one cause; `guard_failure_count` counts every cache entry that failed on it.
-    `limit_count` is of its function.
+    It is the smallest set of sources whose steadiness would have saved a recompile; each recompile
+    counts for one. Of `partial_count` of them not every failed guard is known, so that more may
+    have varied. `limit_count` is of its function.
     """
 
     tables = ("recompile_causes", "run_causes")
@@ -46,7 +46,7 @@ class RecompileCause(fields.TitledCause):
     function: fields.FunctionName
     file: fields.FileName
     recompile_count: fields.CauseRecompiles
-    guard_failure_count: int
+    partial_count: fields.PartialRecompiles
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
@@ -64,7 +64,7 @@ class CauseSummary:
     function_count: Annotated[fields.Count, "Functions."]
     run_count: Annotated[fields.Count, "Runs that have any."]
     recompile_count: Annotated[fields.Count, "Recompiles."]
-    guard_failure_count: Annotated[fields.Count, "Failed cache entries."]
+    partial_count: fields.PartialRecompiles
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
     limit_count: Annotated[
         fields.Count, "Compiles that reached the recompile limit, of all functions."
@@ -73,9 +73,9 @@ class CauseSummary:
 
 @dataclass(frozen=True)
 class CauseEvent:
-    """One guard failure and the recompile it led to."""
+    """One recompile of a cause."""
 
-    tables = ("recompiles", "guard_failures")
+    tables = ("recompiles",)
 
     id: Annotated[int, "`id` of the recompile."]
     run_id: fields.RunId
@@ -85,35 +85,27 @@ class CauseEvent:
     compile_id: fields.CompileId
     recompiled_from: fields.RecompiledFrom
     time_us: fields.EventTime
-    position: int
     cache_entry: str | None
-    reason: str
+    reason: str | None
     expected: str | None
     actual: str | None
     source_line: fields.SourceLine
-    line: fields.LineNumber
+    guard_line: int | None
+    is_partial: bool
     compile_outcome: Annotated[str | None, "What became of the compile."]
     compile_us: fields.CompileUs
 
 
 _EVENTS_SQL = f"""
-with newest as materialized (
-  select g.recompile_id, g.position
-  from guard_failures as g
-  where g.cause_id = :id
-  order by g.recompile_id desc, g.position desc
-  limit :limit
-)
 select
   e.id, e.run_id, e.process_id, e.sequence, e.compile_key, e.compile_id, e.recompiled_from,
-  e.time_us,
-  g.position, g.cache_entry, g.reason, g.expected, g.actual, g.source_line, g.line,
+  e.time_us, e.cache_entry, e.reason, e.expected, e.actual, e.source_line, e.guard_line,
+  e.is_partial,
   {OUTCOME_SQL} as compile_outcome, nullif(c.total_us, 0) as compile_us
-from newest as n
-join guard_failures as g on g.recompile_id = n.recompile_id and g.position = n.position
-join recompiles as e on e.id = n.recompile_id
+from recompiles as e
 left join compiles as c on c.id = e.compile_key
-order by e.id desc, g.position desc
+where e.cause_id = :id
+order by e.id desc
 limit :limit
 """  # noqa: S608 - our own names
 
@@ -125,7 +117,7 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
         cause_count=sum(kind.distinct_count for kind in grid.kinds),
         function_count=grid.function_count,
         recompile_count=recompile_count,
-        guard_failure_count=sum(kind.guard_failure_count for kind in grid.kinds),
+        partial_count=sum(kind.partial_count for kind in grid.kinds),
         compile_us=sum(kind.compile_us or 0 for kind in grid.kinds)
         or (None if recompile_count else 0),
     )
@@ -136,22 +128,20 @@ RECOMPILES = ReasonSubject(
     table="recompile_causes",
     run_table="run_causes",
     key="cause_id",
-    counts=("recompile_count", "guard_failure_count"),
+    counts=("recompile_count", "partial_count"),
     columns=RECORDS["recompile_causes"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="d.category",
     exact={"category": "d.category"},
     texts=("d.source", "d.reason", "d.suggestion"),
     orders={
         "recompiles": "recompile_count",
-        "guard_failures": "guard_failure_count",
         "runs": "run_count",
         "compile_time": "compile_us",
         "last": "last_us",
         "first": "first_us",
     },
     events_sql=_EVENTS_SQL,
-    events_of_newest="""cross join recompiles as e on e.run_id = newest.run_id
-  join guard_failures as g on g.recompile_id = e.id and g.position = 0 and g.cause_id = :id""",
+    events_of_newest="cross join recompiles as e on e.run_id = newest.run_id and e.cause_id = :id",
     filter=CauseFilter,
     reason=RecompileCause,
     summarize=_summarize,

@@ -199,17 +199,15 @@ def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
 class FailedGuard(fields.Categorized):
     """Why one cache entry did not fit a call."""
 
-    tables = ("guard_failures", "recompile_causes")
+    tables = ("guard_failures",)
 
     position: int
-    cause_id: fields.CauseId
     cache_entry: str | None
     reason: str
     category: fields.Category
     source: fields.GuardSource
     expected: str | None
     actual: str | None
-    suggestion: fields.Suggestion
     source_line: fields.SourceLine
     line: fields.LineNumber
     also_failed: Annotated[
@@ -218,12 +216,17 @@ class FailedGuard(fields.Categorized):
 
 
 @dataclass(frozen=True)
-class RecompileRow:
+class RecompileRow(fields.Categorized):
     """One recompile: a frame that already had cache entries."""
 
-    tables = ("recompiles",)
+    tables = ("recompiles", "recompile_causes")
 
     id: fields.RowId
+    cause_id: fields.CauseId | None
+    category: fields.Category
+    source: fields.GuardSource
+    suggestion: fields.Suggestion
+    is_partial: bool
     process_id: fields.ProcessId
     process: fields.ProcessName
     rank: fields.Rank
@@ -272,8 +275,8 @@ class RunCause(fields.CategoryMeaning):
     suggestion: fields.Suggestion
     function: fields.FunctionName
     file: fields.FileName
-    guard_failure_count: int
     recompile_count: fields.CauseRecompiles
+    partial_count: fields.PartialRecompiles
     compile_us: fields.CompilesUs
     called_at: fields.CalledAt = None
 
@@ -304,10 +307,12 @@ _AT_ONCE = 100
 _FIRST = {"us": 2**62, "id": 2**62}
 _SELECT = """
 select
-  r.id, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
+  r.id, r.cause_id, coalesce(u.category, 'unknown') as category, u.source, u.suggestion,
+  r.is_partial, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
   f.name as function, f.file, r.line,
   r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
 from recompiles as r
+left join recompile_causes as u on u.id = r.cause_id
 left join compiles as c on c.id = r.compile_key
 left join functions as f on f.id = r.function_id
 left join processes as p on p.id = r.process_id
@@ -337,13 +342,12 @@ limit :limit
 """
 CAUSES_SQL = f"""
 select
-  r.cause_id, {fields.CAUSE_COLUMNS}, f.name as function, f.file, r.guard_failure_count,
-  r.recompile_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
+  r.cause_id, {fields.CAUSE_COLUMNS}, f.name as function, f.file, r.recompile_count,
+  r.partial_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
 where r.run_id = :run_id
-  and r.recompile_count >= :least
   and (r.compile_us, r.recompile_count, r.cause_id) < (:after_us, :after_count, :after_id)
 order by r.compile_us desc, r.recompile_count desc, r.cause_id desc
 limit :limit
@@ -379,11 +383,9 @@ def guards_sql(count: int) -> str:
     marks = ", ".join(f":key{n}" for n in range(count))
     return f"""
 select
-  g.recompile_id, g.position, g.cause_id, g.cache_entry, g.reason, u.category, u.source, g.expected,
-  g.actual,
-  u.suggestion, g.source_line, g.line, e.body
+  g.recompile_id, g.position, g.cache_entry, g.reason, g.category, g.source, g.expected,
+  g.actual, g.source_line, g.line, e.body
 from guard_failures as g
-join recompile_causes as u on u.id = g.cause_id
 join recompiles as r on r.id = g.recompile_id
 left join events as e on g.position = 0 and e.process_id = r.process_id
   and e.sequence = r.sequence
@@ -410,7 +412,7 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             values |= _describe_failed(values, failed.get(values["cache_entry"], []))
             guards.setdefault(values.pop("recompile_id"), []).append(make_row(FailedGuard, values))
     return [
-        RecompileRow(**row, guards=tuple(guards.get(row["id"], ())))
+        make_row(RecompileRow, {**row, "guards": tuple(guards.get(row["id"], ()))})
         for row in name_rows(connection, records)
     ]
 
@@ -472,16 +474,9 @@ def list_chains(
 
 
 def list_causes(
-    connection: sqlite3.Connection,
-    run_id: str,
-    cursor: str | None = None,
-    limit: int = 50,
-    *,
-    of_older_entries: bool = False,
+    connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RunCause]:
-    """`of_older_entries` adds causes of older cache entries alone. Raises FilterError for an
-    unusable cursor.
-    """
+    """Raises FilterError for an unusable cursor."""
     page = list_page(
         RunCause,
         CAUSES_SQL,
@@ -491,7 +486,6 @@ def list_causes(
         limit,
         first={"us": 2**62, "count": 2**62, "id": 2**62},
         key=lambda row: (row.compile_us or 0, row.recompile_count, parse_id(row.cause_id)),
-        least=0 if of_older_entries else 1,
     )
     return page.map(
         lambda row: replace(

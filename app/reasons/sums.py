@@ -39,7 +39,7 @@ limit 48
 
 class Sum(NamedTuple):
     event_count: int
-    guard_failure_count: int
+    partial_count: int
     compile_us: int
     run_count: int
     first_us: int
@@ -111,7 +111,7 @@ class ReasonSums:
 def _add(old: Sum, new: Sum) -> Sum:
     return Sum(
         old.event_count + new.event_count,
-        old.guard_failure_count + new.guard_failure_count,
+        old.partial_count + new.partial_count,
         old.compile_us + new.compile_us,
         old.run_count + new.run_count,
         min(old.first_us, new.first_us),

@@ -117,7 +117,6 @@ def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
             _make_chip("name", "", filters.name, names, "All runs"),
         ]
     suites = list(dict.fromkeys(model_set.suite for model_set in screen.sets))
-    suites += sorted({own.suite for own in screen.series if own.suite} - {*suites})
     options = [
         (suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites
     ]
@@ -192,7 +191,7 @@ class Overview:
     ]
     programs: Annotated[
         Sequence[ProgramSavings],
-        "Of the newest programs that are no benchmarks, those with a fix, the most to win first.",
+        "Where nothing was benchmarked: recorded programs with most to win.",
     ]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[Sequence[RunSeries], "At most 500."]

@@ -25,7 +25,8 @@ import torch
 from benchmarks.common import Row, print_table
 from compileboard.collectors.contract.events import Recompiled
 from compileboard.collectors.fixes.causes import Variation, choose_recompile_causes
-from compileboard.collectors.fixes.fix import RecordedCompile, RecordedGuard, RecordedRecompile
+from compileboard.collectors.fixes.fix import RecordedCompile
+from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.observe.failed_guards import FailedGuards
 from compileboard.collectors.record.in_process import watch
 
@@ -155,17 +156,7 @@ def predict(events: Sequence[Recompiled]) -> Variation | None:
             event.sequence, event.process_id, event.compile_id or "", (0, 0), "forward", None, 1,
             None, "compiled", 1, 0, True,
         )  # fmt: skip
-        guards = [
-            tuple(
-                RecordedGuard(
-                    None, guard.fingerprint, guard.category, guard.source, guard.expected,
-                    guard.actual, guard.reason, None, None, guard.cache_entry,
-                )
-                for guard in guards
-            )
-            for guards in (event.guards, event.failed)
-        ]  # fmt: skip
-        frame.append((RecordedRecompile(row.key, *guards, tuple(event.unread)), row))
+        frame.append((to_recorded(event, row.key, None, "forward"), row))
     saved = choose_recompile_causes(frame)
     return saved[0].variation if saved else None
 

@@ -120,8 +120,8 @@ _CELL_VALUES = {
     "run_breaks": ("distinct_id", "break_count, compile_us", "1 + h % 5, h % 3000000"),
     "run_causes": (
         "cause_id",
-        "guard_failure_count, recompile_count, compile_us",
-        "1 + h % 9, h % 5, if(h % 5 = 0, 0, h % 2000000)",
+        "recompile_count, partial_count, compile_us",
+        "h % 5, 0, if(h % 5 = 0, 0, h % 2000000)",
     ),
     "run_functions": (
         "function_id",

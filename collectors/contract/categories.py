@@ -90,6 +90,11 @@ CATEGORIES: tuple[Category, ...] = (
         "Invalidated",
         "An object of the compiled code was freed, so its cache entry was dropped.",
     ),
+    Category(
+        "several",
+        "Several sources",
+        "Values of different kinds differed at the same call; to keep one steady saves nothing.",
+    ),
     Category("unknown", "Unknown", "CompileBoard cannot classify torch's text."),
 )
 BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORIES}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 ULID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -48,6 +49,12 @@ def content_digest(*parts: str | int | None) -> str:
 def cause_fingerprint(guard_fingerprint: str, file: str | None, function: str | None) -> str:
     """What identifies the recompiles of a function for a guard in every database."""
     return content_digest("cause", guard_fingerprint, file, function)[:32]
+
+
+def join_fingerprints(fingerprints: Iterable[str]) -> str:
+    """What identifies guards that failed together; one guard's own."""
+    first, *more = sorted(set(fingerprints))
+    return fingerprint("together", first, *more) if more else first
 
 
 def content_id(*parts: str | int | None) -> int:

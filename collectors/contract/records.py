@@ -464,9 +464,10 @@ primary key (run_id, distinct_id)
 table recompile_causes
 id|int|primary key|Its id, the same in every database.
 fingerprint|text||What identifies it in every database.
-category|text||Kind of guard that failed, `unknown` where it could not be told.
-source|text?||The guard's source expression.
-reason|text||The failed guard in torch's words, as first seen.
+category|text||Kind of guard that failed, `several` where kinds differ, `unknown` where it could not
+  be told.
+source|text?||What would have had to stay the same, as the guards name it.
+reason|text||The failed guards in torch's words, as first seen.
 suggestion|text?||The fix.
 function_id|int?|references functions (id)|
 
@@ -481,13 +482,22 @@ function_id|int?|references functions (id)|
 line|int?||
 recompiled_from|text?||Compile id of the newest cache entry, that failed.
 time_us|time_us||
+cause_id|int?|references recompile_causes (id)|`id` of the cause: what would have saved it.
+cache_entry|text?||Compile id of the cache entry that would have passed without the cause.
+reason|text?||The guards of the cause in torch's words.
+expected|text?||What the guard expected; null where the cause has several.
+actual|text?||The actual value; null where the cause has several.
+source_line|text?||Line of the user's code of the guard; null with `--no-source`.
+guard_line|int?||Its number.
+is_partial|bool|default 0|Whether of some cache entries only torch's first failed guard is known.
 
 table guard_failures detail without rowid
 recompile_id|int|references recompiles (id) on delete cascade|
 position|count||0 is the newest cache entry.
-cause_id|int|references recompile_causes (id)|`id` of the cause.
+category|text||Kind of guard that failed, `unknown` where it could not be told.
+source|text?||The guard's source expression.
 cache_entry|text?||Compile id of the cache entry.
-reason|text||The failed guard in torch's words.
+reason|text||torch's first failed guard of the cache entry, in its words.
 expected|text?||What the guard expected.
 actual|text?||The actual value.
 source_line|text?||That line of the user's code; null with `--no-source`.
@@ -497,9 +507,9 @@ primary key (recompile_id, position)
 table run_causes rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 cause_id|int|references recompile_causes (id)|
-guard_failure_count|count|default 0|Cache entries that failed on it.
-recompile_count|count|default 0|Recompiles whose newest cache entry failed on it: each recompile
-  has one cause.
+recompile_count|count|default 0|Recompiles that it would have saved: each counts for one cause.
+partial_count|count|default 0|Of them, those of which not every failed guard is known: more may
+  have varied.
 compile_us|us|default 0|Time of the compiles that had it.
 primary key (run_id, cause_id)
 

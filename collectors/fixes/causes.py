@@ -21,10 +21,8 @@ from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.counterfactual import (
     STATES,
     Failed,
-    choose_causes,
     count_saved,
     find_steady_sets,
-    fold,
     list_sources,
 )
 from compileboard.collectors.fixes.fix import (
@@ -40,6 +38,7 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
 )
 from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_recompile_fixes
+from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.statement import (
     find_statement,
     is_read,
@@ -154,6 +153,13 @@ class SteadySources:
         str | None, "Compile id of the last recompile that is left; null where none is."
     ]
 
+    @property
+    def stability(self) -> str:
+        return f"after {self.stable_after or 'its first compile'}"
+
+
+MOST_VALUES, LONGEST_VALUE = 6, 40  # as lines of text show them
+
 
 @dataclass(frozen=True)
 class Variation:
@@ -172,6 +178,23 @@ class Variation:
     ]
 
     @property
+    def lines(self) -> list[str]:
+        """Return each source with its values: "x: 2 (0/0), 3 (0/1); alone 1 of 2 recompiles"."""
+        lines = []
+        for source in self.sources:
+            seen = [
+                f"{value.value[:LONGEST_VALUE]} ({value.compile_id})"
+                for value in source.values[:MOST_VALUES]
+            ] or ["values not recorded"]
+            left_out = len(source.values) - MOST_VALUES
+            seen += [f"{left_out} more"] if left_out > 0 else []
+            lines.append(
+                f"{_join_names([source.source])}: {', '.join(seen)}; "
+                f"alone {source.saved_alone} of {self.recompile_count} recompiles"
+            )
+        return lines
+
+    @property
     def sentence(self) -> str:
         """Return what would have saved how many: "If x stayed the same, 2 of 5 recompiles …"."""
         parts: list[str] = []
@@ -181,14 +204,17 @@ class Variation:
             steady = max(level, key=lambda steady: len({*before} & {*steady.sources}))
             more = [source for source in steady.sources if source not in before]
             if not parts:
+                at_most = "" if self.is_whole else "at most "
                 parts.append(
-                    f"If {_join_names(steady.sources)} stayed the same, {steady.saved_count} of "
-                    f"{self.recompile_count} recompiles would not happen"
+                    f"If {_join_names(steady.sources)} stayed the same, {at_most}"
+                    f"{steady.saved_count} of {self.recompile_count} recompiles would not happen"
+                    f"{f': stable {steady.stability}' if self.is_whole else ''}"
                 )
-            elif len(more) + len(before) == len(steady.sources):
-                parts.append(f"with {_join_names(more)} too, {steady.saved_count}")
             else:
-                parts.append(f"with {_join_names(steady.sources)}, {steady.saved_count}")
+                is_more = len(more) + len(before) == len(steady.sources)
+                names = f"{_join_names(more)} too" if is_more else _join_names(steady.sources)
+                stability = f": {steady.stability}" if self.is_whole else ""
+                parts.append(f"with {names}, {steady.saved_count}{stability}")
             before = steady.sources
         notes = [f"{'; '.join(parts)}."] if parts else []
         if self.is_limited:
@@ -312,6 +338,7 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     drafts += _draft_recompiles(run, compiles, code, owned)
     causes = _settle(drafts, compiles)
     causes.sort(key=_rank)
+    causes = _place_parts_first(causes)
     numbered = []
     described: set[Variation | None] = {None}
     for number, cause in enumerate(causes, start=1):
@@ -329,6 +356,20 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
         -cause.event_count,
         cause.fingerprint,
     )
+
+
+def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
+    """What changes with others stands below the causes that some of these are alone."""
+    of_function: dict[Hashable, list[Cause]] = defaultdict(list)
+    for cause in causes:
+        of_function[cause.file, cause.function].append(cause)
+    placed: dict[int, Cause] = {}
+    for cause in causes:
+        for part in of_function[cause.file, cause.function]:
+            if {*part.sources} < {*cause.sources} and part.sources:
+                placed.setdefault(id(part), part)
+        placed.setdefault(id(cause), cause)
+    return list(placed.values())
 
 
 def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) -> list[Cause]:
@@ -531,14 +572,12 @@ class _Saved:
     recompile: RecordedRecompile
 
     @property
-    def cause_ids(self) -> list[int]:
-        """The causes over all runs that it counts for; torch's own where these have no count."""
-        guards = (*self.guards, *self.recompile.guards[:1])
-        return [guard.id for guard in guards if guard.id is not None]
-
-    @property
     def guard(self) -> RecordedGuard:
         return self.guards[0]
+
+    @property
+    def fingerprint(self) -> str:
+        return self.recompile.fingerprint or self.guard.fingerprint
 
     @property
     def is_after_break(self) -> bool:
@@ -556,48 +595,15 @@ Recompiled = tuple[RecordedRecompile, RecordedCompile]
 
 
 def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
-    """Share the recompiles of one frame out to what would have saved them."""
-    entries = [_list_entries(recompile) for recompile, _row in frame]
-    options = [[failed for failed, _guards in of_recompile] for of_recompile in entries]
+    """Return what would have saved each recompile of one frame."""
+    recompiles = [recompile for recompile, _row in frame]
+    options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     variation = _describe_variation(frame, options)
-    found = []
-    named: set[str] = set()
-    for steady in choose_causes(options):
-        leading = [source for source in steady.sources if source not in named]
-        sources = (*leading, *(source for source in steady.sources if source in named))
-        named |= set(sources)
-        for position in sorted(steady.saved):
-            recompile, row = frame[position]
-            known = {
-                source: guard
-                for failed, guards in reversed(entries[position])
-                if failed <= named
-                for source, guard in guards.items()
-            }
-            guards = [known[source] for source in sources if source in known]
-            guards = guards or list(known.values())[:1]
-            found.append(_Saved(row, tuple(guards), sources, variation, recompile))
-    return found
-
-
-def _list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, dict[str, RecordedGuard]]]:
-    """Return what failed of each cache entry, the newest first, and a guard of each source.
-
-    Where not every guard is known, torch's first reason stands for its entry, and entries that
-    were not read to the end are left out beside one that was.
-    """
-    by_entry: dict[str | None, dict[str, RecordedGuard]] = {}
-    known = recompile.failed or recompile.guards
-    whole = [guard for guard in known if guard.cache_entry not in recompile.unread]
-    for guard in whole or known:
-        guards = by_entry.setdefault(guard.cache_entry, {})
-        for source in list_sources(guard.category, guard.source, guard.reason):
-            guards.setdefault(source, guard)
-    entries = []
-    for guards in by_entry.values():
-        failed = fold(guards)
-        entries.append((failed, {source: guards[source] for source in guards if source in failed}))
-    return entries
+    return [
+        _Saved(row, tuple(dict.fromkeys(guards.values())), tuple(guards), variation, recompile)
+        for guards, (recompile, row) in zip(choose_guards(recompiles), frame, strict=True)
+        if guards
+    ]
 
 
 def _describe_variation(
@@ -646,7 +652,7 @@ def _describe_variation(
         sources=tuple(sorted(sources, key=lambda source: (-source.saved_alone, source.source))),
         sets=tuple(sets),
         is_limited=any(row.outcome == "recompile_limit" for _recompile, row in frame),
-        is_whole=all(recompile.failed and not recompile.unread for recompile, _row in frame),
+        is_whole=all(recompile.is_whole for recompile, _row in frame),
     )
 
 
@@ -718,14 +724,16 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     )
     changes = _list_changes(members, own, common)
     fixes: dict[tuple[str, str], SuggestedFix] = {}
-    for facts in changes:
+    alone = {varying.source: varying.saved_alone for varying in first.variation.sources}
+    # What saves recompiles alone has a cause of its own, which stands above.
+    for facts in sorted(changes, key=lambda facts: alone.get(facts.source or "", 0)):
         for fix in suggest_recompile_fixes(facts):
             fixes.setdefault((fix.fix.id, fix.title), fix)
     return Cause(
         number=0,
         kind="recompile",
         title=title_recompiles(changes),
-        fingerprint=guard.fingerprint,
+        fingerprint=first.fingerprint,
         saved_us=None,
         is_eager=is_eager,
         event_count=len(members),
@@ -739,10 +747,14 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         category=guard.category,
         place_count=len({(member.compile.file, member.compile.function) for member in members}),
         compile_keys=tuple(member.compile.key for member in members),
-        content_ids=tuple(dict.fromkeys(id_ for member in members for id_ in member.cause_ids)),
-        fingerprints=tuple(
-            dict.fromkeys(guard.fingerprint for member in members for guard in member.guards)
+        content_ids=tuple(
+            dict.fromkeys(
+                member.recompile.cause_id
+                for member in members
+                if member.recompile.cause_id is not None
+            )
         ),
+        fingerprints=tuple(dict.fromkeys(member.fingerprint for member in members)),
         sources=tuple(dict.fromkeys(source for member in members for source in member.sources)),
         variation=max(
             (member.variation for member in own), key=lambda variation: variation.recompile_count

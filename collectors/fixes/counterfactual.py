@@ -7,7 +7,8 @@ set of sources that contains all that failed of some entry. A source alone often
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -55,21 +56,30 @@ def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet
     return found
 
 
-def choose_causes(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet]:
-    """Share recompiles out: each goes to the smallest set that saves it, given the sets before.
+def choose_causes(recompiles: Sequence[Collection[Failed]]) -> list[tuple[str, ...]]:
+    """Return of each recompile the smallest set of sources that would have saved it.
 
-    `sources` of a set are all that must be steady, `saved` is what it saves beyond those before it.
+    Of sets as small it is the one that most cache entries failed on, then the one that saves most
+    of these recompiles, then the first by name. What saves most alone comes first in it. A
+    recompile of which nothing is known has none.
     """
     options = [_keep_smallest(entries) for entries in recompiles]
-    chosen: list[SteadySet] = []
-    steady: Failed = frozenset()
-    saved: frozenset[int] = frozenset()
-    while left := _list_left(options, steady):
-        option = min(left, key=lambda option: _rank(option, steady, options))
-        steady |= option
-        chosen.append(SteadySet(tuple(sorted(option)), _save(steady, options) - saved))
-        saved |= chosen[-1].saved
-    return chosen
+    return [_choose_cause(Counter(filter(None, entries)), options) for entries in recompiles]
+
+
+def _choose_cause(
+    entries: Mapping[Failed, int], options: Sequence[Collection[Failed]]
+) -> tuple[str, ...]:
+    size = min(map(len, entries), default=0)
+    smallest = [option for option in entries if len(option) == size]
+    most = max((entries[option] for option in smallest), default=0)
+    smallest = [option for option in smallest if entries[option] == most]
+    if len(smallest) > 1:
+        smallest.sort(key=lambda option: (-len(_save(option, options)), sorted(option)))
+    chosen = smallest[0] if smallest else frozenset[str]()
+    if len(chosen) == 1:
+        return tuple(chosen)
+    return tuple(sorted(chosen, key=lambda name: (-count_saved([name], options), name)))
 
 
 def count_saved(sources: Iterable[str], recompiles: Sequence[Collection[Failed]]) -> int:

@@ -195,9 +195,6 @@ class RecordedCompile:
 
 @dataclass(frozen=True)
 class RecordedGuard:
-    """A failed guard; `id` is that of its cause over all runs, None if it is not torch's reason."""
-
-    id: int | None
     fingerprint: str
     category: str
     source: str | None
@@ -220,6 +217,12 @@ class RecordedRecompile:
     failed: tuple[RecordedGuard, ...] = ()
     unread: tuple[str, ...] = ()
     dynamic_sources: tuple[str, ...] = ()
+    cause_id: int | None = None  # over all runs
+    fingerprint: str | None = None  # of that cause
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.failed) and not self.unread
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
-from compileboard.collectors.fixes.fix import RecompileFacts, SuggestedFix, find_fix, list_fixes_for
+from compileboard.collectors.fixes.fix import (
+    RecompileFacts,
+    RecordedGuard,
+    SuggestedFix,
+    find_fix,
+    list_fixes_for,
+)
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 
 _LONGEST = 2_000  # characters; a longer source is not worth the parser's memory
@@ -168,7 +174,7 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
 
 
 def describe_guard_fixes(
-    guard: GuardFailure,
+    guard: GuardFailure | RecordedGuard,
     *,
     function: str | None = None,
     file: str | None = None,

@@ -17,6 +17,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from .hook_guard import HookGuard
@@ -24,6 +25,7 @@ from .hook_guard import HookGuard
 LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
 MOST_ENTRIES = 32
 MOST_FAILED = 32  # of one entry
+_CLOCK_EVERY = 16  # guarded values: to read the clock takes as long as to read some of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
 _RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
@@ -70,24 +72,42 @@ class FailedGuards:
 def _read_entries(cache_entries: Any, frame: Any) -> Iterator[list[Any]]:
     until = time.thread_time() + LIMIT_S
     f_locals = frame.f_locals
-    for entry in cache_entries[:MOST_ENTRIES]:
+    values: dict[str, Any] = {}
+    for entry in islice(_list_entries(cache_entries), MOST_ENTRIES):
         found: list[list[Any]] = []
-        is_whole = _read_entry(entry.guard_manager, f_locals, found, until)
+        wrapper = getattr(entry, "guard_manager", None) or entry.check_fn  # its name in 2.5
+        is_whole = _read_entry(wrapper, f_locals, values, found, until)
         compile_id = getattr(entry, "compile_id", None)
         yield [None if compile_id is None else str(compile_id), is_whole, found]
 
 
+def _list_entries(cache_entries: Any) -> Iterator[Any]:
+    """Until 2.6 an entry has the next one."""
+    if isinstance(cache_entries, list):
+        yield from cache_entries
+    else:
+        while cache_entries is not None:
+            yield cache_entries
+            cache_entries = cache_entries.next
+
+
 def _read_entry(
-    wrapper: Any, f_locals: Mapping[str, Any], found: list[list[Any]], until: float
+    wrapper: Any,
+    f_locals: Mapping[str, Any],
+    values: dict[str, Any],  # found so far, by source: those of the frame, for all its entries
+    found: list[list[Any]],
+    until: float,
 ) -> bool:
     if wrapper.global_scope is None:  # the entry is no longer valid: an object that it held is gone
         return False
     root = wrapper.root
     scope = {"L": f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
-    is_whole, waiting = True, [(root, f_locals)]
+    is_whole, waiting, count = True, [(root, f_locals)], 0
     while waiting:
-        if time.thread_time() > until or len(found) >= MOST_FAILED:
+        is_late = count % _CLOCK_EVERY == 0 and time.thread_time() > until
+        if is_late or len(found) >= MOST_FAILED:
             return False
+        count += 1
         manager, value = waiting.pop()
         source, has_failed = manager.get_source(), False
         for leaf in manager.get_leaf_guards():
@@ -96,7 +116,7 @@ def _read_entry(
                 has_failed = True
                 text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
                 found.append([kind, source, text, _describe(value)])
-        for child, child_value in _list_children(manager, source, value, scope):
+        for child, child_value in _list_children(manager, source, value, scope, values):
             if child_value is _UNKNOWN:
                 is_whole = is_whole and has_failed
             else:
@@ -122,7 +142,7 @@ def _holds(part: str, global_scope: Mapping[str, Any], scope: dict[str, Any]) ->
 
 
 def _list_children(
-    manager: Any, source: str, value: Any, scope: dict[str, Any]
+    manager: Any, source: str, value: Any, scope: dict[str, Any], values: dict[str, Any]
 ) -> Iterator[tuple[Any, Any]]:
     pairs: dict[int, Any] = getattr(manager, "get_key_value_managers", dict)()
     if pairs and isinstance(value, dict):
@@ -133,7 +153,10 @@ def _list_children(
                     if child is not None:
                         yield child, part
     for child in manager.get_child_managers():
-        yield child, _find_value(child.get_source(), source, value, scope)
+        child_source = child.get_source()
+        if child_source not in values:
+            values[child_source] = _find_value(child_source, source, value, scope)
+        yield child, values[child_source]
 
 
 def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> Any:
@@ -187,8 +210,9 @@ def _get_attribute(value: Any, name: str) -> Any:
         return found.__get__(value)
     if not hasattr(type(found), "__get__") or name in getattr(value, "__dict__", ()):
         return found
-    is_bound = isinstance(found, _METHODS) and not isinstance(value, type)
-    return found.__get__(value) if is_bound else _UNKNOWN
+    if isinstance(value, type):
+        return found if isinstance(found, types.FunctionType) else _UNKNOWN
+    return found.__get__(value) if isinstance(found, _METHODS) else _UNKNOWN
 
 
 def _describe(value: Any) -> Any:

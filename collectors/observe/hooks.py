@@ -80,7 +80,10 @@ class Hooks:
                 self.capabilities["events"] = "ok (beside another reader of torch's trace)"
         else:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
-        self._replace("failed_guards", self.failed_guards.wrap)
+        if self._lists.reads_recompiles:  # 2.4: its entries do not have their guards at hand
+            self.capabilities["failed_guards"] = torch_compat.describe_missing("failed_guards")
+        else:
+            self._replace("failed_guards", self.failed_guards.wrap)
         self._hook_skips()
         self._watch_compiled_code()
         self._replace("repro_backend_calls", self.repros.wrap_backend_call)
@@ -138,7 +141,7 @@ class Hooks:
             return False
         owner, attribute = (
             torch_compat.owner(capability),
-            torch_compat.NAMES[capability][1].rpartition(".")[2],
+            torch_compat.attribute(capability),
         )
         ours = make(original)
         holders = torch_compat.holders(original, attribute)

@@ -132,9 +132,20 @@ MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person re
 MOST_FRAMES_TO_START = 16
 
 
+# Names of before.
+_OLDER = {"get_and_maybe_log_recompilation_reasons": "get_and_maybe_log_recompilation_reason"}
+
+
+def attribute(capability: str) -> str:
+    """Return the name in this torch, without what it is an attribute of."""
+    name = NAMES[capability][1].rpartition(".")[2]
+    older = _OLDER.get(name)
+    return older if older and hasattr(owner(capability), older) else name
+
+
 def lookup(capability: str) -> Any:
     value: Any = owner(capability)
-    name = NAMES[capability][1].rpartition(".")[2]
+    name = attribute(capability)
     if name in getattr(
         value, "__dataclass_fields__", ()
     ):  # without a default it is no attribute of its class

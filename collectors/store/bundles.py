@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import re
 import shutil
 import sqlite3
 import tempfile
@@ -565,14 +564,8 @@ def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
                 )
     for kind, columns in _IDENTITIES.items():
         for row_id, *content in bundle.execute(f"select id, {columns}"):
-            if row_id != (
-                _id_of_cause(*content) if kind == "cause" else content_id(kind, *content)
-            ):
+            if row_id != content_id(kind, *content):
                 raise NotAStore(f"{name} has a {kind} under the id of another one; it is refused.")
-
-
-def _id_of_cause(fingerprint: str) -> int | None:
-    return int(fingerprint[:16], 16) >> 1 if re.fullmatch("[0-9a-f]{32}", fingerprint) else None
 
 
 def _read_schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:

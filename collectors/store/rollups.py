@@ -376,7 +376,7 @@ class BatchTotals:
     def __init__(self, connection: sqlite3.Connection, run_id: str) -> None:
         self.connection = connection
         self.run_id = run_id
-        self.abandoned_causes: set[int] = set()  # those that a recompile was moved away from
+        self.abandoned_causes: set[int] = set()  # those that a recompile moved away from
         self._run: Counter[str] = Counter()
         self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
             rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES)
@@ -406,7 +406,7 @@ class BatchTotals:
         self.connection.execute(
             (
                 "delete from run_causes where run_id = :run_id and cause_id = :cause_id and "
-                "guard_failure_count = 0"
+                "recompile_count = 0"
             ),
             key,
         )

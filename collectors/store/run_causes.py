@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.compile_labels import label_line
-from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id
+from compileboard.collectors.contract.events import Recompiled
+from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
     RecordedCompile,
-    RecordedGuard,
     RecordedRecompile,
     RecordedRun,
     SourceLines,
 )
+from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.store.ingest.insert import InsertOnce
-from compileboard.collectors.store.reading import read_body, read_json
+from compileboard.collectors.store.reading import read_body, read_event, read_json
 
 MOST_EXCERPTS = 500  # a run's
 
@@ -72,7 +72,6 @@ def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[Sourc
 
 
 MOST_ROWS = 100_000
-_GUARD = tuple(field.name for field in fields(RecordedGuard))
 _DEEPEST = 500
 _TORCH = ("torch/", "functorch/", "torchgen/")
 _TYPE = re.compile(r"type=<class '(?P<name>[\w.<>]+)'>")
@@ -92,19 +91,15 @@ where c.run_id = :run_id
 order by c.started_us, c.id
 limit :most
 """
-GUARDS_SQL = """
-select
-  r.id as recompile_id, r.compile_key, u.id, u.fingerprint, u.category, u.source, g.cache_entry,
-  g.expected, g.actual, g.reason, g.line, g.source_line, f.file, f.name as function,
-  e.body
+RECOMPILES_SQL = """
+select r.id, r.compile_key, r.cause_id, u.fingerprint, f.file, f.name as function, e.body
 from recompiles as r
+join events as e on e.process_id = r.process_id and e.sequence = r.sequence
+left join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = r.function_id
-join guard_failures as g on g.recompile_id = r.id
-join recompile_causes as u on u.id = g.cause_id
-left join events as e on g.position = 0 and e.process_id = r.process_id
-  and e.sequence = r.sequence
 where r.run_id = :run_id
-order by r.time_us, r.id, g.position
+  and r.compile_key is not null
+order by r.time_us, r.id
 limit :most
 """
 # A body has what its own columns lack.
@@ -117,8 +112,7 @@ where r.run_id = :run_id
   and exists (
     select 1
     from guard_failures as g
-    join recompile_causes as u on u.id = g.cause_id
-    where g.recompile_id = r.id and u.category = 'tensor_size')
+    where g.recompile_id = r.id and g.category = 'tensor_size')
 order by r.time_us, r.id
 limit :most
 """
@@ -259,49 +253,25 @@ def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]
 def _read_recompiles(
     connection: sqlite3.Connection, values: Mapping[str, Any]
 ) -> list[RecordedRecompile]:
-    guards: dict[int, list[RecordedGuard]] = defaultdict(list)
-    keys: dict[int, int] = {}
-    failed: dict[int, tuple[RecordedGuard, ...]] = {}
-    unread: dict[int, tuple[str, ...]] = {}
-    for row in connection.execute(GUARDS_SQL, values):
-        if row["compile_key"] is not None:
-            recompile_id = row["recompile_id"]
-            keys[recompile_id] = row["compile_key"]
-            guards[recompile_id].append(RecordedGuard(**{name: row[name] for name in _GUARD}))
-            if row["body"] is not None:
-                body = read_body(row["body"])
-                failed[recompile_id] = tuple(_list_failed(body, row["file"], row["function"]))
-                unread[recompile_id] = tuple(body.get("unread") or ())
     dynamic = {
         row["compile_key"]: str(read_body(row["body"]).get("dynamic_sources") or "")
         for row in connection.execute(DYNAMIC_SQL, values)
     }
-    ids = {guard.fingerprint: guard.id for found in guards.values() for guard in found}
-    return [
-        RecordedRecompile(
-            key,
-            tuple(guards[recompile_id]),
-            tuple(
-                replace(guard, id=ids.get(guard.fingerprint))
-                for guard in failed.get(recompile_id, ())
-            ),
-            unread.get(recompile_id, ()),
-            tuple(filter(None, dynamic.get(key, "").split(","))),
-        )
-        for recompile_id, key in keys.items()
-    ]
-
-
-def _list_failed(
-    body: Mapping[str, Any], file: str | None, function: str | None
-) -> Iterator[RecordedGuard]:
-    for row in body.get("failed") or ():
-        yield RecordedGuard(
-            **{
-                **{name: row.get(name) for name in _GUARD},
-                "fingerprint": cause_fingerprint(row.get("fingerprint") or "", file, function),
-            }
-        )
+    recompiles = []
+    for row in connection.execute(RECOMPILES_SQL, values):
+        event = read_event(row["body"])
+        if isinstance(event, Recompiled):
+            recompile = to_recorded(event, row["compile_key"], row["file"], row["function"])
+            sources = dynamic.get(row["compile_key"], "").split(",")
+            recompiles.append(
+                replace(
+                    recompile,
+                    dynamic_sources=tuple(filter(None, sources)),
+                    cause_id=row["cause_id"],
+                    fingerprint=row["fingerprint"],
+                )
+            )
+    return recompiles
 
 
 def _read_compiles(

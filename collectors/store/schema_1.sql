@@ -107,8 +107,7 @@ create unique index recompile_causes_fingerprint on recompile_causes (fingerprin
 create unique index recompiles_key on recompiles (process_id, sequence);
 create index recompiles_run on recompiles (run_id, time_us, id);
 create index recompiles_compile on recompiles (compile_key);
-
-create index guard_failures_cause on guard_failures (cause_id);
+create index recompiles_cause on recompiles (cause_id);
 
 create index run_causes_cause on run_causes (cause_id, run_id);
 

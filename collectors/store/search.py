@@ -71,9 +71,8 @@ def _read_break(connection: sqlite3.Connection, row: Row) -> str:
 def _read_recompile(connection: sqlite3.Connection, row: Row) -> str:
     failures = connection.execute(
         """
-        select guard_failures.reason, recompile_causes.source, source_line
+        select reason, source, source_line
         from guard_failures
-        join recompile_causes on recompile_causes.id = guard_failures.cause_id
         where recompile_id = :ref_id
         order by position
         """,

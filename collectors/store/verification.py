@@ -118,13 +118,12 @@ RECOUNTS = (
         "run_causes",
         ("run_id", "cause_id"),
         """
-        select r.run_id, g.cause_id, count(*) as guard_failure_count,
-        sum(g.position = 0) as recompile_count
-        from guard_failures as g
-        join recompiles as r on r.id = g.recompile_id
-        group by r.run_id, g.cause_id
+        select run_id, cause_id, count(*) as recompile_count, sum(is_partial) as partial_count
+        from recompiles
+        where cause_id is not null
+        group by run_id, cause_id
         """,
-        ("guard_failure_count", "recompile_count"),
+        ("recompile_count", "partial_count"),
     ),
     Recount(
         "run_functions",

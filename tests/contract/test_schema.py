@@ -67,6 +67,8 @@ def test_numbers_carry_their_unit(schema):
         "thread",
         "redacted",
         "first_line",
+        "guard_line",
+        "is_partial",
     }
     plain |= {
         "attempt",

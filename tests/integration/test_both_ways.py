@@ -38,12 +38,10 @@ WHAT = {
         left join functions on functions.id = graph_breaks.function_id
     """,
     "recompiles": """
-        select compile_id, recompiled_from, position, cache_entry, guard_failures.reason, expected,
-        actual, source_line,
-          fingerprint, category, source, suggestion
+        select compile_id, recompiled_from, position, g.cache_entry, g.reason, g.expected,
+        g.actual, g.source_line, g.line, g.category, g.source
         from recompiles
-        join guard_failures on recompile_id = recompiles.id
-        join recompile_causes on recompile_causes.id = cause_id
+        join guard_failures as g on recompile_id = recompiles.id
     """,
     "failures": "select compile_id, error_type, message from failures",
     "cache_lookups": (

@@ -72,12 +72,13 @@ def test_a_source_that_saves_nothing_alone_does_not_lead(workplace: Workplace) -
     assert workplace.run(workplace.write(HEAD + TOGETHER)).returncode == 0
     first, second = _load(workplace)
     assert first.sources == ("self.calls",) and first.event_count == 2
-    assert second.title == "self.mode and self.calls change together"
+    assert second.title == "self.calls and self.mode change together"
     assert first.variation is not None and second.variation is None
     saved = {source.source: source.saved_alone for source in first.variation.sources}
     assert saved == {"self.calls": 2, "self.mode": 0}
     assert first.variation.sentence == (
-        "If self.calls stayed the same, 2 of 3 recompiles would not happen; with self.mode too, 3."
+        "If self.calls stayed the same, 2 of 3 recompiles would not happen: stable after 0/1; "
+        "with self.mode too, 3: after its first compile."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.store.ingest.artifacts import TraceRows
-from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
+from compileboard.collectors.store.ingest.frames import Compile, FrameIndex, StackIndex
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.rollups import BatchTotals
 
@@ -23,6 +23,8 @@ class Batch:
     totals: BatchTotals
     traces: TraceRows
     ids: dict[Content, int] = field(default_factory=dict)
+    # Frames with new recompiles, whose causes are decided at the end, and one of the recompiles.
+    recompiled: dict[int, tuple[list[Compile], int]] = field(default_factory=dict)
 
     def find_id(
         self,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
+from typing import Any
 
 from compileboard.collectors.contract.events import (
     Compiled,
     CompileStarted,
     GraphBroke,
-    GuardFailure,
     Recompiled,
 )
-from compileboard.collectors.contract.fingerprints import cause_fingerprint
+from compileboard.collectors.contract.fingerprints import join_fingerprints
+from compileboard.collectors.fixes.fix import RecordedGuard
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
+from compileboard.collectors.fixes.recompiles import Guards, choose_guards, to_recorded
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
@@ -21,8 +24,8 @@ from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, BatchTotals
 
 _RECOMPILE = InsertForId("recompiles")
-_RECOMPILE_CAUSE = InsertOnce("recompile_causes", "fingerprint")
 _GUARD_FAILURE = Insert("guard_failures")
+_RECOMPILE_CAUSE = InsertOnce("recompile_causes", "fingerprint")
 
 
 def write_recompile(batch: Batch, event: Recompiled) -> None:
@@ -35,132 +38,166 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             "compile_key": compile_.key if compile_ else None,
             "function_id": function_id,
             "line": compile_.line if compile_ else None,
+            "is_partial": int(not event.failed or bool(event.unread)),
+            **dict.fromkeys(_OF_CAUSE),
             **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
         },
     )
-    cause_ids = _write_guards(
-        batch, recompile_id, event, function_id, compile_.key if compile_ else None
-    )
-    _count_guards(batch, cause_ids, 1)
-    if compile_:
-        compile_.recompiled = True
-        compile_.has_unnamed_recompiles |= function_id is None
-        batch.connection.execute(
-            (
-                "update compiles set recompiled_from = :old, recompile_category = :category where "
-                "id = :key"
-            ),
-            {
-                "key": compile_.key,
-                "old": event.recompiled_from or "?",
-                "category": event.guards[0].category if event.guards else "unknown",
-            },
-        )
-    batch.totals.add(recompile_count=1, compile_count=int(new))
-    batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
-
-
-def name_recompiles(
-    batch: Batch, compile_: Compile, function_id: int | None, line: int | None
-) -> None:
-    if function_id is None or not compile_.has_unnamed_recompiles:
-        return
-    compile_.has_unnamed_recompiles = False
-    rows = batch.connection.execute(
-        """
-        select recompiles.id, body, total_us
-        from recompiles
-        join compiles on compiles.id = compile_key
-        join events on events.process_id = recompiles.process_id
-          and events.sequence = recompiles.sequence
-        where compile_key = :key and recompiles.function_id is null
-        """,
-        {"key": compile_.key},
-    ).fetchall()
-    for row in rows:
-        event = read_event(row["body"])
-        if not isinstance(event, Recompiled):
-            continue
-        batch.connection.execute(
-            (
-                "update recompiles set function_id = :function_id, line = coalesce(:line, line) "
-                "where id = :id"
-            ),
-            {"id": row["id"], "function_id": function_id, "line": line},
-        )
-        key = {"id": row["id"]}
-        guards = "select cause_id from guard_failures where recompile_id = :id order by position"
-        before_ids = [guard["cause_id"] for guard in batch.connection.execute(guards, key)]
-        _count_guards(batch, before_ids, -1, row["total_us"])
-        batch.totals.abandoned_causes.update(before_ids)
-        batch.connection.execute("delete from guard_failures where recompile_id = :id", key)
-        cause_ids = _write_guards(batch, row["id"], event, function_id, compile_.key)
-        _count_guards(batch, cause_ids, 1, row["total_us"])
-        batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
-
-
-def _count_guards(batch: Batch, cause_ids: list[int], sign: int, compile_us: int = 0) -> None:
-    for position, cause_id in enumerate(cause_ids):
-        newest = int(position == 0)
-        batch.totals.add_to(
-            CAUSES,
-            cause_id,
-            guard_failure_count=sign,
-            recompile_count=sign * newest,
-            compile_us=sign * newest * compile_us,
-        )
-
-
-def _write_guards(
-    batch: Batch,
-    recompile_id: int,
-    event: Recompiled,
-    function_id: int | None,
-    compile_key: int | None,
-) -> list[int]:
-    function = batch.connection.execute(
-        "select file, name from functions where id = :id", {"id": function_id}
-    )
-    file, name = function.fetchone() or (None, None)
-    cause_ids = [
-        _find_cause(batch, guard, function_id, file, name, compile_key) for guard in event.guards
-    ]
-    for position, (guard, cause_id) in enumerate(zip(event.guards, cause_ids, strict=True)):
+    for position, guard in enumerate(event.guards):
+        own = pick(guard, "category", "source", "cache_entry", "reason", "expected", "actual")
         _GUARD_FAILURE.add(
             batch.connection,
             {
                 "recompile_id": recompile_id,
                 "position": position,
-                "cause_id": cause_id,
-                **pick(guard, "cache_entry", "reason", "expected", "actual", "source_line", "line"),
+                **own,
+                **pick(guard, "source_line", "line"),
             },
         )
-    return cause_ids
+    if compile_:
+        compile_.recompiled = True
+        compile_.has_unnamed_recompiles |= function_id is None
+        batch.connection.execute(
+            "update compiles set recompiled_from = :old, recompile_category = 'unknown' "
+            "where id = :key",
+            {"key": compile_.key, "old": event.recompiled_from or "?"},
+        )
+    _mark_recompiled(batch, event.process_id, compile_, recompile_id)
+    batch.totals.add(recompile_count=1, compile_count=int(new))
+    batch.totals.add_to(FUNCTIONS, function_id, recompile_count=1)
+
+
+def _mark_recompiled(
+    batch: Batch, process_id: str, compile_: Compile | None, recompile_id: int = 0
+) -> None:
+    frame = batch.frames.list_frame(process_id, compile_) if compile_ else []
+    batch.recompiled[frame[0].key if frame else -recompile_id] = (frame, recompile_id)
+
+
+def name_recompiles(
+    batch: Batch, process_id: str, compile_: Compile, function_id: int | None, line: int | None
+) -> None:
+    if function_id is None or not compile_.has_unnamed_recompiles:
+        return
+    compile_.has_unnamed_recompiles = False
+    named = batch.connection.execute(
+        """
+        update recompiles set function_id = :function_id, line = coalesce(:line, line)
+        where compile_key = :key and function_id is null
+        """,
+        {"key": compile_.key, "function_id": function_id, "line": line},
+    )
+    if named.rowcount:
+        _mark_recompiled(batch, process_id, compile_)
+        batch.totals.add_to(FUNCTIONS, function_id, recompile_count=named.rowcount)
+
+
+# Of a recompile, what its cause decides.
+_OF_CAUSE = (
+    "cause_id",
+    "cache_entry",
+    "reason",
+    "expected",
+    "actual",
+    "source_line",
+    "guard_line",
+)
+_FRAME_SQL = """
+select
+  r.id, r.cause_id, r.is_partial, r.compile_key, r.function_id, f.file, f.name as function,
+  coalesce(c.total_us, 0) as compile_us, e.body
+from recompiles as r
+join events as e on e.process_id = r.process_id and e.sequence = r.sequence
+left join compiles as c on c.id = r.compile_key
+left join functions as f on f.id = r.function_id
+where r.id = :id or r.compile_key in (select value from json_each(:keys))
+order by r.id
+"""
+
+
+def settle_recompiles(batch: Batch) -> None:
+    """Decide anew what caused the recompiles of each frame that has new ones, or a name now."""
+    for frame, recompile_id in batch.recompiled.values():
+        keys = json.dumps([compile_.key for compile_ in frame if compile_.recompiled])
+        rows = batch.connection.execute(_FRAME_SQL, {"id": recompile_id, "keys": keys}).fetchall()
+        recompiles = []
+        for row in rows:
+            event = read_event(row["body"])
+            assert isinstance(event, Recompiled)
+            recompiles.append(to_recorded(event, row["compile_key"], row["file"], row["function"]))
+        for row, guards in zip(rows, choose_guards(recompiles), strict=True):
+            _settle_recompile(batch, row, guards)
+    batch.recompiled.clear()
+
+
+def _settle_recompile(batch: Batch, row: sqlite3.Row, guards: Guards) -> None:
+    if not guards:
+        return
+    distinct = list(dict.fromkeys(guards.values()))
+    first = distinct[0]
+    categories = {guard.category for guard in distinct}
+    category = first.category if len(categories) == 1 else "several"
+    cause_id = _find_cause(batch, row, distinct, category)
+    if cause_id == row["cause_id"]:
+        return
+    for of, sign in ((row["cause_id"], -1), (cause_id, 1)):
+        batch.totals.add_to(
+            CAUSES,
+            of,
+            recompile_count=sign,
+            partial_count=sign * row["is_partial"],
+            compile_us=sign * row["compile_us"],
+        )
+    if row["cause_id"] is not None:
+        batch.totals.abandoned_causes.add(row["cause_id"])
+    one = len(distinct) == 1
+    batch.connection.execute(
+        f"update recompiles set {', '.join(f'{name} = :{name}' for name in _OF_CAUSE)} "  # noqa: S608 - our own names
+        "where id = :id",
+        {
+            "id": row["id"],
+            "cause_id": cause_id,
+            "cache_entry": first.cache_entry,
+            "reason": _join_reasons(distinct),
+            "expected": first.expected if one else None,
+            "actual": first.actual if one else None,
+            "source_line": first.source_line,
+            "guard_line": first.line,
+        },
+    )
+    batch.connection.execute(
+        "update compiles set recompile_category = :category where id = :key",
+        {"key": row["compile_key"], "category": category},
+    )
+
+
+def _join_reasons(guards: Sequence[RecordedGuard]) -> str:
+    return " and ".join(dict.fromkeys(guard.reason for guard in guards))
 
 
 def _find_cause(
-    batch: Batch,
-    guard: GuardFailure,
-    function_id: int | None,
-    file: str | None,
-    name: str | None,
-    compile_key: int | None,
+    batch: Batch, row: sqlite3.Row, guards: Sequence[RecordedGuard], category: str
 ) -> int:
-    content = ("cause", guard.fingerprint, file, name)
+    fingerprint = join_fingerprints(guard.fingerprint for guard in guards)
+
+    def describe() -> dict[str, Any]:
+        after_break = is_after_break(batch.connection, row["compile_key"])
+        fixes = (
+            describe_guard_fixes(
+                guard, function=row["function"], file=row["file"], after_break=after_break
+            )
+            for guard in guards
+        )
+        return {
+            "function_id": row["function_id"],
+            "category": category,
+            "source": ", ".join(guard.source or guard.category for guard in guards) or None,
+            "reason": _join_reasons(guards),
+            "suggestion": ". ".join(dict.fromkeys(filter(None, fixes))) or None,
+        }
+
     return batch.find_id(
-        _RECOMPILE_CAUSE,
-        content,
-        {"fingerprint": cause_fingerprint(guard.fingerprint, file, name)},
-        lambda: {
-            "function_id": function_id,
-            "suggestion": describe_guard_fixes(
-                guard,
-                function=name,
-                file=file,
-                after_break=is_after_break(batch.connection, compile_key),
-            ),
-            **pick(guard, "category", "source", "reason"),
-        },
+        _RECOMPILE_CAUSE, ("cause", fingerprint), {"fingerprint": fingerprint}, describe
     )
 
 
@@ -227,7 +264,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
                 "function_id": function_id,
             },
         )
-        name_recompiles(batch, compile_, function_id, event.line)
+        name_recompiles(batch, event.process_id, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
@@ -307,7 +344,7 @@ def _settle_compile(
     restarts: int,
 ) -> None:
     compile_.function_id = function_id
-    name_recompiles(batch, compile_, function_id, event.line)
+    name_recompiles(batch, event.process_id, compile_, function_id, event.line)
     batch.connection.execute(
         """
         update compiles set
@@ -378,8 +415,7 @@ def _spread_time(
             """
             select cause_id
             from recompiles
-            join guard_failures on guard_failures.recompile_id = recompiles.id and position = 0
-            where compile_key = :key
+            where compile_key = :key and cause_id is not null
             """,
             key,
         ):

@@ -136,6 +136,11 @@ class FrameIndex:
         known = process.compiles.get(event.compile_id)
         return (known, False) if known else self._make(run_id, event, process)
 
+    def list_frame(self, process_id: str, compile_: Compile) -> list[Compile]:
+        """Return the compiles of the same frame."""
+        frames = self.process(process_id).frames
+        return frames.get(-1 if compile_.frame_id is None else compile_.frame_id, [compile_])
+
     def key_of(self, event: FrameContext) -> int | None:
         known = (
             self.process(event.process_id).compiles.get(event.compile_id)

@@ -33,6 +33,7 @@ from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import StoreError, explain, write_transaction
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
+from compileboard.collectors.store.ingest.compiles import settle_recompiles
 from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
 from compileboard.collectors.store.ingest.insert import Insert, pick
 from compileboard.collectors.store.ingest.rows import WRITERS
@@ -239,6 +240,7 @@ class Ingestor:
                 benched.add(event.suite)
         if benched:
             write_summaries(self.connection, run_id, benched)
+        settle_recompiles(batch)
         batch.totals.flush()
         result.clashing += self.traces.flush()
         if result.new_count:

@@ -25,7 +25,7 @@ from compileboard.collectors.contract.events import (
     RunEnded,
     RunStarted,
 )
-from compileboard.collectors.contract.fingerprints import content_id, format_id
+from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.seed import START_US
 
@@ -43,7 +43,9 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 GiB."""
 
 # Of list_break, as addresses have them.
 BREAK_ID = format_id(content_id("break", "print-in-forward"))
-CAUSE_ID = format_id(content_id("cause", "size-x", "bench_models.py", "Breaky.forward"))
+CAUSE_ID = format_id(
+    content_id("cause", cause_fingerprint("size-x", "bench_models.py", "Breaky.forward"))
+)
 FUNCTION_ID = format_id(content_id("function", "bench_models.py", "Breaky.forward"))
 
 MLP = BenchMeasured(

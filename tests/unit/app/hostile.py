@@ -23,7 +23,7 @@ from compileboard.collectors.contract.events import (
     RuntimeFailed,
     SnapshotTaken,
 )
-from compileboard.collectors.contract.fingerprints import content_id, format_id
+from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, save_result
@@ -34,7 +34,7 @@ MARKUP = "<img src=x onerror=alert(1)></script><script>alert(1)</script>{{7*7}}\
 BAD = f"{FORMULA} {MARKUP} ](http://evil) @everyone | `x`"
 BREAK_ID = format_id(content_id("break", "b"))
 REPRO_ID = format_id(repro_id("c" * 32, 0))
-CAUSE_ID = format_id(content_id("cause", "g", BAD, BAD))
+CAUSE_ID = format_id(content_id("cause", cause_fingerprint("g", BAD, BAD)))
 FRAME = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 AGAIN = FRAME | {"compile_id": "0/1", "frame_compile_id": 1}
 

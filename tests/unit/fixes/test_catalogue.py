@@ -36,7 +36,7 @@ def test_at_least_thirty_kinds_of_graph_break_have_a_fix_that_removes_them() -> 
 
 def test_every_guard_category_has_a_fix() -> None:
     assert {key for fix in RECOMPILE_FIXES for key in fix.keys} == {
-        category.name for category in CATEGORIES
+        category.name for category in CATEGORIES if category.name != "several"
     }
 
 

@@ -110,10 +110,9 @@ def test_everything_of_a_log_finds_its_compile_and_every_span_its_end(store: Pat
 
 def test_rank_1_recompiled_and_rank_0_did_not(ddp: Path) -> None:
     sql = """
-    select rank, compiles.compile_id, guard_failures.reason
+    select rank, compiles.compile_id, reason
     from recompiles
     join compiles on compiles.id = compile_key
-    join guard_failures on recompile_id = recompiles.id and position = 0
     """
     reasons = {(row["compile_id"], row["rank"]): row["reason"] for row in rows(ddp, sql)}
     assert {rank for compile_id, rank in reasons if (compile_id, 1 - rank) not in reasons} == {1}

@@ -206,7 +206,7 @@ def _add_rollups(
 ) -> None:
     columns = {
         "run_breaks": ("distinct_breaks", "distinct_id", ("break_count",)),
-        "run_causes": ("recompile_causes", "cause_id", ("guard_failure_count", "recompile_count")),
+        "run_causes": ("recompile_causes", "cause_id", ("recompile_count", "partial_count")),
         "run_functions": (
             *("functions", "function_id"),
             ("compile_count", "graph_break_count", "recompile_count", "recompile_limit_count"),

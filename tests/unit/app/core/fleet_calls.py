@@ -358,7 +358,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     series.list_run_points: _each(names=(None, ["train", ""], [])),
     series.list_series_names: _each(),
     series.count_runs: _count_runs,
-    series.count_guard_failures: _each(
+    series.count_recompiles: _each(
         category=("tensor_size", "other", "a"), suite=(None, "nightly"), newest=(5, 200)
     ),
     trends.list_sets: _each(branch=(None, "main", "")),

@@ -27,17 +27,15 @@ pytestmark = on_both_engines
 ALL = RECOMPILES.read_filter({})
 
 
-def test_causes_agree_with_their_guard_failures(
+def test_causes_agree_with_their_recompiles(
     open_engine: OpenEngine, recorded_reader: sqlite3.Connection
 ) -> None:
     causes = list_reasons(open_engine(recorded_reader), RECOMPILES, ALL, limit=1000).rows
     rows = recorded_reader.execute(
-        "select cause_id, sum(position = 0), count(*) from guard_failures group by cause_id"
+        "select cause_id, count(*), sum(is_partial) from recompiles group by cause_id"
     )
-    expected = {format_id(key): (newest, every) for key, newest, every in rows}
-    assert {
-        cause.id: (cause.recompile_count, cause.guard_failure_count) for cause in causes
-    } == expected
+    expected = {format_id(key): (count, partial) for key, count, partial in rows}
+    assert {cause.id: (cause.recompile_count, cause.partial_count) for cause in causes} == expected
 
 
 def test_the_summary_is_the_sum_of_the_list(
@@ -50,12 +48,7 @@ def test_the_summary_is_the_sum_of_the_list(
         "select count(*), count(distinct run_id) from recompiles"
     ).fetchone()
     assert (summary.recompile_count, summary.run_count) == tuple(total)
-    failures = recorded_reader.execute("select count(*) from guard_failures").fetchone()[0]
-    assert (
-        summary.guard_failure_count
-        == failures
-        == sum(cause.guard_failure_count for cause in causes)
-    )
+    assert summary.partial_count == sum(cause.partial_count for cause in causes)
     limits = recorded_reader.execute(
         "select count(*) from compiles where outcome = 'recompile_limit'"
     ).fetchone()[0]
@@ -105,11 +98,9 @@ def seeded(store: sqlite3.Connection) -> tuple[int, int]:
     second = _add_cause(store, "int_value", "L['100%_n']", None)
     for number, suite in enumerate(("a", "b")):
         add_run(store, f"R{number}", suite=suite, started_us=START_US + number)
-        values = {"recompile_count": 2, "guard_failure_count": 5, "compile_us": 1000}
+        values = {"recompile_count": 2, "partial_count": 1, "compile_us": 1000}
         insert(store, "run_causes", run_id=f"R{number}", cause_id=first, **values)
-    insert(
-        store, "run_causes", run_id="R1", cause_id=second, recompile_count=1, guard_failure_count=1
-    )
+    insert(store, "run_causes", run_id="R1", cause_id=second, recompile_count=1)
     return first, second
 
 

@@ -15,6 +15,7 @@ from flask.testing import FlaskClient
 from compileboard.app.core.settings import Settings
 from compileboard.app.reasons.model import MOST_CAUSES, MOST_STEPS
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS
+from compileboard.collectors.contract.events import GuardFailure, Recompiled, dump_event
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.seed import START_US, add_function, add_run, insert
@@ -56,7 +57,7 @@ def add_causes(store: sqlite3.Connection, count: int) -> None:
         cause_id = insert(
             store, "recompile_causes", fingerprint=f"f{number}", function_id=function_id, **cause
         )
-        counts = {"guard_failure_count": 1, "recompile_count": 1, "compile_us": 1000 + number}
+        counts = {"recompile_count": 1, "compile_us": 1000 + number}
         insert(store, "run_causes", run_id=RUN, cause_id=cause_id, **counts)
 
 
@@ -104,11 +105,13 @@ def add_recompiles(store: sqlite3.Connection, count: int) -> None:
         )
         key = add_compile(store, number, function_id, recompiled_from="?", total_us=2000 + number)
         of_run = {"run_id": RUN, "process_id": PROCESS, "sequence": number, "time_us": START_US}
-        recompile_id = insert(
-            store, "recompiles", compile_key=key, function_id=function_id, **of_run
+        of_cause = {"compile_key": key, "function_id": function_id, "cause_id": cause_id}
+        insert(store, "recompiles", **of_cause, **of_run)
+        guard = GuardFailure(
+            "0/0", cause["reason"], "int_value", cause["source"], fingerprint=f"r{number}"
         )
-        guard = {"position": 0, "cause_id": cause_id, "reason": cause["reason"]}
-        insert(store, "guard_failures", recompile_id=recompile_id, **guard)
+        event = Recompiled(PROCESS, number, START_US, guards=[guard])
+        insert(store, "events", kind=event.KIND, body=pack(dump_event(event)), **of_run)
 
 
 def test_every_cause_is_named_everywhere(

@@ -120,7 +120,7 @@ def test_a_recompile_has_the_guards_of_every_cache_entry(client: FlaskClient) ->
         "2",
         "4",
     )
-    assert guard["suggestion"].startswith("Mark dimension 0 of x")
+    assert row["suggestion"].startswith("Mark dimension 0 of x")
 
 
 def test_a_run_has_its_surroundings(client: FlaskClient) -> None:
@@ -223,9 +223,8 @@ select :run_id, :process_id, 10000 + n, '9/' || n, 1 from numbers
 """
 GUARDS_SQL = """
 with recursive numbers (n) as (select 0 union all select n + 1 from numbers where n < 99)
-insert into guard_failures (recompile_id, position, cause_id, reason)
-select r.id, n, (select min(id) from recompile_causes),
-'why' from recompiles as r join numbers where r.sequence > 10000
+insert into guard_failures (recompile_id, position, category, reason)
+select r.id, n, 'int_value', 'why' from recompiles as r join numbers where r.sequence > 10000
 """
 
 

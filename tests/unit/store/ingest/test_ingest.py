@@ -183,8 +183,8 @@ def check_roll_ups(store: sqlite3.Connection) -> None:
             "select count(*) from compiles where function_id is not null",
         ),
         ("run_breaks", "break_count", "select count(*) from graph_breaks"),
-        ("run_causes", "guard_failure_count", "select count(*) from guard_failures"),
-        ("run_causes", "recompile_count", "select count(*) from guard_failures where position = 0"),
+        ("run_causes", "recompile_count", "select count(*) from recompiles"),
+        ("run_causes", "partial_count", "select coalesce(sum(is_partial), 0) from recompiles"),
         (
             "run_causes",
             "compile_us",
@@ -192,7 +192,6 @@ def check_roll_ups(store: sqlite3.Connection) -> None:
             select coalesce(sum(total_us), 0)
             from recompiles
             join compiles on compiles.id = compile_key
-            join guard_failures on recompile_id = recompiles.id and position = 0
             """,
         ),
     ):

@@ -1,0 +1,69 @@
+"""What would have saved each recompile of a frame: its cause on a run's pages and over all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compileboard.collectors.contract.events import GuardFailure, Recompiled
+from compileboard.collectors.contract.fingerprints import cause_fingerprint
+from compileboard.collectors.fixes.counterfactual import Failed, choose_causes, fold, list_sources
+from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
+
+Guards = dict[str, RecordedGuard]  # by source
+
+
+def to_recorded(
+    event: Recompiled, compile_key: int | None, file: str | None, function: str | None
+) -> RecordedRecompile:
+    def record(guard: GuardFailure) -> RecordedGuard:
+        return RecordedGuard(
+            cause_fingerprint(guard.fingerprint, file, function),
+            guard.category,
+            guard.source,
+            guard.expected,
+            guard.actual,
+            guard.reason,
+            guard.line,
+            guard.source_line,
+            guard.cache_entry,
+        )
+
+    return RecordedRecompile(
+        compile_key or 0,
+        tuple(map(record, event.guards)),
+        tuple(map(record, event.failed)),
+        tuple(event.unread),
+    )
+
+
+def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
+    """Return the cause of each recompile of a frame: the guards of the smallest set of sources that
+    would have saved it, by source.
+    """
+    entries = [list_entries(recompile) for recompile in frame]
+    causes = choose_causes([[failed for failed, _guards in found] for found in entries])
+    chosen = []
+    for sources, found in zip(causes, entries, strict=True):
+        guards: Guards = next((guards for failed, guards in found if failed == {*sources}), {})
+        chosen.append({source: guards[source] for source in sources})
+    return chosen
+
+
+def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
+    """Return what failed of each cache entry, the newest first, and a guard of each source.
+
+    Where not every guard is known, torch's first reason stands for its entry, and entries that
+    were not read to the end are left out beside one that was.
+    """
+    by_entry: dict[str | int | None, Guards] = {}
+    known = recompile.failed or recompile.guards
+    whole = [guard for guard in known if guard.cache_entry not in recompile.unread]
+    for position, guard in enumerate(whole or known):
+        guards = by_entry.setdefault(guard.cache_entry if recompile.failed else position, {})
+        for source in list_sources(guard.category, guard.source, guard.reason):
+            guards.setdefault(source, guard)
+    entries = []
+    for guards in by_entry.values():
+        failed = fold(guards)
+        entries.append((failed, {source: guards[source] for source in guards if source in failed}))
+    return entries
