@@ -23,11 +23,11 @@ from compileboard.collectors.contract.events import (
     RunStarted,
     SnapshotTaken,
 )
-from compileboard.collectors.contract.fingerprints import content_id, format_id
+from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 BREAK_ID = format_id(content_id("break", "b1"))
-CAUSE_ID = format_id(content_id("cause", "size-x", "model.py", "f"))
+CAUSE_ID = format_id(content_id("cause", cause_fingerprint("size-x", "model.py", "f")))
 RUN = "01J00000000000000000000001"
 PROCESS = "a" * 32
 START_US = 1_795_000_000_000_000
