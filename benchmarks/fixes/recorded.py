@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import runpy
+import signal
+import sys
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -15,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 
 from benchmarks.common import ROOT
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.run_causes import load_causes
-from tests.tools.observed import Workplace
+from tests.integration.fixes.recording import DATABASE, RUN, recorded
 
 KEPT = Path(tempfile.gettempdir()) / "compileboard-cases"
 SAVE_RESULT = '\n\ntorch.save(globals().get("result"), "result.pt")\n'
@@ -93,7 +99,7 @@ class Recording:
         folder = KEPT / hashlib.sha256(f"{text}{_identify_recorder()}".encode()).hexdigest()[:20]
         if not (folder / "exit").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob("test.db*"):
+            for left in folder.glob(f"{DATABASE}*"):
                 left.unlink()
             (folder / f"{name}.py").write_text(text + SAVE_RESULT, encoding="utf-8")
             _run(folder, name)
@@ -129,23 +135,48 @@ class Recording:
 
     @cached_property
     def counts(self) -> Counts:
-        with closing(open_reader(self.folder / "test.db")) as connection:
+        with closing(open_reader(self.folder / DATABASE)) as connection:
             names = ", ".join(Counts.__dataclass_fields__)
-            row = connection.execute(f"select {names} from run_totals limit 1").fetchone()
+            row = connection.execute(f"select {names} from run_totals").fetchone()
         return Counts(**dict(row))
 
     @cached_property
     def causes(self) -> list[Cause]:
-        with closing(open_reader(self.folder / "test.db")) as connection:
-            (run_id,) = connection.execute("select id from runs limit 1").fetchone()
-            return load_causes(connection, run_id)
+        with closing(open_reader(self.folder / DATABASE)) as connection:
+            return load_causes(connection, RUN)
 
 
 def _run(folder: Path, name: str) -> None:
-    done = Workplace(folder).run(folder / f"{name}.py", options=("--quiet",), timeout=SECONDS)
-    (folder / "stdout").write_text(done.stdout, encoding="utf-8")
-    (folder / "stderr").write_text(done.stderr, encoding="utf-8")
-    (folder / "exit").write_text(str(done.returncode))
+    """Run a program in a fork of this process, which has imported what takes long."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = _record(folder, name)
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    (folder / "exit").write_text(str(os.waitstatus_to_exitcode(status)))
+
+
+def _record(folder: Path, name: str) -> int:
+    os.chdir(folder)
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    signal.alarm(SECONDS)
+    torch.set_num_threads(1)
+    code = 0
+    with recorded(folder):
+        try:
+            runpy.run_path(f"{name}.py", run_name="__main__")
+        except Exception:
+            traceback.print_exc()
+            code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
 
 
 def _identify_recorder() -> str:

@@ -3,8 +3,8 @@
     python -m benchmarks.fixes.cases [NAME ...] [--show]
 
 Each program is recorded as it is; the first fix of its first cause is applied to its text, and the
-program is recorded again. Where that fix takes a person, `advised/NAME.FIX.py` is the program as a
-person made it who read that fix: written after the advice was known, and used for no other fix.
+program is recorded again. Where that fix takes a person, `advised.py` has the edits of a person who
+followed it: written after the advice was known, and used for no other fix.
 Recordings are kept in a folder by the content of the program and of what records it, so that only
 what changed is run again.
 """
@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Row, print_table
+from benchmarks.fixes.cases.advised import ADVISED
 from benchmarks.fixes.recorded import Counts, Program, Recording, list_harms, list_programs
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SuggestedFix
 from tests.integration.fixes.following import apply_fixes
+from tests.programs.advised.edits import edit_program
 
 FOLDER = Path(__file__).parent
 HEADINGS = ("case", "first advice", "breaks, eager, recompiles, limits, compiles", "verdict", "why")
@@ -40,7 +42,8 @@ class Advice:
     def __str__(self) -> str:
         if self.cause is None:
             return "no cause"
-        return f"{self.fix.fix.id} ({self.how})" if self.fix else f"none: {self.cause.title}"
+        how = f" ({self.how})" if self.text else ""
+        return f"{self.fix.fix.id}{how}" if self.fix else f"none: {self.cause.title}"
 
 
 def take_advice(case: Program, recording: Recording) -> Advice:
@@ -50,8 +53,10 @@ def take_advice(case: Program, recording: Recording) -> Advice:
         return Advice(cause, fix, None, "nothing to do")
     if fix.edits or fix.settings:
         return Advice(cause, fix, apply_fixes(case.text, [fix]), "applied")
-    by_hand = FOLDER / "advised" / f"{case.name}.{fix.fix.id}.py"
-    return Advice(cause, fix, by_hand.read_text() if by_hand.exists() else None, "by hand")
+    edits = ADVISED.get((case.name, fix.fix.id))
+    if edits is None or isinstance(edits, str):
+        return Advice(cause, fix, None, edits or "not in advised.py")
+    return Advice(cause, fix, edit_program(case.text, *edits), "by hand")
 
 
 def judge(case: Program, before: Recording, advice: Advice) -> tuple[str, str, Counts | None]:
@@ -65,7 +70,8 @@ def judge(case: Program, before: Recording, advice: Advice) -> tuple[str, str, C
             return "no effect", "said to be as it should be", None
         return "says it is unsure", "says that nothing helps", None
     if advice.text is None:
-        return "not judged", f"write advised/{case.name}.{advice.fix.fix.id}.py", None
+        is_known = (case.name, advice.fix.fix.id) in ADVISED
+        return "no effect" if is_known else "not judged", advice.how, None
     after = Recording.make(case.name, advice.text)
     if harm := next(list_harms(before, after), None):
         return "harms", harm, after.counts

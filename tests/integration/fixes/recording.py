@@ -8,6 +8,7 @@ import runpy
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.run_causes import load_causes
 from tests.integration.fixes.running import Outcome, patched_compile, restored_settings
 
+DATABASE, RUN = "run.db", "R"
+
 
 @cache
 def record_causes(text: str) -> list[Cause]:
@@ -29,38 +32,45 @@ def record_causes(text: str) -> list[Cause]:
 
 
 def _record_causes(text: str, folder: Path) -> list[Cause]:
-    spool, path, database = folder / "spool", folder / "program.py", folder / "run.db"
-    spool.mkdir()
+    path = folder / "program.py"
     path.write_text(text, encoding="utf-8")
-    migrate(database)
-    config = RunConfig(name="program", database=str(database))
-    started_us = time.time_ns() // 1000
-    manifest = Manifest(
-        name="program",
-        database=str(database),
-        run_id="R",
-        started_us=started_us,
-        cwd=str(folder),
-        recorder_process_id="recorder",
-        environment={},
-    )
-    manifest.write(spool)
     with (
         restored_settings(),
         patched_compile(Outcome(), "compiled"),
         contextlib.redirect_stdout(io.StringIO()),
         warnings.catch_warnings(),
+        recorded(folder) as recorder,
     ):
         warnings.simplefilter("ignore")
-        hooks.install_hooks("R", str(spool), config)
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        finally:
-            hooks.uninstall_hooks()
-    recorder = Recorder(spool, manifest)
-    recorder.start()
-    recorder.step()
+        runpy.run_path(str(path), run_name="__main__")
     try:
-        return load_causes(recorder.sink.connection, "R")
+        return load_causes(recorder.sink.connection, RUN)
     finally:
         recorder.sink.connection.close()
+
+
+@contextlib.contextmanager
+def recorded(folder: Path) -> Iterator[Recorder]:
+    """Record what this process does into the folder's database."""
+    spool, database = folder / "spool", folder / DATABASE
+    spool.mkdir()
+    migrate(database)
+    config = RunConfig(name="program", database=str(database))
+    manifest = Manifest(
+        name="program",
+        database=str(database),
+        run_id=RUN,
+        started_us=time.time_ns() // 1000,
+        cwd=str(folder),
+        recorder_process_id="recorder",
+        environment={},
+    )
+    manifest.write(spool)
+    recorder = Recorder(spool, manifest)
+    hooks.install_hooks(RUN, str(spool), config)
+    try:
+        yield recorder
+    finally:
+        hooks.uninstall_hooks()
+    recorder.start()
+    recorder.step()

@@ -1,0 +1,1 @@
+"""Programs with models of libraries, each with what is right to say first."""
