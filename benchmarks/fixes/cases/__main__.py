@@ -77,6 +77,8 @@ def judge(case: Program, before: Recording, advice: Advice) -> tuple[str, str, C
         return "harms", harm, after.counts
     old, new = before.counts, after.counts
     side = 0 if advice.cause.kind == "graph_break" else 1
+    if not new.compile_count:
+        return "no effect", "nothing is compiled any more", new
     if sum(new.trouble) > sum(old.trouble):
         return "harms", "more breaks, eager functions or recompiles", new
     if new.trouble[side] >= old.trouble[side]:

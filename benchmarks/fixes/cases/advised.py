@@ -227,4 +227,398 @@ class EulerScheduler:
 """,
         ),
     ),
+    ("break_metric_log", "item_kept_a_tensor"): (
+        (".update(value.item(), n)", ".update(value.detach(), n)"),
+    ),
+    ("break_mixup", "numpy_as_torch"): (
+        (
+            "np.random.beta(self.alpha, self.alpha)",
+            "torch.distributions.Beta(self.alpha, self.alpha).sample()",
+        ),
+    ),
+    ("break_moe_tolist", "tolist_captured"): (
+        (
+            "from torch.nn import functional as F\n",
+            """\
+from torch.nn import functional as F
+
+torch._dynamo.config.capture_scalar_outputs = True
+""",
+        ),
+    ),
+    ("break_noise_generator", "generator_in_caller"): (
+        ("    def forward(self, x, t, seed):\n", "    def forward(self, x, t, noise):\n"),
+        (
+            """\
+        generator = torch.Generator(device=x.device).manual_seed(seed)
+        noise = torch.randn(x.shape, generator=generator)
+""",
+            "",
+        ),
+        (
+            "    loss = compiled(torch.ones(4, 6), torch.tensor([0, 3, 6, 9]), 42)\n",
+            """\
+    x = torch.ones(4, 6)
+    generator = torch.Generator(device=x.device).manual_seed(42)
+    noise = torch.randn(x.shape, generator=generator)
+    loss = compiled(x, torch.tensor([0, 3, 6, 9]), noise)
+""",
+        ),
+    ),
+    ("break_numpy_candidates", "if_where"): "the branch ends the loop: there is no value to choose",
+    ("recompile_forward_mode", "function-object"): "batch.mode is an enum, which is not called",
+    ("break_packed_gru", "rnn_outside"): (
+        (
+            "    def forward(self, ids, lengths):\n        state = self.encode(ids, lengths)\n",
+            """\
+    def forward(self, ids, lengths):
+        return self.classify(self.encode(ids, lengths))
+
+    def classify(self, state):
+""",
+        ),
+        (
+            'compiled = torch.compile(model, backend="aot_eager")\n',
+            """\
+compiled = model
+model.classify = torch.compile(model.classify, backend="aot_eager")
+""",
+        ),
+    ),
+    ("break_padding_mask", "if_where"): (
+        (
+            """\
+        if attention_mask is not None and (attention_mask == 0.0).any():
+            return attention_mask
+        return None
+""",
+            """\
+        if attention_mask is None:
+            return None
+        return torch.where((attention_mask == 0.0).any(), attention_mask, None)
+""",
+        ),
+    ),
+    ("break_policy_loss_item", "item_kept_a_tensor"): (
+        ("action_loss.item()", "action_loss.detach()"),
+        ("value_loss.item()", "value_loss.detach()"),
+    ),
+    ("break_progress_bar", "call_in_caller"): (
+        ("        bar = Bar(self.steps)\n", ""),
+        ("            bar.update()\n", ""),
+        (
+            """\
+        result.append(sampler(torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))))
+""",
+            """\
+        bar = Bar(5)
+        result.append(sampler(torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))))
+        for _ in range(5):
+            bar.update()
+""",
+        ),
+    ),
+    ("break_quantize_dropout", "if_where"): (
+        (
+            """\
+            if self.training and number > drop_from:
+                indices.append(torch.full(x.shape[:-1], -1))
+                continue
+            quantized, index = layer(residual)
+            residual = residual - quantized.detach()
+            out = out + quantized
+            indices.append(index)
+""",
+            """\
+            dropped = self.training and number > drop_from
+            quantized, index = layer(residual)
+            residual = torch.where(dropped, residual, residual - quantized.detach())
+            out = torch.where(dropped, out, out + quantized)
+            indices.append(torch.where(dropped, torch.full(x.shape[:-1], -1), index))
+""",
+        ),
+    ),
+    ("recompile_growing_cache", "parts_around"): (
+        (
+            "        self.qkv = nn.Linear(size, 3 * size)\n",
+            '        self.qkv = torch.compile(nn.Linear(size, 3 * size), backend="eager")\n',
+        ),
+        ('model = torch.compile(Model(), backend="eager")\n', "model = Model()\n"),
+    ),
+    ("recompile_inference_warmup", "inference-tensor"): (
+        (
+            """\
+        with torch.inference_mode():
+            for _ in range(2):
+                self.model(torch.zeros(6), torch.zeros(5, 6))
+""",
+            """\
+        query, documents = torch.zeros(6), torch.zeros(5, 6)
+        with torch.inference_mode():
+            for _ in range(2):
+                self.model(query, documents)
+""",
+        ),
+    ),
+    ("break_quantizer_function", "item_branch"): (
+        (
+            """\
+        scale = x.abs().max().item() / levels
+        if scale == 0:
+            return x
+        ctx.save_for_backward(x.abs() <= levels * scale)
+        return torch.round(x / scale) * scale
+""",
+            """\
+        scale = x.abs().max() / levels
+        ctx.save_for_backward(x.abs() <= levels * scale)
+        return torch.where(scale == 0, x, torch.round(x / scale) * scale)
+""",
+        ),
+    ),
+    ("break_request_timer", "clock_in_caller"): (
+        (
+            """\
+    def mark(self, name):
+        self.events.append((name, datetime.now()))
+""",
+            """\
+    def mark(self, name, now):
+        self.events.append((name, now))
+""",
+        ),
+        (
+            """\
+    def forward(self, x):
+        self.trace.mark(f"block{self.number}")
+""",
+            """\
+    def forward(self, x, now):
+        self.trace.mark(f"block{self.number}", now)
+""",
+        ),
+        (
+            """\
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        self.trace.mark("end")
+""",
+            """\
+    def forward(self, x, now):
+        for block in self.blocks:
+            x = block(x, now)
+        self.trace.mark("end", now)
+""",
+        ),
+        (
+            "            outputs.append(model(request))\n",
+            "            outputs.append(model(request, datetime.now()))\n",
+        ),
+    ),
+    ("break_rope_index", "tolist_captured"): (
+        (
+            "VISION_START, IMAGE = 3, 4\n",
+            """\
+torch._dynamo.config.capture_scalar_outputs = True
+VISION_START, IMAGE = 3, 4
+""",
+        ),
+    ),
+    ("recompile_learning_rate", "extension_in_caller"): (
+        ('torch.compile(self._optimizer_step, backend="eager")', "self._optimizer_step"),
+    ),
+    (
+        "break_skip_bad_update",
+        "if_where",
+    ): "the branch counts and returns: there is no value to choose",
+    ("break_soft_nms", "while_in_caller"): (
+        (
+            "def soft_nms(",
+            """\
+@torch.compile(backend="eager")
+def lower_others(boxes, scores, sigma):
+    best = scores.argmax()
+    decay = torch.exp(-box_iou(boxes[best], boxes).square() / sigma)
+    scores = scores * decay
+    scores[best] = -1.0
+    return best, scores
+
+
+def soft_nms(""",
+        ),
+        (
+            """\
+        best = scores.argmax().item()
+        kept.append(best)
+        decay = torch.exp(-box_iou(boxes[best], boxes).square() / sigma)
+        scores = scores * decay
+        scores[best] = -1.0
+    return torch""",
+            """\
+        best, scores = lower_others(boxes, scores, sigma)
+        kept.append(best.item())
+    return torch""",
+        ),
+        ('@torch.compile(backend="eager")\ndef postprocess', "def postprocess"),
+    ),
+    ("recompile_mixed_precision", "dtype"): (
+        (
+            "            memory = self.layer(frame, memory)\n",
+            "            memory = self.layer(frame, memory.float())\n",
+        ),
+    ),
+    ("recompile_norm_contexts", "requires-grad"): (
+        (
+            "        return rmsnorm_without_weight(hidden)\n",
+            "        return rmsnorm_without_weight(hidden.detach())\n",
+        ),
+    ),
+    ("break_timer_context", "time_in_caller"): (
+        (
+            "        self.encoder = nn.Sequential(nn.Linear(size, size), nn.ReLU())\n",
+            """\
+        self.encoder = nn.Sequential(nn.Linear(size, size), nn.ReLU())
+        self.encoder.compile(backend="eager")
+""",
+        ),
+        (
+            "        self.decoder = nn.Linear(size, 2)\n",
+            """\
+        self.decoder = nn.Linear(size, 2)
+        self.decoder.compile(backend="eager")
+""",
+        ),
+        ('pipeline = torch.compile(Pipeline(), backend="eager")\n', "pipeline = Pipeline()\n"),
+    ),
+    ("break_token_stream", "item_in_caller"): (
+        (
+            "        return next_token.item(), next_token, state\n",
+            "        return next_token, state\n",
+        ),
+        (
+            """\
+            number, token, state = self.decode_one(token, state)
+            yield number
+""",
+            """\
+            token, state = self.decode_one(token, state)
+            yield token.item()
+""",
+        ),
+    ),
+    ("break_upsample_info", "logger_in_caller"): (
+        (
+            """\
+            logger.info("Forward upsample size to force interpolation output size.")
+""",
+            "",
+        ),
+        (
+            "        result.append(unet(torch.ones(1, 4, 10, 10)).mean())\n",
+            """\
+        sample = torch.ones(1, 4, 10, 10)
+        if any(size % 4 for size in sample.shape[-2:]):
+            logger.info("Forward upsample size to force interpolation output size.")
+        result.append(unet(sample).mean())
+""",
+        ),
+    ),
+    ("recompile_position_strides", "stride"): (
+        (
+            '"position_ids": position_ids[:, -count:]}',
+            '"position_ids": position_ids[:, -count:].contiguous()}',
+        ),
+    ),
+    ("recompile_prompt_text", "string"): (
+        (
+            '        self.predict = torch.compile(self._predict, backend="eager")\n',
+            "        self.compiled = {}\n",
+        ),
+        (
+            "    def _predict(self, text):\n",
+            """\
+    def predict(self, text):
+        if text not in self.compiled:
+            self.compiled[text] = torch.compile(lambda: self._predict(text), backend="eager")
+        return self.compiled[text]()
+
+    def _predict(self, text):
+""",
+        ),
+    ),
+    ("recompile_weight_cache", "list-that-grows"): (
+        (
+            'model = torch.compile(Model(torch.Generator().manual_seed(0)), backend="eager")\n',
+            """\
+net = Model(torch.Generator().manual_seed(0))
+for layer in (net.fc1, net.fc2):
+    dequantise(layer.packed, layer.scale)
+model = torch.compile(net, backend="eager")
+""",
+        ),
+    ),
+    ("recompile_reference_adapter", "attribute-value"): (
+        (
+            'compiled = torch.compile(model, backend="aot_eager")\n',
+            """\
+compiled = torch.compile(model, backend="aot_eager")
+
+
+@torch.compile(backend="aot_eager")
+def reference_model(x):
+    return model[2].base(torch.relu(model[0].base(x)))
+
+
+""",
+        ),
+        (
+            """\
+    with torch.no_grad(), disable_adapter(model):
+        reference = F.log_softmax(compiled(x), -1)
+""",
+            """\
+    with torch.no_grad():
+        reference = F.log_softmax(reference_model(x), -1)
+""",
+        ),
+    ),
+    ("recompile_regional_blocks", "attribute-value"): (
+        "each block has its own scale: keeping it the same is another model"
+    ),
+    ("recompile_requires_grad", "requires-grad"): (
+        ("*weight_statistics(p, 2.0)", "*weight_statistics(p.detach(), 2.0)"),
+    ),
+    ("recompile_residual_inputs", "list-length"): (
+        (
+            """\
+        hidden, emb, *residuals = inputs
+        hidden = torch.relu(self.fc(hidden) + emb)
+        return (hidden, emb, *residuals, hidden)
+""",
+            """\
+        hidden = torch.relu(self.fc(inputs[0]) + inputs[1])
+        return torch.cat([hidden[None], inputs[1:], hidden[None]])
+""",
+        ),
+        (
+            """\
+        hidden, emb, *residuals, last = inputs
+        hidden = torch.relu(self.fc(torch.cat([hidden, last], -1)) + emb)
+        return (hidden, emb, *residuals)
+""",
+            """\
+        hidden = torch.relu(self.fc(torch.cat([inputs[0], inputs[-1]], -1)) + inputs[1])
+        return torch.cat([hidden[None], inputs[1:-1]])
+""",
+        ),
+        ("        state = (x, emb)\n", "        state = torch.stack([x, emb])\n"),
+        (
+            "            state = layer(state)\n",
+            """\
+            torch._dynamo.mark_dynamic(state, 0)
+            state = layer(state)
+""",
+        ),
+    ),
 }
