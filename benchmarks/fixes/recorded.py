@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import runpy
+import shutil
 import signal
 import sys
 import tempfile
@@ -97,12 +98,13 @@ class Recording:
     def make(cls, name: str, text: str) -> Recording:
         """Run a program, or find the recording of the same text."""
         folder = KEPT / hashlib.sha256(f"{text}{_identify_recorder()}".encode()).hexdigest()[:20]
-        if not (folder / "exit").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob(f"{DATABASE}*"):
-                left.unlink()
-            (folder / f"{name}.py").write_text(text + SAVE_RESULT, encoding="utf-8")
-            _run(folder, name)
+        if not folder.exists():
+            part = folder.with_suffix(".part")  # what an interrupted run leaves
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            (part / f"{name}.py").write_text(text + SAVE_RESULT, encoding="utf-8")
+            _run(part, name)
+            part.rename(folder)
         return cls(folder)
 
     def _read(self, name: str) -> str:
@@ -114,8 +116,10 @@ class Recording:
 
     @property
     def failure(self) -> str:
-        lines = self._read("stderr").strip().splitlines()
-        return lines[-1][:200] if lines else f"exit code {self.exit}"
+        errors = re.findall(
+            r"^[\w.]+(?:Error|Exception|Unsupported)\b.*", self._read("stderr"), re.M
+        )
+        return errors[-1][:120] if errors else f"exit code {self.exit}"
 
     @property
     def printed(self) -> list[str]:
@@ -123,10 +127,10 @@ class Recording:
 
     @property
     def warnings(self) -> Counter[str]:
-        """The program's own, without those of torch about compilation."""
+        """The program's own, without those of torch about its compilation and gradients."""
         found = (_WARNING.search(line) for line in self._read("stderr").splitlines())
         texts = [_round(match[1]) for match in found if match]
-        return Counter(text for text in texts if "ynamo" not in text and "torch" not in text)
+        return Counter(text for text in texts if not re.search("ynamo|torch|Backward", text))
 
     @property
     def result(self) -> Any:

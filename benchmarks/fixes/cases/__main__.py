@@ -79,10 +79,14 @@ def judge(case: Program, before: Recording, advice: Advice) -> tuple[str, str, C
     side = 0 if advice.cause.kind == "graph_break" else 1
     if not new.compile_count:
         return "no effect", "nothing is compiled any more", new
-    if sum(new.trouble) > sum(old.trouble):
-        return "harms", "more breaks, eager functions or recompiles", new
-    if new.trouble[side] >= old.trouble[side]:
-        return "no effect", "", new
+    fell = old.trouble[side] - new.trouble[side]
+    rose = new.trouble[1 - side] - old.trouble[1 - side]
+    if rose > 0 and 2 * rose >= fell and new.compile_count >= old.compile_count:
+        return "harms", "more recompiles" if side == 0 else "more breaks", new
+    if fell < 0:
+        return "harms", "more of the same", new
+    if new.trouble[side] and fell < advice.cause.event_count:
+        return "no effect", "fewer, not as was said" if fell else "", new
     if side and new.compile_count >= old.compile_count:
         if not advice.cause.saved_us:
             return "works", "as many compiles, no saving promised", new

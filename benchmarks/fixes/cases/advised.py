@@ -476,17 +476,22 @@ def soft_nms(""",
     ),
     ("break_timer_context", "time_in_caller"): (
         (
-            "        self.encoder = nn.Sequential(nn.Linear(size, size), nn.ReLU())\n",
             """\
-        self.encoder = nn.Sequential(nn.Linear(size, size), nn.ReLU())
-        self.encoder.compile(backend="eager")
+    def forward(self, x):
+        with timed("encoder"):
+            h = self.encoder(x)
+        with timed("decoder"):
+            return self.decoder(h)
 """,
-        ),
-        (
-            "        self.decoder = nn.Linear(size, 2)\n",
             """\
-        self.decoder = nn.Linear(size, 2)
-        self.decoder.compile(backend="eager")
+        self.encode = torch.compile(lambda x: self.encoder(x), backend="eager")
+        self.decode = torch.compile(lambda h: self.decoder(h), backend="eager")
+
+    def forward(self, x):
+        with timed("encoder"):
+            h = self.encode(x)
+        with timed("decoder"):
+            return self.decode(h)
 """,
         ),
         ('pipeline = torch.compile(Pipeline(), backend="eager")\n', "pipeline = Pipeline()\n"),

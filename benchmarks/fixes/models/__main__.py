@@ -10,6 +10,7 @@ said of (or none, where nothing is to be changed), and the words of which one mu
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from benchmarks.fixes.recorded import Program, Recording, list_programs
 from compileboard.collectors.fixes.causes import Cause
 
 FOLDER = Path(__file__).parent
+LIBRARIES = ("timm", "torchvision", "transformers.modeling_utils", "transformers.trainer")
 HEADINGS = ("program", "breaks, eager, recompiles", "first line, its place", "own file", "right")
 
 
@@ -56,6 +58,8 @@ def judge(program: Program, recording: Recording) -> Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME", help="Programs. Default: all.")
+    for name in LIBRARIES:
+        importlib.import_module(name)  # once, before the programs are forked
     rows = []
     for program in list_programs(FOLDER, parser.parse_args().names):
         rows.append(judge(program, Recording.make(program.name, program.text)))

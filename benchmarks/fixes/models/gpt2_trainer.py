@@ -1,9 +1,9 @@
 """Trainer with torch_compile on GPT-2; the last batch of the data is smaller.
 
-Right: dataloader_drop_last=True, or the batch dimension marked dynamic: the last batch has three
-texts.
+Right: The library warns in each compile that loss_type is not set: set it in the config. Then the
+last batch: dataloader_drop_last=True.
 Place: outcome = trainer.train()
-Names: input_ids | labels | batch
+Names: warning_once | loss_type
 """
 
 import tempfile
